@@ -1,0 +1,7 @@
+"""Headrace: a Flux-compatible workload manager.
+
+Rooms and who may import whom are described in docs/dev/architecture.md; this file stays small so that
+importing any room costs nothing else.
+"""
+
+__version__ = "0.1.0"
