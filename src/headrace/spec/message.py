@@ -1,0 +1,355 @@
+"""Flux messages (RFC 3): the value, its multipart form and its framing on the local socket.
+
+Every byte between brokers, modules in processes and clients is one of these messages, so this file is on every hot
+path: a message is taken apart with a handful of slices, the JSON body is decoded only when somebody asks for `obj`
+and encoded only when somebody asks for `payload`. A message that is merely routed is never decoded.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Callable, Iterator, List, Optional, Sequence
+
+REQUEST = 0x01
+RESPONSE = 0x02
+EVENT = 0x04
+CONTROL = 0x08
+TYPES = {REQUEST: "request", RESPONSE: "response", EVENT: "event", CONTROL: "control"}
+
+FLAG_TOPIC = 0x01
+FLAG_PAYLOAD = 0x02
+FLAG_NORESPONSE = 0x04
+FLAG_ROUTE = 0x08
+FLAG_UPSTREAM = 0x10
+FLAG_PRIVATE = 0x20
+FLAG_STREAMING = 0x40
+FLAG_USER1 = 0x80
+
+NODEID_ANY = 0xFFFFFFFF
+NODEID_UPSTREAM = 0xFFFFFFFE
+USERID_UNKNOWN = 0xFFFFFFFF
+MATCHTAG_NONE = 0
+
+ROLE_NONE = 0
+ROLE_OWNER = 1
+ROLE_USER = 2
+ROLE_LOCAL = 4
+ROLE_ADMIN = 8
+
+MAGIC = 0x8E
+VERSION = 1
+HEADER = struct.Struct(">BBBBIIII")
+HEADER_SIZE = HEADER.size
+
+# The local socket's frame: magic in host byte order, then a big-endian length that does not count these eight bytes.
+FRAME_MAGIC = struct.pack("=I", 0xFFEE0012)
+_FRAME_LENGTH = struct.Struct(">I")
+_MAX_PARTS = 64
+MAX_FRAME = 1 << 30
+
+
+class MessageError(ValueError):
+    """A frame or a list of parts is not a message of RFC 3; the text says which rule it breaks."""
+
+
+def _json_dumps(obj: Any) -> bytes:
+    return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def _json_loads(data: bytes) -> Any:
+    return json.loads(data.decode("utf-8", "surrogateescape"))
+
+
+_dumps: Callable[[Any], bytes] = _json_dumps
+_loads: Callable[[bytes], Any] = _json_loads
+
+
+def use_json_codec(dumps: Callable[[Any], bytes], loads: Callable[[bytes], Any]) -> None:
+    """Replace the JSON codec of this process; brokers pass msgspec's, clients keep the standard library's."""
+    global _dumps, _loads
+    _dumps, _loads = dumps, loads
+
+
+class Message:
+    """One message. `routes` holds the route stack in push order: the original sender is first, the last hop last.
+
+    A received message is frozen by convention: `obj` may be shared by every module of a broker.
+    """
+
+    __slots__ = ("_obj", "_payload", "aux1", "aux2", "flags", "rolemask", "routes", "topic", "type", "userid")
+
+    def __init__(
+        self,
+        type: int,
+        topic: str = "",
+        obj: Any = None,
+        flags: int = 0,
+        userid: int = USERID_UNKNOWN,
+        rolemask: int = ROLE_NONE,
+        aux1: int = 0,
+        aux2: int = 0,
+        routes: Optional[List[bytes]] = None,
+        payload: Optional[bytes] = None,
+    ) -> None:
+        self.type = type
+        self.topic = topic
+        self.flags = flags
+        self.userid = userid
+        self.rolemask = rolemask
+        self.aux1 = aux1
+        self.aux2 = aux2
+        self.routes: List[bytes] = [] if routes is None else routes
+        self._obj = obj
+        self._payload = payload
+
+    @property
+    def obj(self) -> Any:
+        """The JSON body as an object, or None without a body. Raises MessageError if the body is not a JSON object."""
+        if self._obj is None and self._payload is not None:
+            data = self._payload
+            if data[-1:] == b"\0":
+                data = data[:-1]
+            try:
+                decoded = _loads(data)
+            except (ValueError, RecursionError) as exc:
+                raise MessageError(f"{self.topic}: payload is not JSON: {exc}") from None
+            if not isinstance(decoded, dict):
+                raise MessageError(f"{self.topic}: payload is a JSON {type(decoded).__name__}, it must be an object")
+            self._obj = decoded
+        return self._obj
+
+    @property
+    def payload(self) -> Optional[bytes]:
+        """The body as bytes (a JSON body ends with NUL, as RFC 3 says), or None without a body."""
+        if self._payload is None and self._obj is not None:
+            self._payload = _dumps(self._obj) + b"\0"
+        return self._payload
+
+    @property
+    def has_payload(self) -> bool:
+        return self._payload is not None or self._obj is not None
+
+    @property
+    def text(self) -> str:
+        """The body as text without its NUL; "" without a body. Error responses carry their text this way."""
+        data = self.payload
+        return "" if data is None else data.rstrip(b"\0").decode("utf-8", "replace")
+
+    @property
+    def matchtag(self) -> int:
+        return self.aux2
+
+    @property
+    def nodeid(self) -> int:
+        return self.aux1
+
+    @property
+    def errnum(self) -> int:
+        return self.aux1
+
+    @property
+    def sequence(self) -> int:
+        return self.aux1
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.flags & FLAG_STREAMING)
+
+    @property
+    def noresponse(self) -> bool:
+        return bool(self.flags & FLAG_NORESPONSE)
+
+    @property
+    def sender(self) -> str:
+        """The uuid of the original requester, "" when the message never left its maker."""
+        return self.routes[0].decode("ascii", "replace") if self.routes else ""
+
+    def __repr__(self) -> str:
+        return (
+            f"Message({TYPES.get(self.type, self.type)} {self.topic!r} flags={self.flags:#x} "
+            f"aux={self.aux1},{self.aux2} routes={len(self.routes)})"
+        )
+
+
+def request(
+    topic: str,
+    obj: Any = None,
+    nodeid: int = NODEID_ANY,
+    matchtag: int = MATCHTAG_NONE,
+    flags: int = 0,
+    userid: int = USERID_UNKNOWN,
+    rolemask: int = ROLE_NONE,
+    payload: Optional[bytes] = None,
+) -> Message:
+    """A request; without a matchtag it is marked `noresponse`."""
+    if matchtag == MATCHTAG_NONE:
+        flags |= FLAG_NORESPONSE
+    return Message(REQUEST, topic, obj, flags | FLAG_ROUTE, userid, rolemask, nodeid, matchtag, None, payload)
+
+
+def response(to: Message, obj: Any = None, errnum: int = 0, payload: Optional[bytes] = None) -> Message:
+    """The response to request `to`: it echoes topic, matchtag and routes (RFC 6)."""
+    return Message(
+        RESPONSE,
+        to.topic,
+        obj,
+        (to.flags & FLAG_STREAMING) | FLAG_ROUTE,
+        to.userid,
+        to.rolemask,
+        errnum,
+        to.aux2,
+        to.routes[:],
+        payload,
+    )
+
+
+def error_response(to: Message, errnum: int, text: str = "") -> Message:
+    """A failure response; `text`, when given, is what a user reads."""
+    return response(to, None, errnum, text.encode("utf-8", "replace") + b"\0" if text else None)
+
+
+def event(topic: str, obj: Any = None, flags: int = 0, payload: Optional[bytes] = None) -> Message:
+    """An event without a sequence number yet; rank 0 assigns it."""
+    return Message(EVENT, topic, obj, flags, payload=payload)
+
+
+def encode_parts(msg: Message) -> List[bytes]:
+    """The parts of the multipart form, in wire order: routes (last hop first), delimiter, topic, payload, header."""
+    parts: List[bytes] = []
+    flags = msg.flags & ~(FLAG_TOPIC | FLAG_PAYLOAD)
+    if flags & FLAG_ROUTE:
+        if msg.routes:
+            parts.extend(reversed(msg.routes))
+        parts.append(b"")
+    if msg.topic:
+        flags |= FLAG_TOPIC
+        parts.append(msg.topic.encode("utf-8", "surrogateescape"))
+    payload = msg.payload
+    if payload is not None:
+        flags |= FLAG_PAYLOAD
+        parts.append(payload)
+    parts.append(HEADER.pack(MAGIC, VERSION, msg.type, flags, msg.userid, msg.rolemask, msg.aux1, msg.aux2))
+    return parts
+
+
+def decode_parts(parts: Sequence[bytes]) -> Message:
+    """The message of `parts`. Raises MessageError on anything that RFC 3 does not allow."""
+    if not parts or len(parts) > _MAX_PARTS:
+        raise MessageError(f"a message has 1 to {_MAX_PARTS} parts, this has {len(parts)}")
+    header = parts[-1]
+    if len(header) != HEADER_SIZE:
+        raise MessageError(f"the header part has {len(header)} bytes, it must have {HEADER_SIZE}")
+    magic, version, kind, flags, userid, rolemask, aux1, aux2 = HEADER.unpack(header)
+    if magic != MAGIC or version != VERSION:
+        raise MessageError(f"header starts with {magic:#04x} {version}, it must start with {MAGIC:#04x} {VERSION}")
+    if kind not in TYPES:
+        raise MessageError(f"unknown message type {kind:#x}")
+    end = len(parts) - 1
+    payload: Optional[bytes] = None
+    if flags & FLAG_PAYLOAD:
+        end -= 1
+        if end < 0:
+            raise MessageError("the payload flag is set but there is no payload part")
+        payload = parts[end]
+    topic = ""
+    if flags & FLAG_TOPIC:
+        end -= 1
+        if end < 0:
+            raise MessageError("the topic flag is set but there is no topic part")
+        try:
+            topic = parts[end].decode("utf-8")
+        except UnicodeDecodeError:
+            raise MessageError("the topic is not UTF-8") from None
+        if "\0" in topic:
+            raise MessageError("the topic holds a NUL")
+    if flags & FLAG_ROUTE:
+        end -= 1
+        if end < 0 or parts[end]:
+            raise MessageError("the route flag is set but there is no route delimiter")
+        routes = list(parts[:end])
+        routes.reverse()
+        if b"" in routes:
+            raise MessageError("empty route part")
+    else:
+        routes = []
+        if end:
+            raise MessageError(f"{end} part(s) that no flag announces")
+    return Message(kind, topic, None, flags, userid, rolemask, aux1, aux2, routes, payload)
+
+
+def frame(msg: Message) -> bytes:
+    """The message as one frame of the local socket."""
+    out: List[bytes] = [FRAME_MAGIC, b""]
+    total = 0
+    for part in encode_parts(msg):
+        size = len(part)
+        if size < 255:
+            out.append(bytes((size,)))
+            total += size + 1
+        else:
+            out.append(b"\xff" + _FRAME_LENGTH.pack(size))
+            total += size + 5
+        out.append(part)
+    out[1] = _FRAME_LENGTH.pack(total)
+    return b"".join(out)
+
+
+def unframe(body: bytes) -> Message:
+    """The message of a frame's body (without magic and length)."""
+    parts: List[bytes] = []
+    pos = 0
+    end = len(body)
+    while pos < end:
+        size = body[pos]
+        pos += 1
+        if size == 255:
+            if pos + 4 > end:
+                raise MessageError("a part's size is cut off")
+            size = int.from_bytes(body[pos : pos + 4], "big")
+            pos += 4
+        if pos + size > end:
+            raise MessageError(f"a part of {size} bytes runs past the end of its frame")
+        parts.append(body[pos : pos + size])
+        pos += size
+        if len(parts) > _MAX_PARTS:
+            raise MessageError(f"more than {_MAX_PARTS} parts")
+    return decode_parts(parts)
+
+
+class Deframer:
+    """Cuts a byte stream into messages: `feed` what arrived, then iterate. Raises MessageError on a broken stream."""
+
+    __slots__ = ("_buffer", "limit")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._buffer = bytearray()
+        self.limit = limit
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait for the rest of their frame."""
+        return len(self._buffer)
+
+    def __iter__(self) -> Iterator[Message]:
+        buffer = self._buffer
+        pos = 0
+        end = len(buffer)
+        try:
+            while end - pos >= 8:
+                if buffer[pos : pos + 4] != FRAME_MAGIC:
+                    raise MessageError("a frame does not start with the magic number")
+                size = int.from_bytes(buffer[pos + 4 : pos + 8], "big")
+                if size > self.limit:
+                    raise MessageError(f"a frame of {size} bytes is over the limit of {self.limit}")
+                if end - pos - 8 < size:
+                    break
+                body = bytes(buffer[pos + 8 : pos + 8 + size])
+                pos += 8 + size
+                yield unframe(body)
+        finally:
+            if pos:
+                del buffer[:pos]
