@@ -1,0 +1,486 @@
+"""What a module sees of its broker: the context it is loaded with, its errors and its streams (RFC 5, RFC 6).
+
+A module registers handlers and returns; afterwards everything is a callback on the broker's loop. The context does what
+every module would otherwise write again: role checks (RFC 12), the default methods (ping, stats-get ...), matchtags,
+streams that end on cancel or disconnect, and the bookkeeping that unloads a module without leaving anything behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import logging
+import os
+import resource
+import time
+import traceback
+import uuid as uuidlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+from ..spec import message as m
+from ..spec.message import Message
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+Reply = Union[dict[str, Any], None, Awaitable[Any], "_Empty"]
+Handler = Callable[[Message], Any]
+
+
+class _Empty:
+    """The type of EMPTY."""
+
+
+EMPTY = _Empty()
+
+
+class RpcError(Exception):
+    """A failed request: `errnum` as in errno.h, and a text for the user ("" when the number says it all)."""
+
+    def __init__(self, errnum: int, text: str = "") -> None:
+        super().__init__(text or os.strerror(errnum))
+        self.errnum = errnum
+        self.text = text
+
+
+class StreamSet:
+    """The open streaming requests of one method; an entry leaves on cancel, disconnect or a terminating response."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self._ctx = ctx
+        self._entries: dict[tuple[bytes, int], Message] = {}
+        self.on_remove: Callable[[Message], None] = lambda _msg: None
+
+    @staticmethod
+    def key(msg: Message) -> tuple[bytes, int]:
+        return (msg.routes[0] if msg.routes else b"", msg.aux2)
+
+    def add(self, msg: Message) -> None:
+        """Keep `msg`; raises RpcError(EPROTO) when it does not ask for a stream (RFC 6)."""
+        if not msg.flags & m.FLAG_STREAMING:
+            raise RpcError(errno.EPROTO)
+        self._entries[self.key(msg)] = msg
+
+    def remove(self, msg: Message) -> None:
+        if self._entries.pop(self.key(msg), None) is not None:
+            self.on_remove(msg)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, msg: Message) -> bool:
+        return self.key(msg) in self._entries
+
+    def send(self, obj: dict[str, Any]) -> None:
+        """The same response to every entry."""
+        for msg in self:
+            self._ctx.respond(msg, obj)
+
+    def cancel(self, sender: bytes, matchtag: int | None) -> None:
+        """End one entry of `sender` with ENODATA, or drop all of them when `matchtag` is None (it disconnected)."""
+        for key, msg in list(self._entries.items()):
+            if key[0] == sender and matchtag in (None, key[1]):
+                del self._entries[key]
+                if matchtag is not None:
+                    self._ctx.respond_error(msg, errno.ENODATA)
+                self.on_remove(msg)
+
+
+class ModuleContext:
+    """The broker as module `name` sees it. `uuid` is its address in route stacks."""
+
+    def __init__(self, broker: Broker, name: str, path: str = "builtin") -> None:
+        self.broker = broker
+        self.name = name
+        self.path = path
+        self.uuid = str(uuidlib.uuid4())
+        self.loop = broker.loop
+        self.rank = broker.rank
+        self.size = broker.size
+        self.attrs = broker.attrs
+        self.services: list[str] = []
+        self.last_used = time.monotonic()
+        self.at_flush = broker.router.at_flush
+        self._methods: dict[str, tuple[Handler, bool]] = {}
+        self._pending: dict[int, Callable[[Message], None]] = {}
+        self._streaming_calls: dict[int, tuple[str, int]] = {}
+        self._next_tag = 0
+        self._streams: dict[str, StreamSet] = {}
+        self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
+        self._disconnects: list[Callable[[str], None]] = []
+        self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
+        self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
+        self._unload_hooks: list[Callable[[], Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._debug = 0
+        self._route = self.uuid.encode()
+        broker.router.add_peer(self)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.broker.config
+
+    @staticmethod
+    def now() -> float:
+        return time.time()
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic()
+
+    def log(self, level: int, text: str) -> None:
+        """Append to the broker's log; `level` as in syslog (logging.INFO and friends are taken too)."""
+        self.broker.log(level, f"{self.name}", text)
+
+    def service(
+        self, name: str, methods: dict[str, Handler], roles: int = m.ROLE_OWNER, open: Iterable[str] = ()
+    ) -> None:
+        """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
+
+        Raises RpcError(EEXIST) when another module already provides it.
+        """
+        router = self.broker.router
+        owner = router.services.get(name)
+        if owner is not None and owner is not self:
+            raise RpcError(errno.EEXIST, f"service {name} is already registered")
+        router.services[name] = self
+        if name not in self.services:
+            self.services.append(name)
+        allowed = set(open)
+        for method, handler in methods.items():
+            self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER)
+
+    def unservice(self, name: str) -> None:
+        """Stop providing `name`."""
+        if name in self.services:
+            self.services.remove(name)
+            self.broker.router.services.pop(name, None)
+            for topic in [topic for topic in self._methods if topic.startswith(name + ".")]:
+                del self._methods[topic]
+
+    def send(self, msg: Message) -> None:
+        """Deliver a message to this module (the router calls this)."""
+        self.last_used = time.monotonic()
+        kind = msg.type
+        if kind == m.REQUEST:
+            self._request(msg)
+        elif kind == m.RESPONSE:
+            tag = msg.aux2
+            callback = self._pending.get(tag)
+            if callback is None:
+                return
+            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
+                del self._pending[tag]
+                self._streaming_calls.pop(tag, None)
+            self._guard(callback, msg)
+        elif kind == m.EVENT:
+            for prefix, listener in list(self._subscriptions):
+                if msg.topic.startswith(prefix):
+                    self._guard(listener, msg)
+
+    def _guard(self, fn: Callable[..., Any], *args: Any) -> None:
+        try:
+            result = fn(*args)
+        except Exception:
+            self.log(logging.ERROR, f"{fn}: {traceback.format_exc()}")
+            return
+        if inspect.isawaitable(result):
+            self.spawn(result)
+
+    def _request(self, msg: Message) -> None:
+        entry = self._methods.get(msg.topic)
+        if entry is None:
+            self._default(msg)
+            return
+        handler, everyone = entry
+        if not everyone and not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM, "Request requires owner credentials")
+            return
+        try:
+            result = handler(msg)
+        except Exception as exc:
+            self._failed(msg, exc)
+            return
+        if result is None:
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+        else:
+            self.spawn(self._finish(msg, result))
+
+    async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
+        try:
+            result = await pending
+        except asyncio.CancelledError:
+            raise
+        except Exception as exc:
+            self._failed(msg, exc)
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+
+    def _failed(self, msg: Message, exc: Exception) -> None:
+        if isinstance(exc, RpcError):
+            self.respond_error(msg, exc.errnum, exc.text)
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _raised_here(exc, self):
+            # Most often a missing or wrong field of the request: the requester's mistake, but log where it showed.
+            self.log(logging.DEBUG, f"{msg.topic}: {traceback.format_exc()}")
+            text = f"missing field {exc}" if isinstance(exc, KeyError) else str(exc)
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {text}")
+        else:
+            self.log(logging.ERROR, f"{msg.topic}: {traceback.format_exc()}")
+            self.respond_error(msg, errno.EIO, f"{msg.topic}: internal error: {exc}")
+
+    def _default(self, msg: Message) -> None:
+        service, _, method = msg.topic.rpartition(".")
+        if method == "ping":
+            body = dict(msg.obj or {})
+            body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])
+            body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
+            self.respond(msg, body)
+        elif method == "stats-get":
+            self.respond(msg, self.stats())
+        elif method == "disconnect":
+            self._disconnected(msg)
+        elif method == "cancel" or method.endswith("-cancel"):
+            tag = (msg.obj or {}).get("matchtag")
+            sender = msg.routes[0] if msg.routes else b""
+            named = self._streams.get(method[: -len("-cancel")]) if method != "cancel" else None
+            for streams in [named] if named is not None else list(self._streams.values()):
+                streams.cancel(sender, tag if isinstance(tag, int) else -1)
+        elif not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM)
+        elif method == "stats-clear":
+            self.respond(msg)
+        elif method == "rusage":
+            self.respond(msg, _rusage())
+        elif method == "debug":
+            self.respond(msg, self._set_debug(msg.obj or {}))
+        elif method == "config-reload":
+            for hook in self._config_hooks:
+                hook(self.config)
+            self.respond(msg)
+        elif method == "shutdown":
+            self.broker.modules.begin_remove(self.name)
+        else:
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
+
+    def _set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+        flags = int(body.get("flags", 0))
+        op = body.get("op", "")
+        if op == "setbit":
+            self._debug |= flags
+        elif op == "clrbit":
+            self._debug &= ~flags
+        elif op == "set":
+            self._debug = flags
+        elif op == "clr":
+            self._debug = 0
+        elif op:
+            raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
+        return {"flags": self._debug}
+
+    @property
+    def debug_flags(self) -> int:
+        return self._debug
+
+    def stats(self) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        for hook in self._stats_hooks:
+            body.update(hook())
+        return body
+
+    def _disconnected(self, msg: Message) -> None:
+        sender = msg.routes[0] if msg.routes else b""
+        for streams in self._streams.values():
+            streams.cancel(sender, None)
+        for hook in self._disconnects:
+            self._guard(hook, sender.decode("ascii", "replace"))
+
+    def respond(self, msg: Message, obj: dict[str, Any] | None = None, payload: bytes | None = None) -> None:
+        """Send a success response; a streaming request takes any number of them."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self.broker.router.response(m.response(msg, obj, 0, payload))
+
+    def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
+        """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self.broker.router.response(m.error_response(msg, errnum, text))
+
+    def call(
+        self,
+        topic: str,
+        obj: dict[str, Any] | None = None,
+        on_reply: Callable[[Message], Any] | None = None,
+        nodeid: int = m.NODEID_ANY,
+        streaming: bool = False,
+        payload: bytes | None = None,
+        flags: int = 0,
+        userid: int | None = None,
+        rolemask: int | None = None,
+    ) -> int:
+        """Send a request; `on_reply` gets every response. Returns the matchtag. Credentials default to the owner's."""
+        tag = 0
+        if on_reply is not None:
+            tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            while tag in self._pending:
+                tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            self._pending[tag] = on_reply
+            if streaming:
+                flags |= m.FLAG_STREAMING
+                self._streaming_calls[tag] = (topic, nodeid)
+        msg = m.request(
+            topic,
+            obj,
+            nodeid,
+            tag,
+            flags,
+            self.broker.owner if userid is None else userid,
+            m.ROLE_OWNER | m.ROLE_LOCAL if rolemask is None else rolemask,
+            payload,
+        )
+        msg.routes.append(self._route)
+        self.broker.router.request(msg)
+        return tag
+
+    async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
+        """One request, one response: its object (None without a body). Raises RpcError."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def done(reply: Message) -> None:
+            if future.done():
+                return
+            if reply.errnum:
+                future.set_exception(RpcError(reply.errnum, reply.text))
+            else:
+                future.set_result(reply.obj)
+
+        self.call(topic, obj, done, nodeid)
+        return await future
+
+    def cancel(self, matchtag: int) -> None:
+        """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
+        target = self._streaming_calls.get(matchtag)
+        if target is not None:
+            self.call(target[0] + "-cancel", {"matchtag": matchtag}, None, target[1])
+
+    def forget(self, matchtag: int) -> None:
+        """Drop the callback of a call; later responses are ignored."""
+        self._pending.pop(matchtag, None)
+        self._streaming_calls.pop(matchtag, None)
+
+    def streams(self, method: str) -> StreamSet:
+        """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""
+        found = self._streams.get(method)
+        if found is None:
+            found = self._streams[method] = StreamSet(self)
+        return found
+
+    def publish(self, topic: str, obj: dict[str, Any] | None = None, private: bool = False) -> None:
+        """Publish an event from rank 0, which numbers it."""
+        self.broker.events.publish(m.event(topic, obj, m.FLAG_PRIVATE if private else 0))
+
+    def subscribe(self, prefix: str, callback: Callable[[Message], None]) -> None:
+        self._subscriptions.append((prefix, callback))
+        self.broker.events.subscribe(self, prefix)
+
+    def unsubscribe(self, prefix: str) -> None:
+        self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
+        self.broker.events.unsubscribe(self, prefix)
+
+    def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
+        self.loop.call_soon(self._guard, fn, *args)
+
+    def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        """Like loop.call_later, but logged on failure and cancelled when the module goes."""
+
+        def fire() -> None:
+            self._timers.discard(handle)
+            self._guard(fn, *args)
+
+        handle = self.loop.call_later(max(seconds, 0.0), fire)
+        if len(self._timers) > 256:
+            self._timers = {timer for timer in self._timers if not timer.cancelled()}
+        self._timers.add(handle)
+        return handle
+
+    def spawn(self, coro: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self.loop.create_task(coro)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            trace = "".join(traceback.format_exception(task.exception()))
+            self.log(logging.ERROR, f"task failed: {trace}")
+
+    def on_disconnect(self, fn: Callable[[str], None]) -> None:
+        self._disconnects.append(fn)
+
+    def on_config(self, fn: Callable[[dict[str, Any]], None]) -> None:
+        """`fn(config)` checks and takes a reloaded configuration; it raises RpcError(EINVAL) to refuse it."""
+        self._config_hooks.append(fn)
+
+    def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
+        self._stats_hooks.append(fn)
+
+    def on_unload(self, fn: Callable[[], Any]) -> None:
+        self._unload_hooks.append(fn)
+
+    async def unload(self) -> None:
+        """Run the unload hooks, then take back every service, stream, timer and task."""
+        for hook in reversed(self._unload_hooks):
+            try:
+                result = hook()
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
+        for streams in self._streams.values():
+            for msg in streams:
+                self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
+        self.broker.router.remove_peer(self)
+        for prefix, _ in self._subscriptions:
+            self.broker.events.unsubscribe(self, prefix)
+        for timer in self._timers:
+            timer.cancel()
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+def _raised_here(exc: BaseException, ctx: ModuleContext) -> bool:
+    """True when `exc` comes from reading the request: raised directly in the handler, not deep below it."""
+    depth = 0
+    trace = exc.__traceback__
+    while trace is not None:
+        depth += 1
+        trace = trace.tb_next
+    return depth <= 2
+
+
+def _rusage() -> dict[str, Any]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "utime": usage.ru_utime,
+        "stime": usage.ru_stime,
+        "maxrss": usage.ru_maxrss,
+        "minflt": usage.ru_minflt,
+        "majflt": usage.ru_majflt,
+        "inblock": usage.ru_inblock,
+        "oublock": usage.ru_oublock,
+        "nvcsw": usage.ru_nvcsw,
+        "nivcsw": usage.ru_nivcsw,
+    }

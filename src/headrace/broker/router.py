@@ -1,0 +1,158 @@
+"""Where a message goes next (RFC 3, RFC 6): to a service here, to a client, or up or down the tree.
+
+Messages are queued and delivered from one loop callback, so a handler never runs inside another one, and everything
+that one loop turn produces (journal records, socket writes, tree sends) is flushed together when the queue is empty.
+A link appends its peer's uuid to a request's routes when the request arrives, and a response goes to the peer whose
+uuid is last: that is the whole of the routing state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..spec import message as m
+from ..spec.message import Message
+
+# A turn that delivers messages for longer than this (seconds) lets the loop look at its sockets before it goes on.
+_SLICE = 0.004
+
+
+class Peer(Protocol):
+    """Whoever can be sent a message: a client, a module, a neighbour in the tree."""
+
+    uuid: str
+
+    def send(self, msg: Message) -> None: ...
+
+
+class Router:
+    """Routing state of one broker."""
+
+    def __init__(self, rank: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.rank = rank
+        self.loop = loop
+        self.services: dict[str, Peer] = {}
+        self.peers: dict[bytes, Peer] = {}
+        self.on_event: Callable[[Message], None] = lambda _msg: None
+        self.up: Callable[[Message], bool] = lambda _msg: False
+        self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
+        self._queue: deque[tuple[Callable[[Message], None], Message]] = deque()
+        self._flush: dict[Callable[[], None], None] = {}
+        self._scheduled = False
+        self.delivered = 0
+        self.longest_turn = 0.0
+
+    def at_flush(self, fn: Callable[[], None]) -> None:
+        """Run `fn` once when this turn's messages are delivered."""
+        self._flush[fn] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def post(self, deliver: Callable[[Message], None], msg: Message) -> None:
+        """Queue `deliver(msg)` for this turn."""
+        self._queue.append((deliver, msg))
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        start = time.monotonic()
+        queue = self._queue
+        budget = 0
+        try:
+            while queue:
+                deliver, msg = queue.popleft()
+                deliver(msg)
+                budget += 1
+                if not budget & 15 and time.monotonic() - start > _SLICE:
+                    break
+            while self._flush:
+                pending = list(self._flush)
+                self._flush.clear()
+                for fn in pending:
+                    fn()
+        finally:
+            # A handler's exception must not stop the messages behind it.
+            self.delivered += budget
+            lag = time.monotonic() - start
+            self.longest_turn = max(self.longest_turn, lag)
+            if queue or self._flush:
+                self.loop.call_soon(self._turn)
+            else:
+                self._scheduled = False
+
+    def request(self, msg: Message) -> None:
+        """Route a request whose `routes` already name its sender."""
+        nodeid = msg.aux1
+        if nodeid == m.NODEID_ANY:
+            if self._to_service(msg) or self.up(msg):
+                return
+        elif msg.flags & m.FLAG_UPSTREAM:
+            # nodeid is the sender's own rank: the request starts at the sender's parent.
+            if (nodeid != self.rank and self._to_service(msg)) or self.up(msg):
+                return
+        elif nodeid == self.rank:
+            if self._to_service(msg):
+                return
+        elif self.toward(msg, nodeid):
+            return
+        else:
+            self.refuse(msg, errno.EHOSTUNREACH, f"rank {nodeid} cannot be reached")
+            return
+        self.refuse(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")
+
+    def _to_service(self, msg: Message) -> bool:
+        peer = self.service_of(msg.topic)
+        if peer is None:
+            return False
+        self.post(peer.send, msg)
+        return True
+
+    def service_of(self, topic: str) -> Peer | None:
+        """The provider of `topic`: the longest registered prefix that ends before a dot."""
+        name = topic
+        while True:
+            cut = name.rfind(".")
+            if cut < 0:
+                return self.services.get(topic) if name == topic else None
+            name = name[:cut]
+            peer = self.services.get(name)
+            if peer is not None:
+                return peer
+
+    def refuse(self, msg: Message, errnum: int, text: str = "") -> None:
+        """Answer request `msg` with an error, unless it wants no answer."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self.response(m.error_response(msg, errnum, text))
+
+    def response(self, msg: Message) -> None:
+        """Send a response to the peer on top of its route stack; drop it if that peer is gone."""
+        if not msg.routes:
+            return
+        peer = self.peers.get(msg.routes.pop())
+        if peer is not None:
+            self.post(peer.send, msg)
+
+    def add_peer(self, peer: Peer) -> None:
+        self.peers[peer.uuid.encode()] = peer
+
+    def remove_peer(self, peer: Peer) -> list[str]:
+        """Forget `peer` and the services it provided; returns their names."""
+        self.peers.pop(peer.uuid.encode(), None)
+        gone = [name for name, owner in self.services.items() if owner is peer]
+        for name in gone:
+            del self.services[name]
+        return gone
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "delivered": self.delivered,
+            "queued": len(self._queue),
+            "longest_turn_ms": round(self.longest_turn * 1000, 3),
+        }

@@ -1,0 +1,99 @@
+"""The shape of the TBON: which rank is whose parent, and where a message for a rank goes next. Pure arithmetic.
+
+`kary:K` numbers ranks breadth first, so parent and children are a division away; `custom` trees (a `[bootstrap]` table
+with `parent` names) are given as a parent list. `kary:0` is flat: every rank hangs off rank 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+
+class TopologyError(ValueError):
+    """The text of `tbon.topo`, or a parent list, does not describe a tree."""
+
+
+class Topology:
+    """A tree over ranks 0..size-1. Raises TopologyError on a bad description."""
+
+    __slots__ = ("_children", "_parents", "_subtree", "fanout", "size", "uri")
+
+    def __init__(self, size: int, uri: str = "kary:32", parents: Sequence[int] | None = None) -> None:
+        if size < 1:
+            raise TopologyError(f"size {size}: an instance has at least one broker")
+        self.size = size
+        self.uri = uri
+        self.fanout = 0
+        if parents is None:
+            scheme, _, arg = uri.partition(":")
+            if scheme == "kary":
+                if not arg.isdigit():
+                    raise TopologyError(f"tbon.topo={uri}: write kary:K with K a number, 0 for a flat tree")
+                self.fanout = int(arg) or max(size - 1, 1)
+            elif scheme == "binomial":
+                parents = [-1] + [rank & (rank - 1) for rank in range(1, size)]
+            else:
+                raise TopologyError(f"tbon.topo={uri}: known shapes are kary:K and binomial")
+        if parents is None:
+            parents = [-1] + [(rank - 1) // self.fanout for rank in range(1, size)]
+        if len(parents) != size or parents[0] != -1:
+            raise TopologyError("rank 0 has no parent and every other rank has one")
+        self._parents = list(parents)
+        self._children: list[list[int]] = [[] for _ in range(size)]
+        for rank in range(1, size):
+            parent = self._parents[rank]
+            if not 0 <= parent < size or parent == rank:
+                raise TopologyError(f"rank {rank}: parent {parent} is not another rank of this instance")
+            self._children[parent].append(rank)
+        self._subtree: dict[int, frozenset[int]] = {}
+        for rank in range(size):
+            self._depth(rank)
+
+    def _depth(self, rank: int) -> int:
+        depth = 0
+        while rank:
+            rank = self._parents[rank]
+            depth += 1
+            if depth > self.size:
+                raise TopologyError("the parents form a circle")
+        return depth
+
+    def parent(self, rank: int) -> int:
+        """The parent's rank, -1 for rank 0."""
+        return self._parents[rank]
+
+    def children(self, rank: int) -> list[int]:
+        return self._children[rank]
+
+    def level(self, rank: int) -> int:
+        """Hops from rank 0."""
+        return self._depth(rank)
+
+    @property
+    def max_level(self) -> int:
+        return max(self._depth(rank) for rank in range(self.size))
+
+    def subtree(self, rank: int) -> frozenset[int]:
+        """The ranks at and below `rank`."""
+        found = self._subtree.get(rank)
+        if found is None:
+            found = frozenset(self._walk(rank))
+            self._subtree[rank] = found
+        return found
+
+    def _walk(self, rank: int) -> Iterator[int]:
+        stack = [rank]
+        while stack:
+            here = stack.pop()
+            yield here
+            stack.extend(self._children[here])
+
+    def next_hop(self, here: int, target: int) -> int:
+        """The neighbour of `here` on the way to `target`: a child's rank, or the parent's."""
+        walk = target
+        while walk > 0:
+            parent = self._parents[walk]
+            if parent == here:
+                return walk
+            walk = parent
+        return self._parents[here]
