@@ -1,0 +1,141 @@
+"""Broker attributes: the names Flux has, which of them a user may give with -S, and the attr.* service's answers.
+
+Attributes are strings. Rank-0-only ones keep their value on every rank that asks for them, because `attr.get` is
+answered locally; what must agree everywhere (size, hostlist, instance-level ...) is set on every broker at boot.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from .module import RpcError
+
+# Response flag of attr.get: the value will not change, clients may cache it.
+FLAG_IMMUTABLE = 1
+
+_USER_DEFAULTS = {
+    "broker.cleanup-timeout": "none",
+    "broker.critical-ranks": "0",
+    "broker.exit-norestart": "0",
+    "broker.exit-restart": "0",
+    "broker.module-nopanic": "0",
+    "broker.quorum": "",
+    "broker.quorum-warn": "1m",
+    "broker.rc1_path": "",
+    "broker.rc2_none": "0",
+    "broker.rc3_path": "",
+    "broker.recovery-mode": "0",
+    "broker.sd-notify": "0",
+    "broker.sd-stop-timeout": "none",
+    "broker.shutdown-timeout": "none",
+    "broker.shutdown-warn": "1m",
+    "broker.starttime": "",
+    "broker.unload-builtins-timeout": "10s",
+    "broker.uuid": "",
+    "conf.shell_initrc": "",
+    "conf.shell_pluginpath": "",
+    "content.backing-module": "content-sqlite",
+    "content.dump": "",
+    "content.hash": "sha1",
+    "content.restore": "",
+    "hostlist": "",
+    "hostname": "",
+    "local-uri": "",
+    "log-critical-level": "2",
+    "log-filename": "",
+    "log-forward-level": "7",
+    "log-level": "7",
+    "log-ring-size": "1024",
+    "log-stderr-level": "3",
+    "log-stderr-mode": "leader",
+    "log-syslog-enable": "0",
+    "log-syslog-level": "3",
+    "rundir": "",
+    "rundir-cleanup": "1",
+    "statedir": "",
+    "statedir-cleanup": "0",
+    "tbon.child_rcvhwm": "0",
+    "tbon.connect_timeout": "30s",
+    "tbon.interface-hint": "default-route",
+    "tbon.prefertcp": "0",
+    "tbon.tcp_user_timeout": "20s",
+    "tbon.topo": "kary:32",
+    "tbon.torpid_max": "30s",
+    "tbon.torpid_min": "5s",
+    "tbon.zmq_io_threads": "1",
+    "tbon.zmqdebug": "0",
+}
+
+_READ_ONLY = (
+    "broker.boot-method",
+    "broker.mapping",
+    "broker.pid",
+    "instance-level",
+    "jobid",
+    "jobid-path",
+    "parent-kvs-namespace",
+    "parent-uri",
+    "rank",
+    "security.owner",
+    "size",
+    "tbon.descendants",
+    "tbon.endpoint",
+    "tbon.level",
+    "tbon.maxlevel",
+    "tbon.parent-endpoint",
+    "version",
+)
+
+# Set empty by default means "not set": attr.get answers ENOENT.
+_SETTABLE_PREFIXES = ("user.", "test.", "config.path", "sched.")
+
+
+class AttrError(ValueError):
+    """A -S option names no attribute, or gives it a value it cannot take."""
+
+
+class AttrTable:
+    """The attributes of one broker."""
+
+    def __init__(self, given: dict[str, str] | None = None) -> None:
+        self._values = {name: value for name, value in _USER_DEFAULTS.items() if value != ""}
+        for name, value in (given or {}).items():
+            if name in _READ_ONLY:
+                raise AttrError(f"{name}: attribute is read-only")
+            if name not in _USER_DEFAULTS and not name.startswith(_SETTABLE_PREFIXES):
+                raise AttrError(f"{name}: unknown attribute")
+            self._values[name] = value
+
+    def get(self, name: str, default: str = "") -> str:
+        """The value, `default` when the attribute is not set."""
+        return self._values.get(name, default)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def set(self, name: str, value: str | int) -> None:
+        """Set from inside the broker; no rules apply."""
+        self._values[name] = str(value)
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        return iter(sorted(self._values.items()))
+
+    def lookup(self, name: str) -> dict[str, object]:
+        """The answer of attr.get. Raises RpcError(ENOENT)."""
+        if name not in self._values:
+            raise RpcError(errno.ENOENT)
+        return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
+
+    def update(self, name: str, value: str) -> None:
+        """attr.set: only attributes outside Flux's own names may change in a running broker. Raises RpcError(EPERM)."""
+        if name in _USER_DEFAULTS or name in _READ_ONLY:
+            raise RpcError(errno.EPERM, "attribute may not be updated")
+        self._values[name] = value
+
+    def remove(self, name: str) -> None:
+        """attr.rm. Raises RpcError(ENOENT, EPERM)."""
+        if name in _USER_DEFAULTS or name in _READ_ONLY:
+            raise RpcError(errno.EPERM, "attribute may not be removed")
+        if self._values.pop(name, None) is None:
+            raise RpcError(errno.ENOENT)

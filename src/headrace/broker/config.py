@@ -1,0 +1,93 @@
+"""The broker's TOML configuration: a file or a folder of files, plus --conf settings on top (RFC: flux-config(5)).
+
+Later files and settings win field by field. A bad file names itself and the line; nothing of it is taken.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class ConfigError(ValueError):
+    """A configuration file or setting cannot be used; the text names it."""
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `over` laid on top, table by table; neither is changed."""
+    out = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merge(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def parse_file(path: str) -> dict[str, Any]:
+    """One TOML or JSON file. Raises ConfigError."""
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read()
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from None
+    try:
+        if path.endswith(".json"):
+            parsed = json.loads(data)
+        else:
+            parsed = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path}: {exc}") from None
+    if not isinstance(parsed, dict):
+        raise ConfigError(f"{path}: the top level must be a table")
+    return parsed
+
+
+def load(path: str) -> dict[str, Any]:
+    """A file, or every `*.toml` (and `*.json`) of a folder in name order. Raises ConfigError."""
+    if not os.path.isdir(path):
+        return parse_file(path)
+    config: dict[str, Any] = {}
+    for name in sorted(glob.glob(os.path.join(path, "*.toml")) + glob.glob(os.path.join(path, "*.json"))):
+        config = merge(config, parse_file(name))
+    return config
+
+
+def setting(text: str) -> dict[str, Any]:
+    """A `--conf` argument: `a.b=VALUE` (VALUE as TOML or JSON, else a string), or a file, or TOML/JSON text."""
+    if "=" not in text.split("\n", 1)[0] and os.path.exists(text):
+        return load(text)
+    stripped = text.lstrip()
+    if stripped.startswith("{") or "\n" in text or stripped.startswith("["):
+        try:
+            parsed = json.loads(text) if stripped.startswith("{") else tomllib.loads(text)
+        except ValueError as exc:
+            raise ConfigError(f"--conf: {exc}") from None
+        if not isinstance(parsed, dict):
+            raise ConfigError("--conf: the top level must be a table")
+        return parsed
+    key, sep, value = text.partition("=")
+    if not sep or not key:
+        raise ConfigError(f"--conf={text}: write KEY=VALUE, a file name, or TOML text")
+    try:
+        parsed_value: Any = json.loads(value)
+    except ValueError:
+        try:
+            parsed_value = tomllib.loads(f"x = {value}")["x"]
+        except ValueError:
+            parsed_value = value
+    out: dict[str, Any] = {}
+    here = out
+    *parents, last = key.split(".")
+    for name in parents:
+        here = here.setdefault(name, {})
+    here[last] = parsed_value
+    return out

@@ -1,0 +1,93 @@
+"""The broker's log: a ring of RFC 5424 lines, copied to stderr, a file and the leader, followed by `flux dmesg -f`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TextIO
+
+from .attrs import AttrError, AttrTable
+
+LEVEL_NAMES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+_FROM_LOGGING = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+_FACILITY_USER = 1 << 3
+
+
+def severity(level: int) -> int:
+    """A syslog severity from a syslog severity or a level of the logging module."""
+    return _FROM_LOGGING.get(level, min(max(level, 0), 7))
+
+
+def format_line(level: int, host: str, appname: str, text: str, now: float) -> str:
+    """One RFC 5424 line without newline; `host` is the broker's rank, as Flux has it."""
+    stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"<{_FACILITY_USER | level}>1 {stamp} {host} {appname} - - - {text}"
+
+
+def parse_line(line: str) -> tuple[int, str, str, str, str]:
+    """(severity, timestamp, host, appname, text) of a line made by `format_line`; ValueError when it is not one."""
+    head, stamp, host, appname, _procid, _msgid, _data, text = line.split(" ", 7)
+    if not head.startswith("<") or ">" not in head:
+        raise ValueError(f"not a syslog line: {line!r}")
+    return int(head[1 : head.index(">")]) & 7, stamp, host, appname, text
+
+
+class Logbook:
+    """Log of one broker. Raises AttrError when a log-* attribute has no legal value."""
+
+    def __init__(self, attrs: AttrTable, rank: int) -> None:
+        self.rank = rank
+        self._attrs = attrs
+        for name in ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level"):
+            if attrs.get(name, "7") not in "01234567" or not attrs.get(name, "7"):
+                raise AttrError(f"{name}: Invalid argument")
+        size = attrs.get("log-ring-size", "1024")
+        if not size.isdigit():
+            raise AttrError("log-ring-size: Invalid argument")
+        self.ring: deque[str] = deque(maxlen=int(size))
+        self.level = int(attrs.get("log-level", "7"))
+        self.stderr_level = int(attrs.get("log-stderr-level", "3"))
+        self.followers: list[Callable[[str], None]] = []
+        self.forward: Callable[[str], None] | None = None
+        self._file: TextIO | None = None
+        if attrs.get("log-filename"):
+            try:
+                self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")  # noqa: SIM115
+            except OSError as exc:
+                raise AttrError(f"log-filename: {exc.filename}: {exc.strerror}") from None
+
+    def __call__(self, level: int, appname: str, text: str) -> None:
+        level = severity(level)
+        for line in text.rstrip("\n").split("\n"):
+            self.append(format_line(level, str(self.rank), appname, line, time.time()))
+
+    def append(self, line: str, local: bool = True) -> None:
+        """Take a finished line; lines that came from another rank are not forwarded again."""
+        try:
+            level, stamp, host, appname, text = parse_line(line)
+        except ValueError:
+            raise ValueError(errno.EPROTO) from None
+        if level <= self.level:
+            self.ring.append(line)
+            for follower in list(self.followers):
+                follower(line)
+            if self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.write(line + "\n")
+        leader = self.rank == 0
+        if level <= self.stderr_level and (leader or self._attrs.get("log-stderr-mode") == "local"):
+            moment = datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ")
+            readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
+            with contextlib.suppress(OSError, ValueError):
+                print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)
+        if not leader and local and self.forward is not None and level <= int(self._attrs.get("log-forward-level")):
+            self.forward(line)
+
+    def clear(self) -> None:
+        self.ring.clear()
