@@ -1,0 +1,88 @@
+"""The broker's end of the socket to its exec agent: operations out in one write per loop turn, replies in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+_LENGTH = struct.Struct("<I")
+
+
+class AgentLink(asyncio.Protocol):
+    """`send(op)` and `subscribe(fn(op))`; `lost` is called once when the agent's end closes before `close()`."""
+
+    def __init__(self, broker: Broker, pid: int) -> None:
+        self.broker = broker
+        self.pid = pid
+        self.lost: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[dict[str, Any]], None]] = []
+        self._out: list[dict[str, Any]] = []
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
+
+    async def start(self, sock: socket.socket) -> None:
+        await self.broker.loop.create_unix_connection(lambda: self, sock=sock)
+
+    def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def send(self, op: dict[str, Any]) -> None:
+        if not self._out:
+            self.broker.router.at_flush(self.flush)
+        self._out.append(op)
+
+    def flush(self) -> None:
+        out, self._out = self._out, []
+        if out and self._transport is not None:
+            body = self._encode(out)
+            self._transport.write(_LENGTH.pack(len(body)) + body)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # The agent is part of this broker: it reads as fast as it can and its backlog is bounded by the jobs we start.
+        self._transport.set_write_buffer_limits(high=64 << 20)
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        pos = 0
+        while len(buffer) - pos >= 4:
+            size = _LENGTH.unpack_from(buffer, pos)[0]
+            if len(buffer) - pos - 4 < size:
+                break
+            ops = self._decode(bytes(buffer[pos + 4 : pos + 4 + size]))
+            pos += 4 + size
+            for op in ops:
+                for listener in self._listeners:
+                    try:
+                        listener(op)
+                    except Exception as exc:
+                        self.broker.log(logging.ERROR, "agent", f"{op.get('op')}: {exc!r}")
+        del buffer[:pos]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._transport = None
+            self.lost()
+
+    def close(self) -> None:
+        """Flush and close; the agent ends when its socket does."""
+        self.flush()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()

@@ -1,0 +1,176 @@
+"""The local socket: how clients on this machine reach the broker (RFC 3 framing, credentials from the kernel).
+
+The peer's uid is read before its first byte is parsed; a uid that may not enter gets one errno byte and the end of the
+connection. Writes gather during a loop turn and leave in one system call per client. A client that does not read is
+first not read from either, then disconnected: nothing here grows without bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import struct
+import uuid as uuidlib
+from typing import TYPE_CHECKING, Any, cast
+
+from ..spec import message as m
+from ..spec.message import Message, MessageError
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# Bytes of unread output at which a client's requests are no longer read, and at which it is disconnected.
+PAUSE_AT = 1 << 20
+DROP_AT = 256 << 20
+_CRED = struct.Struct("3i")
+
+
+class LocalClient(asyncio.Protocol):
+    """One connection. Its credential is stamped on every message at ingress (RFC 12)."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server = server
+        self.broker = server.broker
+        self.uuid = str(uuidlib.uuid4())
+        self._route = self.uuid.encode()
+        self.userid = m.USERID_UNKNOWN
+        self.rolemask = m.ROLE_NONE
+        self._transport: asyncio.Transport | None = None
+        self._deframer = m.Deframer()
+        self._out: list[bytes] = []
+        self._used: set[tuple[str, int]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock: socket.socket = transport.get_extra_info("socket")
+        _pid, uid, _gid = _CRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size))
+        rolemask = self.server.role_of(uid)
+        if rolemask == m.ROLE_NONE:
+            self._transport.write(bytes((errno.EPERM,)))
+            self._transport.close()
+            self._transport = None
+            return
+        self.userid, self.rolemask = uid, rolemask
+        self._transport.set_write_buffer_limits(high=PAUSE_AT)
+        self._transport.write(b"\0")
+        self.server.clients.add(self)
+        self.broker.router.add_peer(self)
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self._deframer.feed(data)
+        try:
+            for msg in self._deframer:
+                self._accept(msg)
+        except MessageError as exc:
+            self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {exc}")
+            self.close()
+
+    def _accept(self, msg: Message) -> None:
+        if self.rolemask & m.ROLE_OWNER:
+            # The owner may speak with a lesser credential, as tests and gateways do.
+            if msg.userid == m.USERID_UNKNOWN:
+                msg.userid = self.userid
+            if msg.rolemask == m.ROLE_NONE:
+                msg.rolemask = self.rolemask
+        else:
+            msg.userid, msg.rolemask = self.userid, self.rolemask
+        kind = msg.type
+        if kind == m.REQUEST:
+            msg.flags |= m.FLAG_ROUTE
+            msg.routes.append(self._route)
+            if not msg.flags & m.FLAG_NORESPONSE:
+                self._used.add((msg.topic.rpartition(".")[0], msg.aux1))
+            self.broker.router.request(msg)
+        elif kind == m.RESPONSE:
+            self.broker.router.response(msg)
+        elif kind == m.EVENT:
+            if msg.rolemask & m.ROLE_OWNER or not self.broker.router.service_of(msg.topic):
+                msg.routes.clear()
+                self.broker.events.publish(msg)
+
+    def send(self, msg: Message) -> None:
+        """Write at the end of this turn."""
+        if self._transport is None:
+            return
+        if not self._out:
+            self.broker.router.at_flush(self._write)
+        self._out.append(m.frame(msg))
+
+    def _write(self) -> None:
+        out, self._out = self._out, []
+        transport = self._transport
+        if transport is None or not out:
+            return
+        transport.write(b"".join(out))
+        if transport.get_write_buffer_size() > DROP_AT:
+            text = f"client of uid {self.userid} dropped: it left {DROP_AT >> 20} MiB unread"
+            self.broker.log(logging.WARNING, "connector-local", text)
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        self.server.clients.discard(self)
+        broker = self.broker
+        broker.router.remove_peer(self)
+        broker.events.drop(self)
+        for service, nodeid in self._used:
+            note = m.request(service + ".disconnect", None, nodeid, userid=self.userid, rolemask=self.rolemask)
+            note.routes.append(self._route)
+            broker.router.request(note)
+
+
+class LocalServer:
+    """The listening socket at `path` (mode 0777 in a private folder: the credential check is the gate)."""
+
+    def __init__(self, broker: Broker, path: str) -> None:
+        self.broker = broker
+        self.path = path
+        self.clients: set[LocalClient] = set()
+        self._server: Any = None
+
+    def role_of(self, uid: int) -> int:
+        """The rolemask of a uid, ROLE_NONE when it may not connect ([access] allow-guest-user, allow-root-owner)."""
+        owner = self.broker.owner
+        access = self.broker.config.get("access", {})
+        if uid == owner or (uid == 0 and access.get("allow-root-owner") is True):
+            return m.ROLE_OWNER | m.ROLE_LOCAL
+        if access.get("allow-guest-user") is True:
+            return m.ROLE_USER | m.ROLE_LOCAL
+        return m.ROLE_NONE
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self._server = await self.broker.loop.create_unix_server(lambda: LocalClient(self), self.path, backlog=256)
+        os.chmod(self.path, 0o777)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for client in list(self.clients):
+                client._write()
+                if client._transport is not None:
+                    client._transport.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
