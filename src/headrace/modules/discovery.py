@@ -1,0 +1,198 @@
+"""What one node has to offer: cores, GPUs and memory, within the limits that hold for this process.
+
+A batch system that counts the machine instead of its own share oversubscribes every container it runs in. So the
+count starts from the affinity mask and shrinks by every cpuset, CPU quota and memory limit between our control
+group and the root, for cgroup v1 and v2 alike. Cores are physical cores as hwloc and Flux count them: two hardware
+threads are one core, and the cores are numbered 0..n-1 among those that are allowed.
+
+Everything is read below a root path, so that tests can build a machine out of files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.spec.idset import Idset
+
+_NVIDIA_DEVICE = re.compile(r"nvidia(\d+)$")
+_V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned 63-bit number
+_INTEL_VENDOR = "0x8086"
+_DATA_CENTRE_GPU_CLASS = "0x0380"  # PCI class of display controllers without a display output
+
+
+class NodeResources(NamedTuple):
+    """Resources of one node: core ids and GPU ids (each 0..n-1), memory in bytes, CPU numbers of each core."""
+
+    cores: Idset
+    gpus: Idset
+    memory: int
+    core_cpus: tuple[tuple[int, ...], ...]
+
+
+def discover(root: str | Path = "/", affinity: Iterable[int] | None = None) -> NodeResources:
+    """Count what this process may use. `affinity` is the set of allowed CPU numbers; None asks the kernel."""
+    base = Path(root)
+    cpus = set(os.sched_getaffinity(0) if affinity is None else affinity)
+    groups = _cgroup_folders(base)
+    for folder in groups["cpuset"]:
+        allowed = _cpuset(folder)
+        if allowed and cpus & allowed:
+            cpus &= allowed
+    cores = physical_cores(base, cpus)
+    quota = min((q for q in map(_cpu_quota, groups["cpu"]) if q is not None), default=None)
+    if quota is not None:
+        cores = cores[: max(1, int(quota + 1e-6))]
+    limits = [limit for limit in map(_memory_limit, groups["memory"]) if limit is not None]
+    return NodeResources(
+        cores=Idset(range(len(cores))),
+        gpus=Idset(range(_count_gpus(base))),
+        memory=min([_total_memory(base), *limits]),
+        core_cpus=tuple(cores),
+    )
+
+
+def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -> dict[str, object]:
+    """R (RFC 20) of one node that was discovered."""
+    children = {"core": str(found.cores)}
+    if found.gpus:
+        children["gpu"] = str(found.gpus)
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": str(rank), "children": children}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": [hostname or socket.gethostname()],
+        },
+    }
+
+
+def physical_cores(root: Path, cpus: set[int]) -> list[tuple[int, ...]]:
+    """The cores that the CPUs belong to, as tuples of CPU numbers, in the order hwloc numbers them."""
+    cores: dict[tuple[int, int], list[int]] = {}
+    for cpu in sorted(cpus):
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        package, core = _read(topology / "physical_package_id"), _read(topology / "core_id")
+        siblings = _read(topology / "core_cpus_list") or _read(topology / "thread_siblings_list")
+        if siblings:
+            key = (_int(package, 0), min(_parse_cpus(siblings) or {cpu}))
+        elif package is not None and core is not None:
+            key = (_int(package, 0), _int(core, cpu))
+        else:
+            key = (0, cpu)
+        cores.setdefault(key, []).append(cpu)
+    return [tuple(cores[key]) for key in sorted(cores)]
+
+
+def _cgroup_folders(root: Path) -> dict[str, list[Path]]:
+    """For each controller the folders whose limits apply to us, innermost first."""
+    mount = root / "sys/fs/cgroup"
+    folders: dict[str, list[Path]] = {"cpu": [], "cpuset": [], "memory": []}
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if hierarchy == "0" and not controllers:
+            chain = _chain(mount, path) + _chain(mount / "unified", path)
+            for found in folders.values():
+                found.extend(chain)
+            continue
+        for name in set(controllers.split(",")) & set(folders):
+            top = mount / controllers if (mount / controllers).is_dir() else mount / name
+            folders[name].extend(_chain(top, path))
+    return folders
+
+
+def _chain(top: Path, path: str) -> list[Path]:
+    """Folders from a group up to the mount point. A path from outside our namespace ends at the mount point."""
+    parts = [part for part in path.split("/") if part and part != ".."]
+    chain = [top.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
+    return [folder for folder in chain if folder.is_dir()]
+
+
+def _cpu_quota(folder: Path) -> float | None:
+    text = _read(folder / "cpu.max")
+    if text is not None:
+        quota, _, period = text.partition(" ")
+        if quota == "max":
+            return None
+    else:
+        quota, period = _read(folder / "cpu.cfs_quota_us") or "", _read(folder / "cpu.cfs_period_us") or ""
+    allowed, every = _int(quota, -1), _int(period, 100000)
+    return allowed / every if allowed > 0 and every > 0 else None
+
+
+def _cpuset(folder: Path) -> set[int]:
+    for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+        text = _read(folder / name)
+        if text:
+            return _parse_cpus(text)
+    return set()
+
+
+def _memory_limit(folder: Path) -> int | None:
+    text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+    limit = _int(text, -1)
+    return limit if 0 < limit < _V1_UNLIMITED else None
+
+
+def _total_memory(root: Path) -> int:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
+
+
+def _count_gpus(root: Path) -> int:
+    """GPUs that a process here could open: device nodes, not PCI devices, so that a container sees its share."""
+    try:
+        nvidia = sum(1 for name in os.listdir(root / "dev") if _NVIDIA_DEVICE.match(name))
+    except OSError:
+        nvidia = 0
+    return nvidia + _count_amd(root) + _count_intel(root)
+
+
+def _count_amd(root: Path) -> int:
+    if not (root / "dev/kfd").exists():
+        return 0
+    count = 0
+    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
+        match = re.search(r"^drm_render_minor (\d+)", _read(node) or "", re.MULTILINE)
+        if match and int(match[1]) and (root / f"dev/dri/renderD{match[1]}").exists():
+            count += 1
+    return count
+
+
+def _count_intel(root: Path) -> int:
+    count = 0
+    for node in sorted((root / "sys/class/drm").glob("renderD*")):
+        intel = _read(node / "device/vendor") == _INTEL_VENDOR
+        if intel and (_read(node / "device/class") or "").startswith(_DATA_CENTRE_GPU_CLASS):
+            count += (root / "dev/dri" / node.name).exists()
+    return count
+
+
+def _parse_cpus(text: str) -> set[int]:
+    """The kernel's CPU list, `0-3,8`; pieces that are not numbers are skipped."""
+    cpus: set[int] = set()
+    for piece in text.split(","):
+        low, _, high = piece.strip().partition("-")
+        if low.isdigit() and (not high or high.isdigit()):
+            cpus.update(range(int(low), int(high or low) + 1))
+    return cpus
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _int(text: str | None, default: int) -> int:
+    try:
+        return int(text or "")
+    except ValueError:
+        return default
