@@ -1,0 +1,521 @@
+"""The TBON: one encrypted ZeroMQ link to the parent, one socket for all children (RFC 3, CURVE with ZAP).
+
+Membership is proved by the CURVE key, checked before a byte of ours is parsed. Rank and uuid are bound when a child
+says hello; a second live uuid for a rank is refused. A dead neighbour is noticed by ZeroMQ's own heartbeat or by the
+closed connection: the monitor says that *some* child went, and a probe with ROUTER_MANDATORY finds out which.
+What climbs the tree (who is online, subtree health) is gathered during a turn and sent once per edge.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from ..spec import message as m
+from ..spec.idset import Idset
+from ..spec.message import Message, MessageError
+
+if TYPE_CHECKING:
+    from .boot import BootInfo
+    from .broker import Broker
+
+# CONTROL message types (aux1) of this overlay.
+_STATUS = 1
+_GOODBYE = 2
+_PROBE = 3
+
+_BATCH = 200
+
+
+@dataclass
+class Child:
+    """A neighbour below, from hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
+
+    rank: int
+    uuid: str = ""
+    status: str = "offline"
+    since: float = field(default_factory=time.monotonic)
+    send: Callable[[Message], None] = lambda _msg: None
+    tracked: dict[tuple[bytes, int], Message] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    def become(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            self.since = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        return self.status not in ("offline", "lost")
+
+
+class Overlay:
+    """The tree links of one broker. `on_ready` fires when the parent has taken our hello."""
+
+    def __init__(self, broker: Broker, boot: BootInfo) -> None:
+        self.broker = broker
+        self.boot = boot
+        self.rank = broker.rank
+        self.topology = boot.topology
+        self.uuid = broker.uuid
+        self.parent_uuid = ""
+        self.children = {rank: Child(rank) for rank in boot.topology.children(self.rank)}
+        self._by_uuid: dict[str, Child] = {}
+        self._context: zmq.Context[Any] | None = None
+        self._parent: zmq.Socket[Any] | None = None
+        self._bound: zmq.Socket[Any] | None = None
+        self._zap: zmq.Socket[Any] | None = None
+        self._monitors: list[tuple[zmq.Socket[Any], Callable[[], None]]] = []
+        self._online: Idset = Idset()
+        self._offline: Idset = Idset()
+        self._status_sent = ""
+        self.since = time.monotonic()
+        self.closing = False
+        self.parent_rpcs: dict[tuple[bytes, int], Message] = {}
+        self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
+        self.on_parent_lost: Callable[[str], None] = lambda _why: None
+        self.on_members: Callable[[Idset, Idset], None] = lambda _online, _offline: None
+        self.on_child_lost: list[Callable[[int, frozenset[int]], None]] = []
+        self.on_children_gone: Callable[[], None] = lambda: None
+        broker.router.up = self.send_up
+        broker.router.toward = self.send_toward
+        broker.events.up = self.send_up
+        broker.events.down = self.send_down
+
+    # -- life
+
+    def start(self) -> None:
+        """Bind for children and say hello to the parent. Raises zmq.ZMQError when the endpoint cannot be bound."""
+        if self.topology.size == 1:
+            return
+        attrs = self.broker.attrs
+        self._context = zmq.Context(int(attrs.get("tbon.zmq_io_threads", "1")))
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * len(self.children)))
+        if self.children:
+            self._start_zap()
+            self._bound = sock = self._socket(zmq.ROUTER)
+            sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
+            sock.curve_server = True
+            sock.curve_secretkey = self.boot.secret_key
+            sock.setsockopt(zmq.ZAP_DOMAIN, b"headrace")
+            sock.bind(self.boot.bind)
+            attrs.set("tbon.endpoint", sock.getsockopt_string(zmq.LAST_ENDPOINT))
+            self._watch(sock, self._read_children, self._probe_children)
+        if self.rank:
+            self._parent = sock = self._socket(zmq.DEALER)
+            sock.setsockopt(zmq.ROUTING_ID, self.uuid.encode())
+            sock.curve_secretkey = self.boot.secret_key
+            sock.curve_publickey = self.boot.public_key
+            sock.curve_serverkey = self.boot.parent_key
+            attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
+            self._watch(sock, self._read_parent, lambda: self._parent_lost("connection closed"))
+            sock.connect(self.boot.parent_uri)
+            hello = m.request(
+                "overlay.hello",
+                {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
+                matchtag=1,
+            )
+            self._put(sock, m.encode_parts(hello))
+
+    def _socket(self, kind: int) -> zmq.Socket[Any]:
+        assert self._context is not None
+        sock = self._context.socket(kind)
+        sock.linger = 100
+        sock.sndhwm = 0
+        sock.rcvhwm = 0
+        sock.setsockopt(zmq.RECONNECT_IVL, 10)
+        sock.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
+        sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 20000)
+        sock.setsockopt(zmq.HEARTBEAT_TTL, 20000)
+        sock.setsockopt(zmq.IPV6, 1)
+        sock.setsockopt(zmq.BACKLOG, 1024)
+        sock.setsockopt(zmq.MAXMSGSIZE, m.MAX_FRAME)
+        return sock
+
+    def _start_zap(self) -> None:
+        assert self._context is not None
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.linger = 0
+        self._zap.bind("inproc://zeromq.zap.01")
+        self.broker.loop.add_reader(self._zap.FD, self._read_zap)
+
+    def _read_zap(self) -> None:
+        zap = self._zap
+        while zap is not None and not zap.closed:
+            try:
+                parts = zap.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            allowed = len(parts) >= 7 and parts[5] == b"CURVE" and zmq.z85_encode(parts[6]) in self.boot.members
+            code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
+            zap.send_multipart([parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
+
+    def _watch(self, sock: zmq.Socket[Any], read: Callable[[], None], gone: Callable[[], None]) -> None:
+        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        loop = self.broker.loop
+
+        def on_monitor() -> None:
+            while not monitor.closed:
+                try:
+                    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
+                except zmq.Again:
+                    return
+                if event["event"] == zmq.EVENT_DISCONNECTED:
+                    gone()
+
+        loop.add_reader(monitor.FD, on_monitor)
+        loop.add_reader(sock.FD, read)
+        self._monitors.append((monitor, on_monitor))
+        loop.call_soon(read)
+        loop.call_soon(on_monitor)
+
+    def authorize(self, public_key: bytes) -> None:
+        """Let a key in that was learned after boot."""
+        self.boot.members.add(public_key)
+
+    def close(self) -> None:
+        """Say goodbye to the parent and close every socket."""
+        self.closing = True
+        loop = self.broker.loop
+        if self._parent is not None and self.parent_uuid:
+            self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
+        for monitor, _ in self._monitors:
+            loop.remove_reader(monitor.FD)
+            monitor.close(0)
+        for sock in (self._parent, self._bound, self._zap):
+            if sock is not None:
+                loop.remove_reader(sock.FD)
+                sock.close()
+        self._parent = self._bound = self._zap = None
+        if self._context is not None:
+            self._context.term()
+            self._context = None
+
+    # -- sending
+
+    def _put(self, sock: zmq.Socket[Any], parts: list[bytes]) -> bool:
+        try:
+            sock.send_multipart(parts, zmq.NOBLOCK)
+        except zmq.ZMQError as exc:
+            if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
+                return False
+            raise
+        # ZeroMQ's descriptor is edge triggered, and a send may swallow the edge: look again after this turn.
+        self.broker.router.at_flush(self._read_parent if sock is self._parent else self._read_children)
+        return True
+
+    def send_up(self, msg: Message) -> bool:
+        """Toward rank 0; False when there is no parent."""
+        sock = self._parent
+        if sock is None:
+            return False
+        msg.rolemask &= ~m.ROLE_LOCAL
+        if msg.type == m.REQUEST and not msg.flags & m.FLAG_NORESPONSE:
+            self.parent_rpcs[_track_key(msg)] = msg
+        return self._put(sock, m.encode_parts(msg))
+
+    def send_toward(self, msg: Message, rank: int) -> bool:
+        """One hop toward `rank`; False when it does not exist or the hop is down."""
+        if not 0 <= rank < self.topology.size:
+            return False
+        hop = self.topology.next_hop(self.rank, rank)
+        child = self.children.get(hop)
+        if child is None:
+            return self.send_up(msg)
+        return self._send_child(child, msg)
+
+    def _send_child(self, child: Child, msg: Message) -> bool:
+        if not child.alive or self._bound is None:
+            return False
+        msg.rolemask &= ~m.ROLE_LOCAL
+        if msg.type == m.REQUEST and not msg.flags & m.FLAG_NORESPONSE:
+            child.tracked[_track_key(msg)] = msg
+        if not self._put(self._bound, [child.uuid.encode(), *m.encode_parts(msg)]):
+            child.tracked.pop(_track_key(msg), None)
+            self._lost(child, "unreachable")
+            return False
+        return True
+
+    def send_down(self, msg: Message) -> None:
+        """An event, to every child."""
+        if self._bound is None:
+            return
+        parts: list[bytes] | None = None
+        for child in list(self.children.values()):
+            if child.alive:
+                parts = parts or m.encode_parts(msg)
+                if not self._put(self._bound, [child.uuid.encode(), *parts]):
+                    self._lost(child, "unreachable")
+
+    # -- receiving
+
+    def _read_parent(self) -> None:
+        for _ in range(_BATCH):
+            sock = self._parent
+            if sock is None or sock.closed:
+                return
+            try:
+                parts = sock.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                msg = m.decode_parts(parts)
+            except MessageError as exc:
+                self.broker.log(logging.ERROR, "overlay", f"message from parent dropped: {exc}")
+                continue
+            self._from_parent(msg)
+        self.broker.loop.call_soon(self._read_parent)
+
+    def _from_parent(self, msg: Message) -> None:
+        router = self.broker.router
+        if not self.parent_uuid:
+            if msg.type == m.RESPONSE and msg.topic == "overlay.hello":
+                self._welcome(msg)
+            return
+        if msg.type == m.REQUEST:
+            msg.routes.append(self.parent_uuid.encode())
+            router.request(msg)
+        elif msg.type == m.RESPONSE:
+            self.parent_rpcs.pop(_track_key(msg), None) if _ends(msg) else None
+            router.response(msg)
+        elif msg.type == m.EVENT:
+            self.broker.events.deliver(msg)
+        elif msg.type == m.CONTROL and msg.aux1 == _GOODBYE:
+            self._parent_lost("parent said goodbye")
+
+    def _welcome(self, msg: Message) -> None:
+        if msg.errnum:
+            self._parent_lost(f"hello refused: {msg.text or msg.errnum}")
+            return
+        body = msg.obj or {}
+        self.parent_uuid = str(body.get("uuid", ""))
+        self.broker.router.peers[self.parent_uuid.encode()] = _ParentPeer(self, self.parent_uuid)
+        self.on_ready(body)
+
+    def _parent_lost(self, why: str) -> None:
+        if self.closing:
+            return
+        self.closing = True
+        for msg in self.parent_rpcs.values():
+            self._fail(msg, "the parent broker was lost")
+        self.on_parent_lost(why)
+
+    def _read_children(self) -> None:
+        for _ in range(_BATCH):
+            sock = self._bound
+            if sock is None or sock.closed:
+                return
+            try:
+                parts = sock.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                msg = m.decode_parts(parts[1:])
+                identity = parts[0].decode("ascii")
+            except (MessageError, UnicodeDecodeError) as exc:
+                self.broker.log(logging.WARNING, "overlay", f"message from a child dropped: {exc}")
+                continue
+            self._from_child(identity, msg)
+        self.broker.loop.call_soon(self._read_children)
+
+    def _from_child(self, identity: str, msg: Message) -> None:
+        router = self.broker.router
+        child = self._by_uuid.get(identity)
+        if child is None:
+            if msg.type == m.REQUEST and msg.topic == "overlay.hello":
+                self._hello(identity, msg)
+            else:
+                self.broker.log(logging.DEBUG, "overlay", f"dropped {msg} of an unknown peer")
+            return
+        if msg.type == m.REQUEST:
+            msg.routes.append(identity.encode())
+            msg.flags |= m.FLAG_ROUTE
+            router.request(msg)
+        elif msg.type == m.RESPONSE:
+            if _ends(msg):
+                child.tracked.pop(_track_key(msg), None)
+            router.response(msg)
+        elif msg.type == m.EVENT:
+            self.broker.events.publish(msg)
+        elif msg.type == m.CONTROL:
+            if msg.aux1 == _GOODBYE:
+                self._lost(child, "goodbye")
+            elif msg.aux1 == _STATUS:
+                try:
+                    self._child_status(child, msg)
+                except (ValueError, TypeError, AttributeError) as exc:
+                    self.broker.log(logging.WARNING, "overlay", f"bad status of rank {child.rank}: {exc}")
+
+    def _hello(self, identity: str, msg: Message) -> None:
+        def answer(reply: Message) -> None:
+            if self._bound is not None:
+                self._put(self._bound, [identity.encode(), *m.encode_parts(reply)])
+
+        try:
+            body = msg.obj or {}
+            rank, uuid = body.get("rank"), body.get("uuid")
+        except MessageError as exc:
+            answer(m.error_response(msg, errno.EPROTO, str(exc)))
+            return
+        child = self.children.get(rank) if isinstance(rank, int) else None
+        if child is None or uuid != identity:
+            text = f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own"
+            answer(m.error_response(msg, errno.EINVAL, text))
+            return
+        if child.alive:
+            self._probe(child)
+        if child.alive:
+            text = f"rank {rank} is already here as {child.uuid}"
+            self.broker.log(logging.ERROR, "overlay", f"hello of {identity} refused: {text}")
+            answer(m.error_response(msg, errno.EEXIST, text))
+            return
+        child.uuid = identity
+        child.error = ""
+        child.become("partial" if self.topology.children(child.rank) else "full")
+        child.send = lambda out, child=child: None if self._send_child(child, out) else self._unsent(out)
+        self._by_uuid[identity] = child
+        self.broker.router.peers[identity.encode()] = child
+        answer(m.response(msg, {"uuid": self.uuid, **self.broker.boot_answer(body)}))
+
+    def _unsent(self, msg: Message) -> None:
+        if msg.type == m.REQUEST:
+            self.broker.router.refuse(msg, errno.EHOSTUNREACH)
+
+    # -- health
+
+    def _probe(self, child: Child) -> None:
+        if child.alive and self._bound is not None:
+            probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
+            if not self._put(self._bound, [child.uuid.encode(), *probe]):
+                self._lost(child, "connection closed")
+
+    def _probe_children(self) -> None:
+        for child in list(self.children.values()):
+            self._probe(child)
+        # ZeroMQ forgets a peer a moment after it reports the disconnection.
+        if not self.closing:
+            self.broker.loop.call_later(0.05, self._probe_again)
+
+    def _probe_again(self) -> None:
+        if not self.closing:
+            for child in list(self.children.values()):
+                self._probe(child)
+
+    def _lost(self, child: Child, why: str) -> None:
+        if not child.alive:
+            return
+        graceful = why == "goodbye"
+        child.become("offline" if graceful else "lost")
+        child.error = "" if graceful else f"lost connection: {why}"
+        self._by_uuid.pop(child.uuid, None)
+        self.broker.router.peers.pop(child.uuid.encode(), None)
+        if not graceful and not self.broker.stopping:
+            self.broker.log(logging.WARNING, "overlay", f"rank {child.rank} was lost: {why}")
+        tracked, child.tracked = child.tracked, {}
+        for msg in tracked.values():
+            self._fail(msg, f"rank {child.rank} was lost")
+        ranks = self.topology.subtree(child.rank)
+        self.report(offline=ranks)
+        for hook in list(self.on_child_lost):
+            hook(child.rank, ranks)
+        if not any(other.alive for other in self.children.values()):
+            self.on_children_gone()
+
+    def _fail(self, msg: Message, text: str) -> None:
+        """Answer for a neighbour that can no longer do it. `msg.routes` is as it was when the request was sent."""
+        self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
+
+    def report(self, online: Iterable[int] = (), offline: Iterable[int] = ()) -> None:
+        """Members of this subtree that came or went; climbs the tree once per turn, arrives at `on_members` of rank 0."""
+        came, went = Idset(online), Idset(offline)
+        self._online = (self._online | came) - went
+        self._offline = (self._offline | went) - came
+        self.broker.router.at_flush(self._send_status)
+
+    def _send_status(self) -> None:
+        status = self.status
+        if not self._online and not self._offline and status == self._status_sent:
+            return
+        online, self._online = self._online, Idset()
+        offline, self._offline = self._offline, Idset()
+        self._status_sent = status
+        if self.rank == 0:
+            if online or offline:
+                self.on_members(online, offline)
+            return
+        if self._parent is not None:
+            body = {"status": status, "online": str(online), "offline": str(offline)}
+            self._put(self._parent, m.encode_parts(Message(m.CONTROL, obj=body, aux1=_STATUS)))
+
+    def _child_status(self, child: Child, msg: Message) -> None:
+        body = msg.obj or {}
+        status = str(body.get("status", child.status))
+        if status in ("full", "partial", "degraded", "torpid"):
+            child.become(status)
+        mine = Idset(self.topology.subtree(child.rank))
+        self.report(Idset.parse(body.get("online", "")) & mine, Idset.parse(body.get("offline", "")) & mine)
+
+    @property
+    def status(self) -> str:
+        """Health of this subtree: full, partial (still coming up) or degraded (something was lost)."""
+        states = {child.status for child in self.children.values()}
+        if states & {"lost", "degraded"}:
+            return "degraded"
+        if states & {"offline", "partial"}:
+            return "partial"
+        return "full"
+
+    def health(self) -> dict[str, Any]:
+        """The answer of overlay.health: this broker and its children, durations in seconds."""
+        now = time.monotonic()
+        kids = []
+        for child in self.children.values():
+            entry: dict[str, Any] = {"rank": child.rank, "status": child.status, "duration": now - child.since}
+            if child.error:
+                entry["error"] = child.error
+            kids.append(entry)
+        return {"rank": self.rank, "status": self.status, "duration": now - self.since, "children": kids}
+
+    def shape(self, rank: int) -> dict[str, Any]:
+        """The answer of overlay.topology for the subtree at `rank`."""
+        kids = [self.shape(child) for child in self.topology.children(rank)]
+        return {"rank": rank, "size": len(self.topology.subtree(rank)), "children": kids}
+
+    def disconnect(self, rank: int) -> bool:
+        """Cut a child off as if it had been lost; False when `rank` is no live child of ours."""
+        child = self.children.get(rank)
+        if child is None or not child.alive:
+            return False
+        if self._bound is not None:
+            bye = m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE))
+            self._put(self._bound, [child.uuid.encode(), *bye])
+        self._lost(child, "administratively disconnected")
+        return True
+
+
+class _ParentPeer:
+    """The parent as a destination of responses."""
+
+    def __init__(self, overlay: Overlay, uuid: str) -> None:
+        self.uuid = uuid
+        self._overlay = overlay
+
+    def send(self, msg: Message) -> None:
+        self._overlay.send_up(msg)
+
+
+def _track_key(msg: Message) -> tuple[bytes, int]:
+    return (msg.routes[0] if msg.routes else b"", msg.aux2)
+
+
+def _ends(msg: Message) -> bool:
+    return bool(msg.aux1) or not msg.flags & m.FLAG_STREAMING
