@@ -1,0 +1,67 @@
+"""`flux getattr`, `flux setattr` and `flux lsattr`: the broker's attributes."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-{name}: "
+
+_GETATTR = Command("flux-getattr", "[OPTIONS] NAME", "Get broker attribute")
+_SETATTR = Command("flux-setattr", "[OPTIONS] NAME VALUE", "Set broker attribute")
+_LSATTR = Command(
+    "flux-lsattr", "[OPTIONS]", "List broker attributes", [("v", "values", "", "List values with attributes")]
+)
+
+
+def main(argv: List[str], name: str) -> int:
+    if name == "getattr":
+        return _getattr(argv)
+    return _setattr(argv) if name == "setattr" else _lsattr(argv)
+
+
+def _getattr(argv: List[str]) -> int:
+    (attr,) = _GETATTR.parse(argv).need(1, 1)
+    try:
+        print(Handle().attr_get(attr))
+    except OSError as exc:
+        if exc.errno != errno.ENOENT or "connect" in str(exc.strerror):
+            raise
+        raise CommandError(f"{attr}: {exc.strerror}") from None
+    return 0
+
+
+def _setattr(argv: List[str]) -> int:
+    attr, value = _SETATTR.parse(argv).need(2, 2)
+    handle = Handle()
+    try:
+        handle.rpc("attr.set", {"name": attr, "value": value}).get()
+    except OSError as exc:
+        raise CommandError(f"{attr}: {exc.strerror}") from None
+    return 0
+
+
+def _lsattr(argv: List[str]) -> int:
+    options = _LSATTR.parse(argv)
+    options.need(0, 0)
+    handle = Handle()
+    names = sorted(handle.rpc("attr.list").get()["names"])
+    if not options.has("values"):
+        sys.stdout.write("".join(f"{name}\n" for name in names))
+        return 0
+    calls = [handle.rpc("attr.get", {"name": name}) for name in names]
+    for name, call in zip(names, calls):
+        try:
+            value = call.get()["value"]
+        except OSError:
+            value = "-"
+        print(f"{name:<40}{value}")
+    return 0

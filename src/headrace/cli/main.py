@@ -1,0 +1,224 @@
+"""The driver behind `flux` and `headrace`: find the command, run it, and turn what went wrong into a line and a status.
+
+Both names are one implementation. A command is a module of this room with `main(argv) -> int` and a PREFIX for its
+error lines; it is imported only when it is run, so that no command pays for another. What is not in the table is
+looked for as `flux-NAME` in FLUX_EXEC_PATH, then in PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Optional, Tuple
+
+# command: (module of this package, what it does)
+COMMANDS = {
+    "R": ("resource_set", "encode, decode and combine resource sets"),
+    "alloc": ("alloc", "start an instance of its own on an allocation, interactively"),
+    "batch": ("batch", "submit a script that runs in an instance of its own"),
+    "broker": ("broker", "run one broker"),
+    "bulksubmit": ("bulksubmit", "submit many jobs from lists of arguments"),
+    "cancel": ("cancel", "cancel jobs"),
+    "config": ("config", "show and change the instance's configuration"),
+    "content": ("content", "store and load blobs"),
+    "dmesg": ("dmesg", "show the broker's log"),
+    "doctor": ("doctor", "say what is wrong with this machine or instance"),
+    "env": ("env", "print or run with the environment of this installation"),
+    "event": ("event", "publish and watch events"),
+    "exec": ("exec", "run a command on brokers"),
+    "getattr": ("attr", "show a broker attribute"),
+    "hostlist": ("hostlist", "combine and inspect lists of hosts"),
+    "job": ("job", "act on jobs"),
+    "jobs": ("jobs", "list jobs"),
+    "keygen": ("keygen", "make a certificate for a configured instance"),
+    "kvs": ("kvs", "read and write the key value store"),
+    "logger": ("logger", "append to the broker's log"),
+    "lsattr": ("attr", "list broker attributes"),
+    "mini": ("mini", "run a MiniCluster file on this machine"),
+    "module": ("module", "load, remove and inspect broker modules"),
+    "overlay": ("overlay", "show the tree of brokers"),
+    "pgrep": ("pgrep", "find jobs by name"),
+    "ping": ("ping", "measure a round trip to a service"),
+    "pkill": ("pgrep", "cancel jobs by name"),
+    "pmi": ("pmi", "test a process management server"),
+    "proxy": ("proxy", "run a command with the environment of another instance"),
+    "pstree": ("pstree", "show jobs as a tree"),
+    "python": ("python", "run the Python of this installation"),
+    "queue": ("queue", "list and control queues"),
+    "relay": ("relay", "connect standard input and output to a broker (the far end of ssh)"),
+    "resource": ("resource", "list, drain and undrain resources"),
+    "resource-query": ("resource_query", "match job specifications against a resource graph"),
+    "run": ("run", "run a job and follow its output"),
+    "setattr": ("attr", "change a broker attribute"),
+    "shutdown": ("shutdown", "stop an instance"),
+    "start": ("start", "start an instance"),
+    "submit": ("submit", "submit jobs"),
+    "update": ("update", "change a submitted job"),
+    "uptime": ("uptime", "show how long the instance has been running"),
+    "uri": ("uri", "find the URI of an instance"),
+    "version": ("version", "show versions"),
+}
+
+_USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
+  -h, --help             Display this message.
+  -p, --parent           Set environment of parent instance
+  -r, --root             Set environment of root instance
+  -v, --verbose          Be verbose about environment and command search
+  -V, --version          Display command and component versions
+"""
+
+
+def flux(argv: Optional[List[str]] = None) -> int:
+    """Run a command line (default: this process's) and return its exit status."""
+    args = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _drive(args)
+    except CommandError as exc:
+        return _report("flux: ", exc)
+
+
+def headrace(argv: Optional[List[str]] = None) -> int:
+    """The same, under the project's own name."""
+    return flux(argv)
+
+
+def _drive(args: List[str]) -> int:
+    hops = ""
+    verbose = False
+    while args and args[0][:1] == "-":
+        option = args.pop(0)
+        if option in ("-h", "--help"):
+            args.insert(0, "help")
+            break
+        if option in ("-V", "--version"):
+            args.insert(0, "version")
+            break
+        if option in ("-p", "--parent"):
+            hops += "p"
+        elif option in ("-r", "--root"):
+            hops = "r"
+        elif option in ("-v", "--verbose"):
+            verbose = True
+        else:
+            raise CommandError(
+                f"flux: unrecognized option '{option}'\nTry `flux --help' for more information.", bare=True
+            )
+    if not args:
+        sys.stderr.write(_USAGE)
+        return 1
+    prepare_environment()
+    if hops:
+        from headrace.cli.instances import retarget
+
+        retarget(hops)
+    return run_command(args[0], args[1:], verbose)
+
+
+def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
+    """Run command `name`; errors become its own kind of line on stderr and a status."""
+    if name == "help":
+        sys.stdout.write(_USAGE + "\n" + _command_list())
+        return 0
+    entry = COMMANDS.get(name)
+    if entry is None:
+        return _run_external(name, argv, verbose)
+    if verbose:
+        sys.stderr.write(f"flux: trying to run {entry[0]} from headrace.cli\n")
+    module = _load(name, entry)
+    try:
+        status = int(module.main(argv) if entry[0] not in _SHARED else module.main(argv, name))
+        sys.stdout.flush()
+        return status
+    except CommandError as exc:
+        return _report(_prefix(module, name), exc)
+    except BrokenPipeError:
+        _abandon_stdout()
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except (OSError, ValueError) as exc:
+        prefix = _prefix(module, name)
+        plain = "ERROR" not in prefix and isinstance(exc, OSError) and exc.strerror is not None
+        text = exc.strerror if isinstance(exc, OSError) and (plain or _is_connect_error(exc)) else str(exc)
+        return _report(prefix, CommandError(str(text)))
+
+
+# Modules that serve several commands are told which one was meant.
+_SHARED = ("attr", "pgrep")
+
+
+def _is_connect_error(exc: OSError) -> bool:
+    return str(exc.strerror).startswith("Unable to connect to Flux")
+
+
+def _prefix(module: Any, name: str) -> str:
+    prefix: str = getattr(module, "PREFIX", "flux-{name}: ERROR: ")
+    return prefix.replace("{name}", name)
+
+
+def _report(prefix: str, exc: CommandError) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _abandon_stdout()
+    if exc.text:
+        sys.stderr.write(exc.text + "\n" if exc.bare else f"{prefix}{exc.text}\n")
+    return exc.status
+
+
+def _abandon_stdout() -> None:
+    """Point stdout at /dev/null so that the interpreter's last flush cannot fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _load(name: str, entry: Tuple[str, str]) -> Any:
+    full = f"headrace.cli.{entry[0]}"
+    try:
+        __import__(full)
+    except ModuleNotFoundError as exc:
+        if exc.name != full:
+            raise
+        raise CommandError(f"'{name}' is not available in this version of Headrace") from None
+    return sys.modules[full]
+
+
+def _run_external(name: str, argv: List[str], verbose: bool) -> int:
+    if "/" not in name:
+        for folder in (os.environ.get("FLUX_EXEC_PATH", "") + ":" + os.environ.get("PATH", "")).split(":"):
+            for path in (f"{folder}/flux-{name}", f"{folder}/flux-{name}.py"):
+                if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
+                    if verbose:
+                        sys.stderr.write(f"flux: trying to exec {path}\n")
+                    os.execv(path, [path, *argv])
+    text = f"'{name}' is not a flux command.  See 'flux --help'"
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, 3)
+    if close:
+        text += f"\n\nThe most similar command{'s are' if len(close) > 1 else ' is'}\n"
+        text += "\n".join(f"\t{other}" for other in close)
+    raise CommandError(text)
+
+
+def _command_list() -> str:
+    return "Commands:\n" + "".join(f"   {name:<17}  {text}\n" for name, (_, text) in COMMANDS.items())
+
+
+def prepare_environment() -> None:
+    """Put our own folders first, so that `flux` and `import flux` resolve to this installation in what we start."""
+    here = os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else ""
+    if here and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
+        _prepend("PATH", here)
+    _prepend(
+        "PYTHONPATH", os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
+    )
+
+
+def _prepend(name: str, folder: str) -> None:
+    parts = [part for part in os.environ.get(name, "").split(":") if part and part != folder]
+    os.environ[name] = ":".join([folder, *parts])

@@ -1,0 +1,304 @@
+"""The handle: one connection to a broker, and remote procedure calls over it (RFC 6).
+
+Commands, `import flux` and the local runner all talk through this file, so it stays synchronous, small and quick to
+import. Responses are sorted to their calls by matchtag; everything else waits in arrival order. Nothing is ever
+dropped: a call that nobody reads yet keeps its responses until `get`, iteration or a reactor takes them.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import select
+import time
+from _collections import deque  # type: ignore[import-not-found]
+from _heapq import heappop, heappush
+
+from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect
+from headrace.spec.message import (
+    EVENT,
+    FLAG_STREAMING,
+    NODEID_ANY,
+    RESPONSE,
+    Deframer,
+    Message,
+    frame,
+    request,
+)
+from headrace.spec.message import event as make_event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, Iterator, List, Optional
+
+__all__ = ["NODEID_ANY", "Handle", "Rpc"]
+
+_RECV_SIZE = 1 << 18
+
+
+def response_error(msg: Message) -> OSError:
+    """The exception that a failed response stands for: its errno, and its text or the errno's own."""
+    return OSError(msg.errnum, msg.text or os.strerror(msg.errnum))
+
+
+class Rpc:
+    """One call. `get()` the next response's object; iterate a streaming call up to its ENODATA; or `then(callback)`."""
+
+    __slots__ = ("_callback", "_handle", "_inbox", "done", "matchtag", "nodeid", "topic")
+
+    def __init__(self, handle: Handle, topic: str, nodeid: int, matchtag: int) -> None:
+        self._handle = handle
+        self._inbox: Deque[Message] = deque()
+        self._callback: Optional[Callable[[Rpc], None]] = None
+        self.topic = topic
+        self.nodeid = nodeid
+        self.matchtag = matchtag
+        self.done = False
+
+    def next_message(self, timeout: Optional[float] = None) -> Message:
+        """The next response as it came, error or not. Raises TimeoutError after `timeout` seconds."""
+        inbox = self._inbox
+        if not inbox:
+            if self.done:
+                raise OSError(errno.ENODATA, f"{self.topic}: the call has no more responses")
+            limit = None if timeout is None else time.monotonic() + timeout
+            while not inbox:
+                left = None if limit is None else limit - time.monotonic()
+                if (left is not None and left < 0) or not self._handle.pump(left):
+                    raise TimeoutError(errno.ETIMEDOUT, f"{self.topic}: no response within {timeout} s")
+        return inbox.popleft()
+
+    def get(self, timeout: Optional[float] = None) -> Any:
+        """The next response's object (None without payload). Raises OSError with the broker's errno and text."""
+        msg = self.next_message(timeout)
+        if msg.errnum:
+            raise response_error(msg)
+        return msg.obj
+
+    def get_raw(self) -> bytes:
+        """The next response's payload as it is, for services that answer with bytes (RFC 10)."""
+        msg = self.next_message()
+        if msg.errnum:
+            raise response_error(msg)
+        return msg.payload or b""
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self.get()
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    return
+                raise
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._inbox)
+
+    def then(self, callback: Callable[[Rpc], None]) -> Rpc:
+        """Have a reactor call `callback(self)` once for each response; the callback takes it with `get()`."""
+        self._callback = callback
+        if self._inbox:
+            self._handle.mark_ready(self)
+        return self
+
+    def run_callbacks(self) -> None:
+        """Hand every response that has arrived to the callback; called by the handle's owner loop."""
+        while self._inbox and self._callback is not None:
+            before = len(self._inbox)
+            self._callback(self)
+            if len(self._inbox) == before:
+                self._inbox.popleft()
+
+    def deliver(self, msg: Message) -> None:
+        """Take a response that the handle has read."""
+        self._inbox.append(msg)
+        if self._callback is not None:
+            self._handle.mark_ready(self)
+
+    def cancel(self, topic: str = "") -> None:
+        """Ask the service to end this streaming call; it answers with an error response. Harmless when it is over."""
+        if not self.done:
+            self._handle.rpc_noreply(topic or self.topic + "-cancel", {"matchtag": self.matchtag}, self.nodeid)
+
+
+class Handle:
+    """A connection to the broker at `uri` (default: FLUX_URI, else the system instance). Not thread-safe.
+
+    Raises OSError when the broker cannot be reached; its text is fit for a user.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_deframer",
+        "_events",
+        "_free_tags",
+        "_next_tag",
+        "_ready",
+        "_requests",
+        "_role",
+        "_sock",
+        "_user",
+        "event_callbacks",
+        "request_callback",
+        "uri",
+    )
+
+    def __init__(self, uri: Optional[str] = None) -> None:
+        self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
+        self._user, self._role = claimed_credentials()
+        self._sock = connect(self.uri)
+        self._deframer = Deframer()
+        self._calls: Dict[int, Rpc] = {}
+        self._free_tags: List[int] = []
+        self._next_tag = 1
+        self._events: Deque[Message] = deque()
+        self._requests: Deque[Message] = deque()
+        self._ready: Deque[Rpc] = deque()
+        self.event_callbacks: List[Callable[[Message], None]] = []
+        self.request_callback: Optional[Callable[[Message], None]] = None
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    # -- sending
+
+    def send(self, msg: Message) -> None:
+        """Send a message; a claimed identity is stamped on it. Raises OSError when the connection is gone."""
+        if self._user is not None:
+            msg.userid = self._user
+        if self._role is not None:
+            msg.rolemask = self._role
+        try:
+            self._sock.sendall(frame(msg))
+        except BrokenPipeError:
+            raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
+
+    def rpc(
+        self,
+        topic: str,
+        obj: Any = None,
+        nodeid: int = NODEID_ANY,
+        flags: int = 0,
+        payload: Optional[bytes] = None,
+    ) -> Rpc:
+        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may hold FLAG_STREAMING."""
+        if self._free_tags:
+            tag = heappop(self._free_tags)
+        else:
+            tag = self._next_tag
+            self._next_tag += 1
+        call = Rpc(self, topic, nodeid, tag)
+        self._calls[tag] = call
+        self.send(request(topic, obj, nodeid, tag, flags, payload=payload))
+        return call
+
+    def stream(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY) -> Rpc:
+        """Call a streaming method (RFC 6): many responses, ended by an error response, ENODATA when all went well."""
+        return self.rpc(topic, obj, nodeid, FLAG_STREAMING)
+
+    def rpc_noreply(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY) -> None:
+        """Send a request that asks for no response."""
+        self.send(request(topic, obj, nodeid))
+
+    # -- receiving
+
+    def pump(self, timeout: Optional[float] = None) -> bool:
+        """Read once from the broker and sort what came. False if nothing came within `timeout` seconds (None: wait)."""
+        if timeout is not None and timeout > 0:
+            poller = select.poll()
+            poller.register(self._sock, select.POLLIN)
+            if not poller.poll(timeout * 1000 + 0.5):
+                return False
+        try:
+            data = self._sock.recv(_RECV_SIZE, 0 if timeout is None else _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        self._deframer.feed(data)
+        for msg in self._deframer:
+            self._sort(msg)
+        return True
+
+    def _sort(self, msg: Message) -> None:
+        if msg.type == RESPONSE:
+            tag = msg.matchtag
+            call = self._calls.get(tag)
+            if call is None:
+                return
+            if msg.errnum or not msg.streaming:
+                del self._calls[tag]
+                heappush(self._free_tags, tag)
+                call.done = True
+            call.deliver(msg)
+        elif msg.type == EVENT:
+            self._events.append(msg)
+        else:
+            self._requests.append(msg)
+
+    def mark_ready(self, call: Rpc) -> None:
+        self._ready.append(call)
+
+    def dispatch(self) -> bool:
+        """Run the callbacks of everything that has been read. True if anything ran. Called by the reactor."""
+        worked = False
+        while self._ready:
+            worked = True
+            self._ready.popleft().run_callbacks()
+        while self._events and self.event_callbacks:
+            worked = True
+            msg = self._events.popleft()
+            for callback in self.event_callbacks[:]:
+                callback(msg)
+        while self._requests and self.request_callback is not None:
+            worked = True
+            self.request_callback(self._requests.popleft())
+        return worked
+
+    # -- events
+
+    def subscribe(self, topic: str) -> None:
+        """Receive events whose topic starts with `topic`."""
+        self.rpc("event.subscribe", {"topic": topic}).get()
+
+    def unsubscribe(self, topic: str) -> None:
+        self.rpc("event.unsubscribe", {"topic": topic}).get()
+
+    def next_event(self, timeout: Optional[float] = None) -> Optional[Message]:
+        """The next event that is subscribed to, or None after `timeout` seconds."""
+        limit = None if timeout is None else time.monotonic() + timeout
+        while not self._events:
+            left = None if limit is None else limit - time.monotonic()
+            if (left is not None and left < 0) or not self.pump(left):
+                return None
+        return self._events.popleft()
+
+    def next_request(self, timeout: Optional[float] = None) -> Optional[Message]:
+        """The next request to a service that this client registered, or None after `timeout` seconds."""
+        limit = None if timeout is None else time.monotonic() + timeout
+        while not self._requests:
+            left = None if limit is None else limit - time.monotonic()
+            if (left is not None and left < 0) or not self.pump(left):
+                return None
+        return self._requests.popleft()
+
+    def publish(self, topic: str, obj: Any = None, payload: Optional[bytes] = None, flags: int = 0) -> None:
+        """Send an event; rank 0 gives it a sequence number and distributes it."""
+        self.send(make_event(topic, obj, flags, payload))
+
+    # -- what nearly every command asks
+
+    def attr_get(self, name: str) -> str:
+        """A broker attribute. Raises OSError ENOENT if it is not set."""
+        return str(self.rpc("attr.get", {"name": name}).get()["value"])

@@ -1,0 +1,151 @@
+"""A small event loop over poll(2) for commands that follow several streams at once, and for `import flux`.
+
+asyncio and selectors cost more to import than a whole command may take. File descriptors, timers and signals are
+watched here; a handle joins as a descriptor whose messages are dispatched after each read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from _heapq import heappop, heappush
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from headrace.client.handle import Handle
+
+POLLIN = select.POLLIN
+POLLOUT = select.POLLOUT
+POLLERR = select.POLLERR
+
+
+class Timer:
+    """A timer in a reactor; `stop()` it and it will not fire again."""
+
+    __slots__ = ("active", "callback", "repeat")
+
+    def __init__(self, callback: Callable[[], None], repeat: float) -> None:
+        self.callback = callback
+        self.repeat = repeat
+        self.active = True
+
+    def stop(self) -> None:
+        self.active = False
+
+
+class Reactor:
+    """Watches descriptors, timers and signals and runs their callbacks until `stop()`."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._fds: Dict[int, Callable[[int], None]] = {}
+        self._timers: List[Tuple[float, int, Timer]] = []
+        self._count = 0
+        self._handles: List[Handle] = []
+        self._signals: Dict[int, Any] = {}
+        self._wakeup: Optional[Tuple[int, int]] = None
+        self._running = False
+
+    def add_fd(self, fd: int, callback: Callable[[int], None], events: int = POLLIN) -> None:
+        """Call `callback(revents)` whenever `fd` shows one of `events`, an error or a hang-up."""
+        self._fds[fd] = callback
+        self._poll.register(fd, events)
+
+    def remove_fd(self, fd: int) -> None:
+        if self._fds.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def add_timer(self, after: float, callback: Callable[[], None], repeat: float = 0.0) -> Timer:
+        """Call `callback()` in `after` seconds, then every `repeat` seconds if that is not zero."""
+        timer = Timer(callback, repeat)
+        self._push(time.monotonic() + after, timer)
+        return timer
+
+    def _push(self, when: float, timer: Timer) -> None:
+        self._count += 1
+        heappush(self._timers, (when, self._count, timer))
+
+    def add_signal(self, signum: int, callback: Callable[[], None]) -> None:
+        """Call `callback()` in the loop when `signum` arrives; the old handler comes back when `run` ends."""
+        if self._wakeup is None:
+            self._wakeup = os.pipe()
+            for fd in self._wakeup:
+                os.set_blocking(fd, False)
+            self.add_fd(self._wakeup[0], self._drain_wakeup)
+            signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+
+        def handler(_signum: int, _frame: object) -> None:
+            callback()
+
+        old = signal.signal(signum, handler)
+        self._signals.setdefault(signum, old)
+
+    def _drain_wakeup(self, _revents: int) -> None:
+        assert self._wakeup is not None
+        try:
+            os.read(self._wakeup[0], 512)
+        except BlockingIOError:
+            pass
+
+    def add_handle(self, handle: Handle) -> None:
+        """Dispatch the handle's responses and events to their callbacks."""
+        self._handles.append(handle)
+
+        def readable(_revents: int) -> None:
+            handle.pump(0)
+
+        self.add_fd(handle.fileno(), readable)
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        """Run until `stop()`. Exceptions of callbacks leave through here; signal handlers are put back."""
+        self._running = True
+        try:
+            while self._running:
+                if any([handle.dispatch() for handle in self._handles]):
+                    continue
+                self._run_once(self._next_timeout())
+        finally:
+            self._restore_signals()
+
+    def _next_timeout(self) -> Optional[float]:
+        while self._timers and not self._timers[0][2].active:
+            heappop(self._timers)
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _run_once(self, timeout: Optional[float]) -> None:
+        try:
+            ready = self._poll.poll(None if timeout is None else timeout * 1000 + 0.5)
+        except OSError as exc:
+            if exc.errno != errno.EINTR:
+                raise
+            return
+        for fd, revents in ready:
+            callback = self._fds.get(fd)
+            if callback is not None:
+                callback(revents)
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now and self._running:
+            when, _, timer = heappop(self._timers)
+            if timer.active:
+                if timer.repeat:
+                    self._push(max(when + timer.repeat, now), timer)
+                timer.callback()
+
+    def _restore_signals(self) -> None:
+        for signum, old in self._signals.items():
+            signal.signal(signum, old)
+        self._signals.clear()
+        if self._wakeup is not None:
+            signal.set_wakeup_fd(-1)
+            self.remove_fd(self._wakeup[0])
+            for fd in self._wakeup:
+                os.close(fd)
+            self._wakeup = None
