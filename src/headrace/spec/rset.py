@@ -1,0 +1,586 @@
+"""Resource sets (R version 1, RFC 20) as values.
+
+Everything that hands out or takes back resources speaks R: resource, sched, exec, the shell, the graph, the command
+line. A set is kept as R_lite keeps it, one group for each distinct set of children, and every id set is the bit set
+of an int. So a system of 16,384 equal nodes is one group, and set operations cost a few integer operations rather
+than a walk over nodes.
+
+A ResourceSet never changes; every operation returns a new one. Host names and properties live in tables that derived
+sets share with the set they came from.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from headrace.spec import constraint as constraint_
+from headrace.spec.idset import Idset
+from headrace.spec.rset_fields import (
+    Children,
+    Groups,
+    RsetError,
+    add_group,
+    any_of,
+    bits_of,
+    bracketed,
+    check_property,
+    children_of,
+    encode_hosts,
+    encode_ids,
+    kind_of,
+    merged,
+    overlaps,
+    popcount,
+    read_config_entry,
+    read_groups,
+    read_nodelist,
+    read_nslots,
+    read_properties,
+    read_time,
+    united,
+)
+
+__all__ = ["Node", "ResourceSet", "RsetError"]
+
+
+class Node(NamedTuple):
+    """One rank of a resource set."""
+
+    rank: int
+    host: str
+    cores: Idset
+    gpus: Idset
+
+
+class _HostTable:
+    """Host names by rank, shared by all sets derived from one; may hold more ranks than a set uses."""
+
+    __slots__ = ("_index", "names")
+
+    def __init__(self, names: Dict[int, str]) -> None:
+        self.names = names
+        self._index: Optional[Dict[str, int]] = None
+
+    def bits(self, host: str) -> int:
+        """Return the ranks of a host as a bit set, 0 if it is unknown."""
+        index = self._index
+        if index is None:
+            ranks: Dict[str, List[int]] = {}
+            for rank, name in self.names.items():
+                ranks.setdefault(name, []).append(rank)
+            index = self._index = {name: bits_of(members) for name, members in ranks.items()}
+        return index.get(host, 0)
+
+
+_NO_HOSTS = _HostTable({})
+
+
+class ResourceSet:
+    """An R version 1 object: which ranks, with which cores and gpus, on which hosts, for how long.
+
+    ``starttime`` and ``expiration`` are seconds since the epoch (0: unset). ``scheduling`` and ``attributes`` are
+    opaque and travel along unchanged. ``nslots`` is the number of task slots where R says so (RFC 20), else None.
+    """
+
+    __slots__ = (
+        "_groups",
+        "_hosts",
+        "_properties",
+        "_rank_bits",
+        "attributes",
+        "expiration",
+        "nslots",
+        "scheduling",
+        "starttime",
+    )
+
+    def __init__(
+        self,
+        groups: Optional[Groups] = None,
+        hosts: Optional[_HostTable] = None,
+        properties: Optional[Mapping[str, int]] = None,
+        starttime: float = 0.0,
+        expiration: float = 0.0,
+        nslots: Optional[int] = None,
+        scheduling: Any = None,
+        attributes: Any = None,
+    ) -> None:
+        """Make a set of its inner parts; from_obj, parse, build and from_config are the ways in from outside."""
+        self._groups: Groups = {} if groups is None else groups
+        self._hosts = _NO_HOSTS if hosts is None else hosts
+        self._properties: Mapping[str, int] = {} if properties is None else properties
+        self.starttime = starttime
+        self.expiration = expiration
+        self.nslots = nslots
+        self.scheduling = scheduling
+        self.attributes = attributes
+        self._rank_bits = any_of(self._groups)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls, text: Union[str, bytes]) -> ResourceSet:
+        """Read R from JSON text; raises RsetError."""
+        try:
+            obj = json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            raise RsetError(f"R is not JSON: {exc}") from None
+        return cls.from_obj(obj)
+
+    @classmethod
+    def from_obj(cls, obj: Any) -> ResourceSet:
+        """Read a decoded R object (RFC 20); raises RsetError with the path of the field that is wrong."""
+        if not isinstance(obj, dict):
+            raise RsetError(f"R: must be an object, not {kind_of(obj)}")
+        if obj.get("version") != 1 or isinstance(obj["version"], bool):
+            raise RsetError(f"version: must be 1, not {obj.get('version')!r}")
+        execution = obj.get("execution")
+        if not isinstance(execution, dict):
+            raise RsetError(f"execution: must be an object with R_lite, not {kind_of(execution)}")
+        groups = read_groups(execution.get("R_lite"))
+        rset = cls(
+            groups,
+            None,
+            None,
+            read_time(execution, "starttime"),
+            read_time(execution, "expiration"),
+            read_nslots(execution),
+            obj.get("scheduling"),
+            obj.get("attributes"),
+        )
+        if rset.expiration and rset.starttime and rset.expiration <= rset.starttime:
+            raise RsetError(f"execution.expiration: {rset.expiration} must be after starttime {rset.starttime}")
+        if execution.get("nodelist") is not None:
+            hosts = read_nodelist(execution["nodelist"])
+            rset._hosts = rset._host_table(hosts, "execution.nodelist")
+        if execution.get("properties") is not None:
+            rset._properties = read_properties(execution["properties"])
+        return rset
+
+    @classmethod
+    def build(
+        cls,
+        ranks: Idset,
+        cores: Idset,
+        gpus: Optional[Idset] = None,
+        hosts: Optional[Sequence[str]] = None,
+        properties: Optional[Mapping[str, Idset]] = None,
+    ) -> ResourceSet:
+        """Make a set of equal ranks. ``hosts`` go with the ranks in ascending order; raises RsetError if they do
+        not fit.
+        """
+        children = children_of({"core": cores.bits, "gpu": gpus.bits if gpus is not None else 0})
+        rset = cls({children: ranks.bits} if ranks.bits else {})
+        if hosts is not None:
+            rset._hosts = rset._host_table(list(hosts), "hosts")
+        for name in properties or {}:
+            check_property(name, "properties")
+        rset._properties = {name: members.bits for name, members in (properties or {}).items()}
+        return rset
+
+    @classmethod
+    def from_config(cls, config: Any) -> ResourceSet:
+        """Make a set of a ``[[resource.config]]`` table: a list of {hosts, cores?, gpus?, properties?}.
+
+        Hosts get ranks in the order they first appear; a later entry adds to what a host already has. Raises
+        RsetError.
+        """
+        if not isinstance(config, list):
+            raise RsetError("resource config must be an array")
+        names: Dict[str, int] = {}
+        per_rank: List[Dict[str, int]] = []
+        properties: Dict[str, int] = {}
+        for index, entry in enumerate(config):
+            where = f"config[{index}]"
+            hosts, children, props = read_config_entry(entry, where)
+            for host in hosts:
+                rank = names.setdefault(host, len(names))
+                if rank == len(per_rank):
+                    per_rank.append({})
+                mine = per_rank[rank]
+                for kind, bits in children.items():
+                    mine[kind] = mine.get(kind, 0) | bits
+            members = bits_of(names[host] for host in hosts)
+            for name in props:
+                properties[name] = properties.get(name, 0) | members
+        if not per_rank:
+            raise RsetError("no hosts configured")
+        empty = [host for host, rank in names.items() if not any(per_rank[rank].values())]
+        if empty:
+            raise RsetError(f"resource.config: {encode_hosts(empty)} assigned no resources")
+        by_children: Dict[Children, List[int]] = {}
+        for rank, mine in enumerate(per_rank):
+            by_children.setdefault(children_of(mine), []).append(rank)
+        groups = {children: bits_of(ranks) for children, ranks in by_children.items()}
+        return cls(groups, _HostTable(dict(enumerate(names))), properties)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def to_obj(self) -> Dict[str, Any]:
+        """Return R as a JSON object, keys in the order real Flux writes them, R_lite by first rank."""
+        execution: Dict[str, Any] = {
+            "R_lite": [
+                # Flux lists gpus before cores.
+                {"rank": encode_ids(ranks), "children": {kind: encode_ids(ids) for kind, ids in reversed(children)}}
+                for children, ranks in self._ordered()
+            ],
+            "starttime": self.starttime,
+            "expiration": self.expiration,
+        }
+        if not self._rank_bits:
+            execution["nodelist"] = [""]
+        elif self._hosts.names:
+            execution["nodelist"] = [encode_hosts(self.hosts)]
+        if self.nslots is not None:
+            execution["nslots"] = self.nslots
+        properties = {name: encode_ids(ids) for name, ids in self._own_properties().items()}
+        if properties:
+            execution["properties"] = properties
+        obj: Dict[str, Any] = {"version": 1, "execution": execution}
+        if self.scheduling is not None:
+            obj["scheduling"] = self.scheduling
+        if self.attributes is not None:
+            obj["attributes"] = self.attributes
+        return obj
+
+    def to_job_obj(self) -> Dict[str, Any]:
+        """Return R as the scheduler hands it to a job: like to_obj, with the node list before the times."""
+        obj = self.to_obj()
+        execution = obj["execution"]
+        for key in ("starttime", "expiration", "nslots", "properties"):
+            if key in execution:
+                execution[key] = execution.pop(key)
+        return obj
+
+    def encode(self) -> str:
+        """Return R as JSON text on one line."""
+        return json.dumps(self.to_obj(), ensure_ascii=False)
+
+    def short_form(self) -> str:
+        """Return the summary Flux shows as resource_summary: ``rank[0-3]/core[0-1] rank4/core0,gpu0``; empty:
+        ``""``.
+        """
+        return " ".join(
+            f"rank{bracketed(ranks)}/" + ",".join(kind + bracketed(ids) for kind, ids in children)
+            for children, ranks in self._ordered()
+        )
+
+    # -- what is in it -----------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> Idset:
+        """All ranks."""
+        return Idset.from_bits(self._rank_bits)
+
+    @property
+    def nnodes(self) -> int:
+        """Number of ranks."""
+        return popcount(self._rank_bits)
+
+    @property
+    def ncores(self) -> int:
+        """Number of cores over all ranks."""
+        return self.count("core")
+
+    @property
+    def ngpus(self) -> int:
+        """Number of gpus over all ranks."""
+        return self.count("gpu")
+
+    def count(self, kind: str) -> int:
+        """Return the number of children of a type over all ranks; ``node`` counts ranks."""
+        if kind == "node":
+            return self.nnodes
+        return sum(
+            popcount(ids) * popcount(ranks)
+            for children, ranks in self._groups.items()
+            for k, ids in children
+            if k == kind
+        )
+
+    @property
+    def hosts(self) -> List[str]:
+        """Host names in ascending order of rank; empty if R has no node list."""
+        names = self._hosts.names
+        if not names:
+            return []
+        return [names[rank] for rank in Idset.from_bits(self._rank_bits)]
+
+    @property
+    def nodelist(self) -> str:
+        """Host names in ascending order of rank, as a host list."""
+        return encode_hosts(self.hosts)
+
+    @property
+    def properties(self) -> Dict[str, Idset]:
+        """Ranks by property."""
+        return {name: Idset.from_bits(ids) for name, ids in self._own_properties().items()}
+
+    def host(self, rank: int) -> str:
+        """Return the host name of a rank, ``""`` where it is unknown."""
+        return self._hosts.names.get(rank, "")
+
+    def host_ranks(self, host: str) -> Idset:
+        """Return the ranks on a host; empty if there are none."""
+        return Idset.from_bits(self._hosts.bits(host) & self._rank_bits)
+
+    def ids(self, rank: int, kind: str) -> Idset:
+        """Return the ids of one child type (``core``, ``gpu``) of one rank."""
+        mask = 1 << rank
+        for children, ranks in self._groups.items():
+            if ranks & mask:
+                return Idset.from_bits(dict(children).get(kind, 0))
+        return Idset.from_bits(0)
+
+    def cores(self, rank: int) -> Idset:
+        """Return the core ids of one rank; empty if the rank is not in the set."""
+        return self.ids(rank, "core")
+
+    def gpus(self, rank: int) -> Idset:
+        """Return the gpu ids of one rank; empty if the rank is not in the set."""
+        return self.ids(rank, "gpu")
+
+    def groups(self) -> Iterator[Tuple[Idset, Idset, Idset]]:
+        """Yield (ranks, cores, gpus) for each distinct set of children, by first rank."""
+        for children, ranks in self._ordered():
+            ids = dict(children)
+            yield Idset.from_bits(ranks), Idset.from_bits(ids.get("core", 0)), Idset.from_bits(ids.get("gpu", 0))
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield every rank with its host and ids, ascending."""
+        found: List[Node] = []
+        for ranks, cores, gpus in self.groups():
+            found.extend(Node(rank, self.host(rank), cores, gpus) for rank in ranks)
+        found.sort(key=lambda node: node.rank)
+        return iter(found)
+
+    def __bool__(self) -> bool:
+        return self._rank_bits != 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ResourceSet):
+            return NotImplemented
+        return self.to_obj() == other.to_obj()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.short_form()
+
+    def __repr__(self) -> str:
+        return f"ResourceSet({self.short_form()!r})"
+
+    # -- deriving ----------------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> ResourceSet:
+        """Return a copy with other ``starttime``, ``expiration``, ``nslots``, ``scheduling`` or ``attributes``."""
+        copy = self._derive(self._groups)
+        for name, value in changes.items():
+            if name not in {"starttime", "expiration", "nslots", "scheduling", "attributes"}:
+                raise TypeError(f"replace() has no field {name!r}")
+            setattr(copy, name, value)
+        return copy
+
+    def union(self, other: ResourceSet) -> ResourceSet:
+        """Return what is in either; raises RsetError where one rank has two host names."""
+        result = self._derive(united(self._groups, other._groups))
+        result._hosts = self._merged_hosts(other)
+        if other._properties and other._properties is not self._properties:
+            properties = self._own_properties()
+            for name, bits in other._own_properties().items():
+                properties[name] = properties.get(name, 0) | bits
+            result._properties = properties
+        return result
+
+    def diff(self, other: ResourceSet) -> ResourceSet:
+        """Return what is in this set and not in the other; a rank with nothing left goes."""
+        groups: Dict[Children, int] = {}
+        for mine, theirs, ranks in overlaps(self._groups, other._groups):
+            left = merged(mine, theirs, lambda a, b: a & ~b)
+            if left:
+                add_group(groups, left, ranks)
+        for mine, ranks in self._groups.items():
+            add_group(groups, mine, ranks & ~other._rank_bits)
+        return self._derive(groups)
+
+    def intersect(self, other: ResourceSet) -> ResourceSet:
+        """Return what is in both."""
+        groups: Dict[Children, int] = {}
+        for mine, theirs, ranks in overlaps(self._groups, other._groups):
+            both = merged(mine, theirs, lambda a, b: a & b)
+            if both or not (mine or theirs):
+                add_group(groups, both, ranks)
+        return self._derive(groups)
+
+    def append(self, other: ResourceSet) -> ResourceSet:
+        """Return the union of two sets that share nothing; raises RsetError naming what they share."""
+        shared = self.intersect(other)
+        if shared:
+            raise RsetError(f"cannot append: both sets have {shared.short_form()}")
+        return self.union(other)
+
+    def select_ranks(self, ranks: Idset) -> ResourceSet:
+        """Return the given ranks only."""
+        return self._masked(ranks.bits)
+
+    def exclude_ranks(self, ranks: Idset) -> ResourceSet:
+        """Return all but the given ranks."""
+        return self._masked(self._rank_bits & ~ranks.bits)
+
+    def select_hosts(self, hosts: Iterable[str]) -> ResourceSet:
+        """Return the ranks on the given hosts; hosts that are not in the set are left out."""
+        bits = 0
+        for host in hosts:
+            bits |= self._hosts.bits(host)
+        return self._masked(bits)
+
+    def matching_ranks(self, constraint: Any) -> Idset:
+        """Return the ranks that meet an RFC 31 constraint; raises ConstraintError."""
+        matcher = constraint_.compile(constraint)
+        bits = matcher(self._rank_bits, self._hosts.bits, self._properties)
+        return Idset.from_bits(bits)
+
+    def select_constraint(self, constraint: Any) -> ResourceSet:
+        """Return the ranks that meet an RFC 31 constraint; raises ConstraintError."""
+        return self.select_ranks(self.matching_ranks(constraint))
+
+    def select_kind(self, kind: str) -> ResourceSet:
+        """Return all ranks with one child type only, such as ``core``; ranks without it go."""
+        groups: Dict[Children, int] = {}
+        for children, ranks in self._groups.items():
+            kept = tuple(pair for pair in children if pair[0] == kind)
+            if kept:
+                add_group(groups, kept, ranks)
+        return self._derive(groups)
+
+    def with_hosts(self, hosts: Sequence[str]) -> ResourceSet:
+        """Return the set with host names given to ranks in ascending order; raises RsetError on another number of
+        them.
+        """
+        copy = self._derive(self._groups)
+        copy._hosts = self._host_table(list(hosts), "hosts")
+        return copy
+
+    def with_property(self, name: str, ranks: Idset) -> ResourceSet:
+        """Return the set with a property added to ranks; raises RsetError for a name RFC 20 forbids or an unknown
+        rank.
+        """
+        check_property(name, "properties")
+        unknown = ranks.bits & ~self._rank_bits
+        if unknown:
+            raise RsetError(f"ranks {encode_ids(unknown)} not found in target resource set")
+        copy = self._derive(self._groups)
+        properties = self._own_properties()
+        properties[name] = properties.get(name, 0) | ranks.bits
+        copy._properties = properties
+        return copy
+
+    def without_properties(self, keep: Callable[[str], bool]) -> ResourceSet:
+        """Return the set with only the properties ``keep`` accepts."""
+        copy = self._derive(self._groups)
+        copy._properties = {name: bits for name, bits in self._properties.items() if keep(name)}
+        return copy
+
+    def rerank(self, hosts: Optional[Sequence[str]] = None) -> ResourceSet:
+        """Return the set with ranks 0..N-1: in their order, or in the order of ``hosts``, which must name every
+        node once.
+
+        A sub-instance takes the R of its job this way, ``hosts`` being its own host list. Where a host has several
+        ranks, they keep their order. Core and gpu ids stay. Raises RsetError if the hosts are not exactly those of
+        the set.
+        """
+        old_ranks = list(self.ranks)
+        if hosts is None:
+            return self._renumbered({rank: new for new, rank in enumerate(old_ranks)})
+        if len(hosts) != len(old_ranks):
+            few = "few" if len(hosts) < len(old_ranks) else "many"
+            raise RsetError(f"too {few} hosts to rerank: got {len(hosts)}, the resource set has {len(old_ranks)} nodes")
+        waiting: Dict[str, List[int]] = {}
+        for rank in reversed(old_ranks):
+            waiting.setdefault(self.host(rank), []).append(rank)
+        order: Dict[int, int] = {}
+        for new, host in enumerate(hosts):
+            stack = waiting.get(host)
+            if not stack:
+                raise RsetError(f"host {host} is not in the resource set ({self.nodelist})")
+            order[stack.pop()] = new
+        return self._renumbered(order)
+
+    def remap(self) -> ResourceSet:
+        """Return the set with ranks 0..N-1 and the cores of every rank renumbered from 0; gpu ids stay (``flux R
+        remap``).
+        """
+        ranked = self.rerank()
+        groups: Dict[Children, int] = {}
+        for children, ranks in ranked._groups.items():
+            ids = dict(children)
+            if "core" in ids:
+                ids["core"] = (1 << popcount(ids["core"])) - 1
+            add_group(groups, children_of(ids), ranks)
+        return ranked._derive(groups)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _ordered(self) -> List[Tuple[Children, int]]:
+        groups = list(self._groups.items())
+        if len(groups) > 1:
+            groups.sort(key=lambda group: group[1] & -group[1])
+        return groups
+
+    def _derive(self, groups: Groups) -> ResourceSet:
+        return ResourceSet(
+            groups,
+            self._hosts,
+            self._properties,
+            self.starttime,
+            self.expiration,
+            self.nslots,
+            self.scheduling,
+            self.attributes,
+        )
+
+    def _masked(self, bits: int) -> ResourceSet:
+        return self._derive({children: ranks & bits for children, ranks in self._groups.items() if ranks & bits})
+
+    def _own_properties(self) -> Dict[str, int]:
+        mask = self._rank_bits
+        return {name: bits & mask for name, bits in self._properties.items() if bits & mask}
+
+    def _host_table(self, hosts: List[str], where: str) -> _HostTable:
+        if len(hosts) != self.nnodes:
+            raise RsetError(f"{where}: names {len(hosts)} hosts, but the set has {self.nnodes} ranks")
+        return _HostTable(dict(zip(self.ranks, hosts)))
+
+    def _merged_hosts(self, other: ResourceSet) -> _HostTable:
+        mine, theirs = self._hosts, other._hosts
+        if mine is theirs or not theirs.names:
+            return mine
+        if not mine.names:
+            return theirs
+        for rank in Idset.from_bits(self._rank_bits & other._rank_bits):
+            if mine.names[rank] != theirs.names[rank]:
+                raise RsetError(f"rank {rank} is {mine.names[rank]} in one set and {theirs.names[rank]} in the other")
+        small, large = (self, theirs) if self.nnodes < other.nnodes else (other, mine)
+        extra = {rank: small._hosts.names[rank] for rank in small.ranks if large.names.get(rank) != small.host(rank)}
+        if not extra:
+            return large
+        names = {rank: mine.names[rank] for rank in self.ranks}
+        names.update((rank, theirs.names[rank]) for rank in other.ranks)
+        return _HostTable(names)
+
+    def _renumbered(self, order: Mapping[int, int]) -> ResourceSet:
+        def moved(bits: int) -> int:
+            return bits_of(order[rank] for rank in Idset.from_bits(bits))
+
+        names = self._hosts.names
+        return ResourceSet(
+            {children: moved(ranks) for children, ranks in self._groups.items()},
+            _HostTable({new: names[old] for old, new in order.items()}) if names else None,
+            {name: moved(bits) for name, bits in self._own_properties().items()},
+            self.starttime,
+            self.expiration,
+            self.nslots,
+            self.scheduling,
+            self.attributes,
+        )
