@@ -201,6 +201,12 @@ class Pool:
             self._take(share)
         return wanted
 
+    def retake(self, shares: Iterable[Share]) -> None:
+        """Undo `free` of the same shares; those of removed ranks are dropped."""
+        for share in shares:
+            if share.rank in self.nodes:
+                self._take(share)
+
     def free(self, shares: Iterable[Share]) -> None:
         """Give resources back; shares of removed ranks are dropped."""
         for rank, cores, gpus in shares:

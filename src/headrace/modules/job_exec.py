@@ -1,0 +1,388 @@
+"""The execution service: RFC 32 towards the job manager, RFC 50 in the job's exec eventlog.
+
+Rank 0 leads every job from `start` to the final `release`; job_exec_node is the part that each broker has. The common
+job costs one operation to the agent and two messages to the store: what happened since the last loop turn is appended
+in one go, and always before the job manager hears that the job is over.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+from typing import Any
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.job_exec_node import Node, Op
+from headrace.modules.job_exec_sim import SimError, Simulation, simulation
+from headrace.spec import duration as durations
+from headrace.spec import jobid
+from headrace.spec.idset import Idset, IdsetError
+from headrace.spec.message import Message
+
+NAME = "job-exec"
+
+_EVENTS = "guest.exec.eventlog"
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    node = Node(ctx)
+    if ctx.rank == 0:
+        _Leader(ctx, node)
+    else:
+        ctx.service(NAME, node.methods())
+
+
+class _Job:
+    """One job between its start request and its final release."""
+
+    __slots__ = ("critical", "doomed", "id", "kills", "msg", "ranks", "running", "sim", "timer")
+
+    def __init__(self, msg: Message, ranks: list[int]) -> None:
+        self.id: int = msg.obj["id"]
+        self.msg = msg
+        self.ranks = ranks
+        self.critical: Idset | None = None
+        self.running = False
+        self.doomed = False
+        self.kills = 0
+        self.sim: Simulation | None = None
+        self.timer: Any = None
+
+
+class _Settings:
+    """The `[exec]` table: which signals end a job, and how patient we are (seconds)."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        table = config.get("exec", {})
+        if not isinstance(table, dict):
+            raise RpcError(errno.EINVAL, "exec: must be a table")
+        self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
+        self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
+        self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
+        self.max_kills = table.get("max-kill-count", 8)
+        if not isinstance(self.max_kills, int) or self.max_kills < 1:
+            raise RpcError(errno.EINVAL, "exec.max-kill-count: must be a number of at least 1")
+
+
+class _Leader:
+    """All jobs of the instance; on rank 0 only."""
+
+    def __init__(self, ctx: ModuleContext, node: Node) -> None:
+        self.ctx = ctx
+        self.node = node
+        self.jobs: dict[int, _Job] = {}
+        self.unsaved: dict[tuple[int, str], list[Any]] = {}
+        self.settings = _Settings(ctx.config)
+        node.report = self._report
+        self._ops = {
+            "event": self._event,
+            "output": lambda op: self._append(op["id"], "guest.output", op["entries"]),
+            "input": lambda op: self._append(op["id"], "guest.input", op["entries"]),
+            "started": self._started,
+            "finish": self._finished,
+            "exception": self._exception,
+            "lost": self._lost,
+        }
+        methods = {
+            "start": self._start,
+            "kill": self._kill,
+            "expiration": self._expiration,
+            "override": self._override,
+            "critical-ranks": self._critical_ranks,
+        }
+        ctx.service(NAME, {**node.methods(), **methods})
+        ctx.subscribe("job-exception", self._job_exception)
+        ctx.subscribe("shell-", self._shell_event)
+        ctx.on_config(self._configure)
+        ctx.on_stats(self._stats)
+        ctx.call("job-manager.exec-hello", {"service": NAME}, self._hello)
+
+    def _hello(self, reply: Message) -> None:
+        if reply.errnum:
+            text = reply.text or os.strerror(reply.errnum)
+            self.ctx.log(logging.ERROR, f"job-manager.exec-hello: {text}: no job can be started")
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        self.settings = _Settings(config)
+
+    def _stats(self) -> dict[str, Any]:
+        running = sum(job.running for job in self.jobs.values())
+        return {"jobs": {"active": len(self.jobs), "running": running}, "parts": len(self.node.parts)}
+
+    # -- start
+
+    def _start(self, msg: Message) -> None:
+        body = msg.obj
+        job_id = body["id"]
+        if job_id in self.jobs:
+            raise RpcError(errno.EEXIST, f"job {job_id} is already started")
+        ranks = ranks_of(body["R"])
+        job = self.jobs[job_id] = _Job(msg, ranks)
+        if body.get("reattach"):
+            self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
+            self._end(job, 1 << 8)
+            return
+        now = self.ctx.now()
+        self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]])
+        try:
+            job.sim = simulation(body["jobspec"])
+        except SimError as exc:
+            self._fail(job, str(exc))
+            return
+        if job.sim is not None:
+            self._simulate(job)
+            return
+        self.node.launch(
+            {
+                "id": job_id,
+                "userid": body["userid"],
+                "jobspec": body["jobspec"],
+                "R": body["R"],
+                "ranks": ranks,
+                "expiration": body["R"]["execution"].get("expiration") or 0.0,
+            },
+            _bits(ranks),
+        )
+
+    def _fail(self, job: _Job, note: str) -> None:
+        self._respond(job, "exception", {"severity": 0, "type": "exec", "note": note})
+        self._end(job, 1 << 8)
+
+    def _respond(self, job: _Job, kind: str, data: dict[str, Any]) -> None:
+        self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
+
+    # -- what the shells report
+
+    def _report(self, op: Op) -> None:
+        handler = self._ops.get(op["op"])
+        if handler is not None and op["id"] in self.jobs:
+            handler(op)
+
+    def _event(self, op: Op) -> None:
+        self._append(op["id"], _EVENTS, [[op["t"], op["name"], op.get("context")]])
+
+    def _started(self, op: Op) -> None:
+        job = self.jobs[op["id"]]
+        if not job.running:
+            job.running = True
+            self._respond(job, "start", {})
+
+    def _exception(self, op: Op) -> None:
+        job = self.jobs[op["id"]]
+        data = {"severity": op["severity"], "type": op["type"], "note": op.get("note", "")}
+        if "wait_status" in op:
+            data["wait_status"] = op["wait_status"]
+        self._respond(job, "exception", data)
+
+    def _lost(self, op: Op) -> None:
+        job = self.jobs[op["id"]]
+        ranks = Idset.parse(op["ranks"])
+        fatal = job.critical is None or bool(ranks & job.critical)
+        note = f"lost contact with job shell on rank{'s' if len(ranks) > 1 else ''} {ranks}"
+        self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
+
+    def _finished(self, op: Op) -> None:
+        job = self.jobs[op["id"]]
+        bad = {rank: status for rank, status in op["bad"]}
+        now = self.ctx.now()
+        lead = job.ranks[0]
+        events: list[Any] = [[now, "shell-exit", {"rank": lead, "wait_status": bad.pop(lead, 0)}]]
+        events += [[now, "shell-exit", {"rank": rank, "wait_status": status}] for rank, status in sorted(bad.items())]
+        self._append(job.id, _EVENTS, events)
+        self._end(job, op["status"])
+
+    def _end(self, job: _Job, status: int) -> None:
+        """The last word on a job. The store has all its logs before the job manager is told."""
+        now = self.ctx.now()
+        self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
+        for log in (_EVENTS, "guest.output", "guest.input"):
+            entries = self.unsaved.pop((job.id, log), None)
+            if entries:
+                self.ctx.call("job-store.append", {"id": job.id, "log": log, "entries": entries})
+        if job.timer is not None:
+            job.timer.cancel()
+        del self.jobs[job.id]
+        self._respond(job, "finish", {"status": status})
+        self._respond(job, "release", {"ranks": "all", "final": True})
+
+    def _append(self, job: int, log: str, entries: list[Any]) -> None:
+        if not self.unsaved:
+            self.ctx.at_flush(self._save)
+        pending = self.unsaved.get((job, log))
+        if pending is None:
+            self.unsaved[job, log] = list(entries)
+        else:
+            pending.extend(entries)
+
+    def _save(self) -> None:
+        unsaved, self.unsaved = self.unsaved, {}
+        for (job, log), entries in unsaved.items():
+            self.ctx.call("job-store.append", {"id": job, "log": log, "entries": entries})
+
+    # -- signals and time
+
+    def _job_exception(self, msg: Message) -> None:
+        """The job manager posted an exception; a fatal one ends the job."""
+        job = self.jobs.get(msg.obj["id"])
+        if job is not None and msg.obj["severity"] == 0:
+            self._doom(job, signal.SIGALRM if msg.obj.get("type") == "timeout" else self.settings.term_signal)
+
+    def _doom(self, job: _Job, signum: int) -> None:
+        if job.doomed:
+            return
+        job.doomed = True
+        if job.sim is not None:
+            self._end(job, signum)
+            return
+        self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
+        job.timer = self.ctx.call_later(self.settings.kill_timeout, self._kill_harder, job)
+
+    def _kill_harder(self, job: _Job) -> None:
+        """The first signal did not end it: SIGKILL, again and again, less and less often; then give its nodes up."""
+        if job.id not in self.jobs:
+            return
+        if job.kills >= self.settings.max_kills:
+            self._give_up(job)
+            return
+        job.kills += 1
+        self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal})
+        wait = min(self.settings.kill_timeout * 2 ** (job.kills - 1), 300.0)
+        job.timer = self.ctx.call_later(wait, self._kill_harder, job)
+
+    def _give_up(self, job: _Job) -> None:
+        text = jobid.encode(job.id)
+        reason = f"unkillable user processes for job {text}"
+        ranks = str(Idset(job.ranks))
+        self.ctx.log(logging.ERROR, f"{reason}: draining rank {ranks}")
+        self.ctx.call("resource.drain", {"targets": ranks, "reason": reason, "mode": "update"})
+        self.node.parts.pop(job.id, None)
+        self._end(job, signal.SIGKILL)
+
+    def _kill(self, msg: Message) -> Any:
+        """`job-exec.kill {id, signum}`: a signal to all tasks of a running job."""
+        job = self.jobs.get(msg.obj["id"])
+        if job is None or not job.running:
+            raise RpcError(errno.EINVAL, "kill: job is not running")
+        self._signal(job, msg.obj["signum"])
+        return EMPTY
+
+    def _signal(self, job: _Job, signum: int) -> None:
+        if not isinstance(signum, int) or not 0 < signum < 65:
+            raise RpcError(errno.EINVAL, f"invalid signal number {signum}")
+        if job.sim is not None:
+            self._end(job, signum)
+        else:
+            self.node.down({"op": "kill", "id": job.id, "signum": signum})
+
+    def _shell_event(self, msg: Message) -> None:
+        """`shell-<id>.kill {signum}`: how flux-core's job manager passes a signal on."""
+        name, _, verb = msg.topic.removeprefix("shell-").partition(".")
+        job = self.jobs.get(int(name)) if name.isdigit() else None
+        if job is not None and verb == "kill":
+            self._signal(job, msg.obj["signum"])
+
+    def _expiration(self, msg: Message) -> Any:
+        job_id, expiration = msg.obj["id"], msg.obj["expiration"]
+        if job_id not in self.jobs:
+            raise RpcError(errno.ENOENT, f"job {job_id} is not running")
+        self.node.down({"op": "expiration", "id": job_id, "expiration": float(expiration)})
+        return EMPTY
+
+    def _critical_ranks(self, msg: Message) -> Any:
+        """Ranks whose loss is fatal to the job; by default all of its ranks."""
+        job = self.jobs.get(msg.obj["id"])
+        if job is None:
+            raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")
+        if not msg.rolemask & 1 and msg.userid != job.msg.obj["userid"]:
+            raise RpcError(errno.EPERM, "only the owner of a job may do that")
+        try:
+            job.critical = Idset.parse(msg.obj["ranks"])
+        except IdsetError as exc:
+            raise RpcError(errno.EINVAL, f"ranks: {exc}") from None
+        return EMPTY
+
+    # -- simulated jobs
+
+    def _simulate(self, job: _Job) -> None:
+        sim = job.sim
+        assert sim is not None
+        if sim.exception in ("init", "starting"):
+            self._fail(job, f"mock {sim.exception} exception generated")
+        elif not sim.override:
+            self._simulated_start(job)
+
+    def _simulated_start(self, job: _Job) -> None:
+        sim = job.sim
+        assert sim is not None
+        job.running = True
+        self._respond(job, "start", {})
+        if sim.exception == "run":
+            self._fail(job, "mock run exception generated")
+        elif sim.override:
+            return
+        elif sim.run > 0:
+            job.timer = self.ctx.call_later(sim.run, self._simulated_end, job)
+        else:
+            self.ctx.call_soon(self._simulated_end, job)
+
+    def _simulated_end(self, job: _Job) -> None:
+        if job.id in self.jobs:
+            self._end(job, 0)
+
+    def _override(self, msg: Message) -> Any:
+        """`job-exec.override {jobid, event: start|finish, status}` for simulated jobs that ask for it."""
+        job = self.jobs.get(msg.obj["jobid"])
+        if job is None:
+            raise RpcError(errno.ENOENT, f"job {msg.obj['jobid']} is not active")
+        if job.sim is None or not job.sim.override:
+            raise RpcError(errno.EINVAL, "job is not configured for override")
+        event = msg.obj["event"]
+        if event == "start" and not job.running:
+            self._simulated_start(job)
+        elif event == "finish" and job.running:
+            self._end(job, int(msg.obj.get("status", 0)))
+        else:
+            raise RpcError(errno.EINVAL, f"job is {'already' if job.running else 'not'} running, cannot {event} it")
+        return EMPTY
+
+
+def ranks_of(r: dict[str, Any]) -> list[int]:
+    """The ranks of R (RFC 20), ascending."""
+    groups = r["execution"]["R_lite"]
+    if len(groups) == 1 and groups[0]["rank"].isdigit():
+        return [int(groups[0]["rank"])]
+    ranks = Idset()
+    for group in groups:
+        ranks |= Idset.parse(group["rank"])
+    return list(ranks)
+
+
+def _bits(ranks: list[int]) -> int:
+    bits = 0
+    for rank in ranks:
+        bits |= 1 << rank
+    return bits
+
+
+def _signal(table: dict[str, Any], key: str, default: int) -> int:
+    value = table.get(key, default)
+    if isinstance(value, int) and 0 < value < 65:
+        return int(value)
+    if isinstance(value, str):
+        name = value if value.startswith("SIG") else "SIG" + value
+        if name in signal.Signals.__members__:
+            return int(signal.Signals[name])
+    raise RpcError(errno.EINVAL, f"exec.{key}: {value!r} is no signal")
+
+
+def _seconds(table: dict[str, Any], key: str, default: float) -> float:
+    value = table.get(key, default)
+    try:
+        seconds = durations.parse(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError) as exc:
+        raise RpcError(errno.EINVAL, f"exec.{key}: {exc}") from None
+    if seconds <= 0:
+        raise RpcError(errno.EINVAL, f"exec.{key}: must be longer than 0")
+    return seconds

@@ -1,0 +1,48 @@
+"""Simulated execution: jobs that hold their resources for a while and run nothing.
+
+`attributes.system.exec.test` of a jobspec asks for it, with the keys flux-core's own test implementation has:
+`run_duration` (a Flux standard duration, or seconds), `override` (an operator starts and finishes the job with
+`job-exec.override`) and `mock_exception` ("init", "starting" or "run"). Benchmarks measure everything but processes
+with it, and the queue can be tried out at scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.spec import duration as durations
+from headrace.spec import jobspec as js
+
+
+class SimError(ValueError):
+    """The `exec.test` attribute of a jobspec cannot be used; the text names the key."""
+
+
+class Simulation(NamedTuple):
+    """How a simulated job behaves; `run` in seconds."""
+
+    run: float
+    override: bool
+    exception: str
+
+
+def simulation(jobspec: dict[str, Any]) -> Simulation | None:
+    """What `attributes.system.exec.test` asks for, None for a job that is to be run. Raises SimError."""
+    table = js.system(jobspec).get("exec")
+    if table is None:
+        return None
+    test = table.get("test") if isinstance(table, dict) else None
+    if test is None:
+        return None
+    if not isinstance(test, dict):
+        raise SimError("attributes.system.exec.test: must be an object")
+    run = test.get("run_duration")
+    try:
+        # Without a duration the job takes as long as its time limit, as flux-core has it.
+        seconds = js.duration(jobspec) if run is None else durations.parse(run) if isinstance(run, str) else float(run)
+    except (TypeError, ValueError) as exc:
+        raise SimError(f"attributes.system.exec.test.run_duration: {exc}") from None
+    exception = test.get("mock_exception", "")
+    if exception not in ("", "init", "starting", "run"):
+        raise SimError("attributes.system.exec.test.mock_exception: must be init, starting or run")
+    return Simulation(seconds, bool(test.get("override", 0)), exception)

@@ -1,0 +1,389 @@
+"""The resource service: what this instance has, which of it is up, and who may use it (RFC 28, RFC 44).
+
+Rank 0 keeps the inventory. Every other rank counts its own node and passes the counts of its subtree on, one message
+an edge and loop turn. A scheduler acquires the whole of it and is told, rank by rank, what comes and goes.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules import resource_source as source
+from headrace.modules.discovery import discover
+from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
+from headrace.spec import message as m
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+from headrace.spec.rset import ResourceSet, RsetError
+
+NAME = "resource"
+
+_APPEND = 32  # kvs.commit: append to the value
+_RETRIES = 50
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    if ctx.rank == 0:
+        _Leader(ctx)
+    else:
+        _Follower(ctx)
+
+
+def count_node(rank: int) -> source.Found:
+    """This broker's node as it is reported to rank 0."""
+    found = discover()
+    return [rank, socket.gethostname(), str(found.cores), str(found.gpus)]
+
+
+class _Follower:
+    """Counts this node, and carries the counts of the subtree one step up."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.pending: list[source.Found] = []
+        self.tries = 0
+        ctx.service(NAME, {"gather": self._add})
+        self.pending.append(count_node(ctx.rank))
+        ctx.at_flush(self._forward)
+
+    def _add(self, msg: Message) -> Any:
+        self.pending.extend(msg.obj["nodes"])
+        self.ctx.at_flush(self._forward)
+        return EMPTY
+
+    def _forward(self) -> None:
+        nodes, self.pending = self.pending, []
+        if not nodes:
+            return
+
+        def done(reply: Message) -> None:
+            if reply.errnum and self.tries < _RETRIES:
+                # The parent may still be loading its modules.
+                self.tries += 1
+                self.pending.extend(nodes)
+                self.ctx.call_later(0.1, self._forward)
+
+        body = {"nodes": nodes}
+        self.ctx.call("resource.gather", body, done, nodeid=self.ctx.rank, flags=m.FLAG_UPSTREAM)
+
+
+class _Leader:
+    """The inventory of rank 0 and the `resource` service."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
+        self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
+        self.found: dict[int, source.Found] = {}
+        self.method = ""
+        self.ready = False
+        self.usable = 0
+        self.muted = False
+        self.acquirers = ctx.streams("acquire")
+        self.journal = ctx.streams("journal")
+        self.waiting_up: list[tuple[int, Message]] = []
+        self.unsaved: list[Event] = []
+        self.save_r = False
+        self.save_tries = 0
+        self.table = self._table(ctx.config)
+        ctx.service(
+            NAME,
+            {
+                "status": lambda msg: self.inventory.status(),
+                "sched-status": self._sched_status,
+                "get": self._get,
+                "acquire": self._acquire,
+                "acquire-mute": self._mute,
+                "journal": self._journal,
+                "drain": self._drain,
+                "undrain": self._undrain,
+                "reload": self._reload,
+                "monitor-waitup": self._wait_up,
+                "gather": self._add,
+            },
+            open=("status", "sched-status", "get"),
+        )
+        ctx.on_config(self._configure)
+        ctx.on_stats(self._stats)
+        ctx.on_unload(self._save)
+        self.configured = source.configured(ctx.config)
+        ctx.spawn(self._start())
+
+    def _table(self, config: dict[str, Any]) -> dict[str, Any]:
+        table = config.get("resource", {})
+        if not isinstance(table, dict):
+            raise RpcError(errno.EINVAL, "resource: must be a table")
+        for key in ("norestrict", "noverify"):
+            if not isinstance(table.get(key, False), bool):
+                raise RpcError(errno.EINVAL, f"resource.{key}: must be true or false")
+        exclude = table.get("exclude", "")
+        if not isinstance(exclude, str):
+            raise RpcError(errno.EINVAL, "resource.exclude: must be an idset or a hostlist")
+        return table
+
+    async def _start(self) -> None:
+        """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
+        self.inventory.replay(await self._saved_events())
+        self._record(self.inventory.restart(self.ctx.now()))
+        if self.configured is not None:
+            self._define(self.configured, "configuration")
+        else:
+            await self._inherit()
+        self._add_found([count_node(0)])
+        for group, update in (("broker.online", self._online), ("broker.torpid", self._torpid)):
+            self._follow(group, update)
+
+    async def _saved_events(self) -> list[Event]:
+        body = {"key": "resource.eventlog", "namespace": "primary", "flags": 0}
+        try:
+            reply = await self.ctx.rpc("kvs.lookup", body)
+            lines = base64.b64decode(reply["val"]["data"]).splitlines()
+            return [msgspec.json.decode(line) for line in lines]
+        except RpcError:
+            return []
+        except (KeyError, TypeError, ValueError) as exc:
+            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
+            return []
+
+    async def _inherit(self) -> None:
+        uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
+        if not uri or not job:
+            return
+        try:
+            rset = source.for_sub_instance(await source.parent_r(uri, job), self.inventory.hosts)
+        except (RpcError, RsetError, OSError, ValueError) as exc:
+            self.ctx.log(logging.WARNING, f"R of job {job} in the enclosing instance: {exc}; counting nodes instead")
+            return
+        if rset is not None:
+            self._define(rset, "job-info")
+
+    # -- what each broker found
+
+    def _add(self, msg: Message) -> Any:
+        self._add_found(msg.obj["nodes"])
+        return EMPTY
+
+    def _add_found(self, nodes: list[source.Found]) -> None:
+        for found in nodes:
+            self.found[found[0]] = found
+            if self.method == "configuration" and not self.table.get("noverify", False):
+                self._verify(found)
+        if not self.method and len(self.found) == self.ctx.size:
+            try:
+                self._define(source.gathered(self.found.values()), "dynamic-discovery")
+            except RsetError as exc:
+                self.ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
+
+    def _verify(self, found: source.Found) -> None:
+        rset = self.inventory.rset
+        lacks = source.missing(rset, found) if rset is not None else ""
+        if lacks:
+            reason = f"missing resources: {lacks}"
+            self.ctx.log(logging.ERROR, f"rank {found[0]} ({found[1]}) is drained: {reason}")
+            self._record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
+
+    def _define(self, rset: ResourceSet, method: str) -> None:
+        self.method = method
+        self.save_r = True
+        self._record(self.inventory.define(rset, method, self.ctx.now()))
+        try:
+            self.inventory.exclude = self._excluded(self.table)
+        except TargetError as exc:
+            self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
+        self.ready = True
+        self.usable = self.inventory.usable()
+        for msg in self.acquirers:
+            self._offer(msg)
+
+    def _excluded(self, table: dict[str, Any]) -> int:
+        text = table.get("exclude", "")
+        return self.inventory.targets(text) if text else 0
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        """A reloaded configuration: `exclude` changes at once, the resources themselves need a restart."""
+        table = self._table(config)
+        try:
+            self.inventory.exclude = self._excluded(table)
+        except TargetError as exc:
+            raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
+        self.table = table
+        self._changed()
+
+    # -- brokers come and go
+
+    def _follow(self, group: str, update: Callable[[int], None]) -> None:
+        def changed(reply: Message) -> None:
+            if reply.errnum:
+                if reply.errnum != errno.ENODATA:
+                    self.ctx.log(logging.ERROR, f"groups.get {group}: {reply.text or os.strerror(reply.errnum)}")
+                return
+            update(Idset.parse(reply.obj["members"]).bits)
+
+        self.ctx.call("groups.get", {"name": group}, changed, nodeid=0, streaming=True)
+
+    def _online(self, ranks: int) -> None:
+        for event in self.inventory.set_online(ranks, self.ctx.now()):
+            self._record(event)
+        for entry in list(self.waiting_up):
+            if ranks.bit_count() >= entry[0]:
+                self.waiting_up.remove(entry)
+                self.ctx.respond(entry[1])
+
+    def _torpid(self, ranks: int) -> None:
+        for event in self.inventory.set_torpid(ranks, self.ctx.now()):
+            self._record(event)
+
+    # -- events
+
+    def _record(self, event: Event | None) -> None:
+        """Publish one event to the journal's readers, keep it in the KVS, and tell the scheduler what it changed."""
+        if event is None:
+            return
+        body: dict[str, Any] = {"events": [event]}
+        if event["name"] == "resource-define":
+            body["R"] = self.inventory.status()["R"]
+        self.journal.send(body)
+        self.unsaved.append(event)
+        self.ctx.at_flush(self._save)
+        self._changed()
+
+    def _changed(self) -> None:
+        if not self.ready:
+            return
+        usable = self.inventory.usable()
+        up, down = usable & ~self.usable, self.usable & ~usable
+        self.usable = usable
+        if (up or down) and not self.muted:
+            body = {}
+            if up:
+                body["up"] = ids(up)
+            if down:
+                body["down"] = ids(down)
+            self.acquirers.send(body)
+
+    def _save(self) -> None:
+        """Append new events to `resource.eventlog`, where a restarted instance finds its drains."""
+        events, self.unsaved = self.unsaved, []
+        if not events:
+            return
+        text = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+        ops = [_put("resource.eventlog", text, _APPEND)]
+        if self.save_r and self.inventory.rset is not None:
+            ops.append(_put("resource.R", self.inventory.rset.encode().encode(), 0))
+
+        def done(reply: Message) -> None:
+            if not reply.errnum:
+                self.save_r = False
+            elif self.save_tries < _RETRIES:
+                # The KVS may not be loaded yet.
+                self.save_tries += 1
+                self.unsaved = events + self.unsaved
+                self.ctx.call_later(0.2, self._save)
+
+        self.ctx.call("kvs.commit", {"namespace": "primary", "flags": 0, "ops": ops}, done)
+
+    # -- requests
+
+    def _acquire(self, msg: Message) -> None:
+        if len(self.acquirers):
+            raise RpcError(errno.EBUSY, "resources are already acquired by another scheduler")
+        self.acquirers.add(msg)
+        if self.ready:
+            self._offer(msg)
+
+    def _offer(self, msg: Message) -> None:
+        inventory = self.inventory
+        self.ctx.respond(msg, {"resources": inventory.schedulable().to_obj(), "up": ids(self.usable)})
+
+    def _mute(self, msg: Message) -> Any:
+        self.muted = True
+        return EMPTY
+
+    def _journal(self, msg: Message) -> None:
+        self.journal.add(msg)
+        body: dict[str, Any] = {"events": list(self.inventory.events)}
+        if self.inventory.rset is not None:
+            body["R"] = self.inventory.rset.to_obj()
+        if body["events"]:
+            self.ctx.respond(msg, body)
+        self.ctx.respond(msg, {"events": []})
+
+    def _get(self, msg: Message) -> dict[str, Any]:
+        if self.inventory.rset is None:
+            raise RpcError(errno.EAGAIN, "resources are not known yet")
+        return {"R": self.inventory.rset.to_obj()}
+
+    def _targets(self, msg: Message) -> tuple[int, str]:
+        targets, mode = msg.obj["targets"], msg.obj.get("mode") or ""
+        if not isinstance(targets, str) or not isinstance(mode, str):
+            raise RpcError(errno.EPROTO, "targets and mode must be strings")
+        try:
+            return self.inventory.targets(targets), mode
+        except TargetError as exc:
+            raise RpcError(errno.EINVAL, f"invalid targets: {exc}") from None
+
+    def _drain(self, msg: Message) -> Any:
+        ranks, mode = self._targets(msg)
+        reason = msg.obj.get("reason")
+        if reason is not None and not isinstance(reason, str):
+            raise RpcError(errno.EPROTO, "reason must be a string")
+        try:
+            self._record(self.inventory.drain(ranks, reason, mode, self.ctx.now()))
+        except TargetError as exc:
+            raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
+        return EMPTY
+
+    def _undrain(self, msg: Message) -> Any:
+        ranks, mode = self._targets(msg)
+        try:
+            self._record(self.inventory.undrain(ranks, mode, self.ctx.now()))
+        except TargetError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        return EMPTY
+
+    def _reload(self, msg: Message) -> Any:
+        """Another R from a file, for tests and disaster recovery: only while no scheduler holds the resources."""
+        rset = source.from_file(msg.obj["path"])
+        if len(self.acquirers):
+            raise RpcError(errno.EBUSY, "resources are busy (unload scheduler?)")
+        self._define(rset, "resource-reload")
+        return EMPTY
+
+    def _wait_up(self, msg: Message) -> Any:
+        need = msg.obj["up"]
+        if not isinstance(need, int) or not 0 <= need <= self.ctx.size:
+            raise RpcError(errno.EINVAL, f"up must be 0 to {self.ctx.size} brokers")
+        if self.inventory.online.bit_count() >= need:
+            return EMPTY
+        self.waiting_up.append((need, msg))
+        return None
+
+    async def _sched_status(self, msg: Message) -> dict[str, Any]:
+        """All, down and allocated resources as R; the scheduler knows what is allocated."""
+        inventory = self.inventory
+        rset = inventory.rset or ResourceSet()
+        down = rset.select_ranks(Idset.from_bits(rset.ranks.bits & ~inventory.usable()))
+        try:
+            allocated = (await self.ctx.rpc("sched.resource-status", {}))["allocated"]
+        except RpcError:
+            allocated = ResourceSet().to_obj()
+        return {"all": rset.to_obj(), "down": down.to_obj(), "allocated": allocated}
+
+    def _stats(self) -> dict[str, Any]:
+        rset = self.inventory.rset or ResourceSet()
+        return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}
+
+
+def _put(key: str, data: bytes, flags: int) -> dict[str, Any]:
+    dirent = {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
+    return {"key": key, "flags": flags, "dirent": dirent}

@@ -1,0 +1,257 @@
+"""What an instance has and what of it may be used: the resource module's state, without messages or a clock.
+
+Every change is an event of the resource eventlog (RFC 44), and the set of ranks that a scheduler may use follows from
+the state alone: configured, online, not drained, not excluded. Ranks are bit sets of an int throughout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.spec.hostlist import Hostlist, HostlistError
+from headrace.spec.idset import Idset, IdsetError
+from headrace.spec.rset import ResourceSet
+
+# The journal keeps this many events; older ones are folded into a `truncate` event (RFC 44).
+_KEEP_EVENTS = 10_000
+
+Event = dict[str, Any]
+
+
+class TargetError(ValueError):
+    """Drain, undrain or exclude names targets that are not there or not in the state it needs."""
+
+
+class Drain(NamedTuple):
+    """Since when (seconds) and why a rank is drained."""
+
+    timestamp: float
+    reason: str
+
+
+class Inventory:
+    """Ranks of one instance. `hosts` are the brokers' host names in rank order, for targets before R is known."""
+
+    def __init__(self, size: int, hosts: list[str]) -> None:
+        self.size = size
+        self.hosts = hosts
+        self.rset: ResourceSet | None = None
+        self.online = 0
+        self.torpid = 0
+        self.exclude = 0
+        self.drained: dict[int, Drain] = {}
+        self.events: list[Event] = []
+
+    # -- state
+
+    def usable(self) -> int:
+        """Ranks a scheduler may allocate now."""
+        if self.rset is None:
+            return 0
+        return self.rset.ranks.bits & self.online & ~self.drained_bits() & ~self.exclude
+
+    def drained_bits(self) -> int:
+        bits = 0
+        for rank in self.drained:
+            bits |= 1 << rank
+        return bits
+
+    def schedulable(self) -> ResourceSet:
+        """R without excluded ranks: what `resource.acquire` hands out."""
+        rset = self.rset or ResourceSet()
+        return rset.exclude_ranks(Idset.from_bits(self.exclude)) if self.exclude else rset
+
+    def all_ranks(self) -> int:
+        known = (1 << self.size) - 1
+        return known | (self.rset.ranks.bits if self.rset is not None else 0)
+
+    def status(self) -> dict[str, Any]:
+        """The answer of `resource.status`."""
+        everyone = self.all_ranks()
+        return {
+            "R": (self.rset or ResourceSet()).to_obj(),
+            "drain": self.drain_table(),
+            "online": ids(self.online),
+            "offline": ids(everyone & ~self.online),
+            "exclude": ids(self.exclude),
+            "torpid": ids(self.torpid),
+        }
+
+    def drain_table(self) -> dict[str, dict[str, Any]]:
+        """Drained ranks, those that share time and reason under one idset."""
+        groups: dict[Drain, int] = {}
+        for rank, drain in self.drained.items():
+            groups[drain] = groups.get(drain, 0) | 1 << rank
+        return {
+            ids(ranks): {"timestamp": drain.timestamp, "reason": drain.reason}
+            for drain, ranks in sorted(groups.items(), key=lambda item: item[1] & -item[1])
+        }
+
+    # -- targets
+
+    def targets(self, text: str) -> int:
+        """Ranks named by an idset or a hostlist; raises TargetError."""
+        try:
+            ranks = Idset.parse(text).bits
+        except IdsetError:
+            return self._host_targets(text)
+        if not ranks:
+            raise TargetError("idset is empty")
+        if ranks & ~self.all_ranks():
+            raise TargetError(f"idset is out of range: highest rank is {self.all_ranks().bit_length() - 1}")
+        return ranks
+
+    def _host_targets(self, text: str) -> int:
+        try:
+            names = list(Hostlist.parse(text))
+        except HostlistError as exc:
+            raise TargetError(str(exc)) from None
+        by_host: dict[str, int] = {}
+        for rank, host in enumerate(self.hosts):
+            by_host[host] = by_host.get(host, 0) | 1 << rank
+        if self.rset is not None:
+            for node in self.rset.nodes():
+                by_host[node.host] = by_host.get(node.host, 0) | 1 << node.rank
+        unknown = [name for name in names if name not in by_host]
+        if unknown:
+            raise TargetError(f"invalid hosts: {Hostlist(unknown)}")
+        ranks = 0
+        for name in names:
+            ranks |= by_host[name]
+        return ranks
+
+    def nodelist(self, ranks: int) -> str:
+        """Hosts of ranks as a hostlist, as the events carry it."""
+        names = []
+        for rank in Idset.from_bits(ranks):
+            host = self.rset.host(rank) if self.rset is not None and rank in self.rset.ranks else ""
+            names.append(host or (self.hosts[rank] if rank < len(self.hosts) else ""))
+        return str(Hostlist([name for name in names if name]))
+
+    # -- changes: each appends its event and returns it, or None when nothing changed
+
+    def restart(self, now: float) -> Event:
+        everyone = (1 << self.size) - 1
+        context = {"ranks": ids(everyone), "online": ids(self.online), "nodelist": str(Hostlist(self.hosts))}
+        return self._post(now, "restart", context)
+
+    def define(self, rset: ResourceSet, method: str, now: float) -> Event:
+        self.rset = rset
+        return self._post(now, "resource-define", {"method": method})
+
+    def set_online(self, ranks: int, now: float) -> list[Event]:
+        """The brokers that are up now; returns the online and offline events of the difference."""
+        joined, left = ranks & ~self.online, self.online & ~ranks
+        self.online = ranks
+        events = []
+        if joined:
+            events.append(self._post(now, "online", {"idset": ids(joined)}))
+        if left:
+            self.torpid &= ~left
+            events.append(self._post(now, "offline", {"idset": ids(left)}))
+        return events
+
+    def set_torpid(self, ranks: int, now: float) -> list[Event]:
+        slow, lively = ranks & ~self.torpid, self.torpid & ~ranks
+        self.torpid = ranks
+        events = []
+        if slow:
+            events.append(self._post(now, "torpid", {"idset": ids(slow)}))
+        if lively:
+            events.append(self._post(now, "lively", {"idset": ids(lively)}))
+        return events
+
+    def drain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
+        """Drain ranks. Raises TargetError when one is drained already and `mode` is "".
+
+        Modes: "update" skips drained ranks (but fills in a missing reason), "overwrite" replaces the reason,
+        "force-overwrite" the time as well.
+        """
+        already = ranks & self.drained_bits()
+        if not mode and already:
+            raise TargetError(f"rank{_plural(already)} {ids(already)} already drained")
+        overwrite = {"": 0, "update": 0, "overwrite": 1, "force-overwrite": 2}.get(mode)
+        if overwrite is None:
+            raise TargetError(f"unknown drain mode {mode!r}: use update, overwrite or force-overwrite")
+        if mode == "update":
+            unexplained = sum(1 << rank for rank in Idset.from_bits(already) if not self.drained[rank].reason)
+            ranks &= ~already | unexplained
+            if not ranks:
+                return None
+        context: dict[str, Any] = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
+        if reason:
+            context["reason"] = reason
+        context["overwrite"] = overwrite
+        self._apply_drain(ranks, reason or "", overwrite, now)
+        return self._post(now, "drain", context)
+
+    def _apply_drain(self, ranks: int, reason: str, overwrite: int, now: float) -> None:
+        for rank in Idset.from_bits(ranks):
+            old = self.drained.get(rank)
+            if old is None or overwrite == 2:
+                self.drained[rank] = Drain(now, reason)
+            elif overwrite == 1 or not old.reason:
+                self.drained[rank] = Drain(old.timestamp, reason)
+
+    def undrain(self, ranks: int, mode: str, now: float) -> Event | None:
+        """Bring drained ranks back; raises TargetError when one is not drained, unless `mode` is "force"."""
+        drained = self.drained_bits()
+        idle = ranks & ~drained
+        if idle and mode != "force":
+            raise TargetError(f"rank{_plural(idle)} {ids(idle)} not drained")
+        ranks &= drained
+        if not ranks:
+            return None
+        for rank in Idset.from_bits(ranks):
+            del self.drained[rank]
+        return self._post(now, "undrain", {"idset": ids(ranks), "nodelist": self.nodelist(ranks)})
+
+    def update_expiration(self, expiration: float, now: float) -> Event:
+        if self.rset is not None:
+            self.rset = self.rset.replace(expiration=expiration)
+        return self._post(now, "resource-update", {"expiration": expiration})
+
+    def replay(self, events: list[Event]) -> None:
+        """Take over the drains of an earlier life of this instance; targets follow their host where hosts moved."""
+        for event in events:
+            name, context = event.get("name"), event.get("context") or {}
+            if name not in ("drain", "undrain"):
+                continue
+            try:
+                ranks = self._moved(context)
+            except TargetError:
+                continue
+            if name == "drain":
+                self._apply_drain(ranks, context.get("reason", ""), context.get("overwrite", 0), event["timestamp"])
+            else:
+                for rank in Idset.from_bits(ranks):
+                    self.drained.pop(rank, None)
+        self.events = events[-_KEEP_EVENTS:]
+
+    def _moved(self, context: Event) -> int:
+        nodelist = context.get("nodelist", "")
+        if nodelist and len(set(self.hosts)) == len(self.hosts):
+            names = set(Hostlist.parse(nodelist)) & set(self.hosts)
+            return self._host_targets(str(Hostlist(sorted(names)))) if names else 0
+        return Idset.parse(context.get("idset", "")).bits & self.all_ranks()
+
+    def _post(self, now: float, name: str, context: dict[str, Any]) -> Event:
+        event = {"timestamp": now, "name": name, "context": context}
+        self.events.append(event)
+        if len(self.events) > _KEEP_EVENTS:
+            self.events = self.events[_KEEP_EVENTS // 2 :]
+            self.events.insert(0, self._truncated(now))
+        return event
+
+    def _truncated(self, now: float) -> Event:
+        context = {"online": ids(self.online), "torpid": ids(self.torpid), "drain": self.drain_table()}
+        return {"timestamp": now, "name": "truncate", "context": context}
+
+
+def ids(bits: int) -> str:
+    """A bit set as an idset (RFC 22)."""
+    return str(Idset.from_bits(bits))
+
+
+def _plural(bits: int) -> str:
+    return "s" if bits & (bits - 1) else ""

@@ -1,0 +1,129 @@
+"""Where an instance's resources come from: its configuration, the job it runs in, or a look at every node.
+
+Configuration wins because an administrator wrote it. Inside a job the parent's R bounds what we may use. Otherwise each
+broker counts its own node and the counts travel up the tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.broker.module import RpcError
+from headrace.spec import jobid
+from headrace.spec import message as m
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet, RsetError
+
+# One discovered node: rank, host, cores and GPUs as idsets.
+Found = list[Any]
+
+
+def configured(config: dict[str, Any]) -> ResourceSet | None:
+    """R of the `[resource]` table, None when it names none. Raises RpcError(EINVAL) with the file or field."""
+    table = config.get("resource", {})
+    if not isinstance(table, dict):
+        raise RpcError(errno.EINVAL, "resource: must be a table")
+    if "config" in table:
+        try:
+            return ResourceSet.from_config(table["config"])
+        except RsetError as exc:
+            raise RpcError(errno.EINVAL, f"error parsing [resource.config] array: {exc}") from None
+    if "path" in table:
+        return from_file(table["path"])
+    return None
+
+
+def from_file(path: str) -> ResourceSet:
+    """R from a JSON file. Raises RpcError with the text real Flux gives for a file it cannot open."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            text = handle.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        code = exc.errno or errno.EIO if isinstance(exc, OSError) else errno.EINVAL
+        raise RpcError(code, f"{path}:-1 unable to open {path}: {reason}") from None
+    try:
+        return ResourceSet.from_obj(json.loads(text))
+    except json.JSONDecodeError as exc:
+        raise RpcError(errno.EINVAL, f"{path}:{exc.lineno} {exc.msg}") from None
+    except (RsetError, RecursionError) as exc:
+        raise RpcError(errno.EINVAL, f"{path}: {exc}") from None
+
+
+def gathered(found: Iterable[Found]) -> ResourceSet:
+    """R of all nodes that were counted. Raises RsetError."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    hosts: dict[int, str] = {}
+    for rank, host, cores, gpus in found:
+        groups.setdefault((cores, gpus), []).append(rank)
+        hosts[rank] = host
+    r_lite = []
+    for (cores, gpus), ranks in groups.items():
+        children = {"core": cores, "gpu": gpus} if gpus else {"core": cores}
+        r_lite.append({"rank": str(Idset(ranks)), "children": children})
+    nodelist = str(Hostlist([hosts[rank] for rank in sorted(hosts)]))
+    execution = {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0, "nodelist": [nodelist]}
+    return ResourceSet.from_obj({"version": 1, "execution": execution})
+
+
+def missing(configured_set: ResourceSet, found: Found) -> str:
+    """What a node lacks of its configured resources, "" when it has all."""
+    rank, _host, cores, gpus = found
+    if rank not in configured_set.ranks:
+        return ""
+    lacks = []
+    for kind, have in (("core", cores), ("gpu", gpus)):
+        absent = configured_set.ids(rank, kind) - Idset.parse(have)
+        if absent:
+            lacks.append(f"{kind}[{absent}]")
+    return ",".join(lacks)
+
+
+def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
+    """The job's R with our own ranks; None when the brokers are not one a node. Raises RsetError."""
+    rset = ResourceSet.from_obj(parent_r)
+    if rset.nnodes != len(hosts):
+        return None
+    rset = rset.replace(scheduling=None)
+    try:
+        return rset.rerank(hosts)
+    except RsetError:
+        # Brokers under test names: trust their number and order.
+        return rset.rerank()
+
+
+async def parent_r(uri: str, job: str) -> dict[str, Any]:
+    """R of the job we run in, asked of the enclosing instance. Raises RpcError or OSError."""
+    scheme, _, path = uri.partition("://")
+    if scheme != "local":
+        raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: only local:// can be asked for R")
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        greeting = await reader.readexactly(1)
+        if greeting != b"\0":
+            raise RpcError(greeting[0], os.strerror(greeting[0]))
+        # Flag 2: with the updates (such as a longer expiration) that were made since the job started.
+        body = {"id": jobid.parse(job), "keys": ["R"], "flags": 2}
+        writer.write(m.frame(m.request("job-info.lookup", body, matchtag=1)))
+        deframer = m.Deframer()
+        while True:
+            data = await reader.read(65536)
+            if not data:
+                raise RpcError(errno.ECONNRESET, "the enclosing instance closed the connection")
+            deframer.feed(data)
+            for reply in deframer:
+                if reply.type != m.RESPONSE:
+                    continue
+                if reply.errnum:
+                    raise RpcError(reply.errnum, reply.text)
+                value = reply.obj["R"]
+                result: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
+                return result
+    finally:
+        writer.close()

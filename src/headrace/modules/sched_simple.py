@@ -1,0 +1,415 @@
+"""The first-come-first-served scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
+
+Jobs are tried in priority order, each queue on its own, until the first that does not fit; it holds up its queue and
+nothing else. Whether a request can ever be met is looked at only when it is a job's turn and nothing is free for it, so
+the common case pays for allocation alone. A head that has to wait is told what it waits for, once it has waited long
+enough for somebody to ask.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+import os
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.sched_simple_pool import (
+    Allocation,
+    Pool,
+    Request,
+    Unsatisfiable,
+    shares_of,
+)
+from headrace.spec import jobspec as js
+from headrace.spec.constraint import ConstraintError
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+from headrace.spec.rset import ResourceSet, RsetError
+
+NAME = "sched-simple"
+
+_SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
+# Seconds a head waits before it is told why; a busy system changes heads faster than anybody can read.
+_EXPLAIN_AFTER = 0.1
+# An estimate looks at so many running jobs; beyond that it is not worth its time.
+_ESTIMATE_JOBS = 256
+
+
+class _Job:
+    """A pending request."""
+
+    __slots__ = ("annotated", "duration", "id", "mask", "msg", "priority", "queue", "request")
+
+    def __init__(self, msg: Message, request: Request, mask: int) -> None:
+        body = msg.obj
+        system = js.system(body["jobspec"])
+        self.msg = msg
+        self.id: int = body["id"]
+        self.priority: int = body["priority"]
+        self.request = request
+        self.mask = mask
+        self.queue: str = system.get("queue") or ""
+        self.duration = float(system.get("duration") or 0.0)
+        self.annotated: dict[str, Any] = {}
+
+
+class _Held:
+    """What a running job holds and until when (0: no limit)."""
+
+    __slots__ = ("expiration", "shares")
+
+    def __init__(self, shares: Allocation, expiration: float) -> None:
+        self.shares = shares
+        self.expiration = expiration
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Scheduler(ctx, args)
+
+
+def request_of(jobspec: dict[str, Any]) -> Request:
+    """The allocator's request; raises JobspecError when this scheduler cannot put it in slots."""
+    wanted = js.slot_request(jobspec)
+    nslots = wanted.nslots // wanted.nnodes if wanted.nnodes else wanted.nslots
+    return Request(wanted.nnodes, nslots, wanted.cores, wanted.gpus, wanted.exclusive)
+
+
+class _Scheduler:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.mode, self.limit = _mode(args)
+        self.rset = ResourceSet()
+        self.pool = Pool(self.rset)
+        self.expiration = 0.0
+        self.masks: dict[bytes, int] = {}
+        self.jobs: dict[int, _Job] = {}
+        self.queues: dict[str, list[tuple[int, int]]] = {}
+        self.blocked: dict[str, int] = {}
+        self.held: dict[int, _Held] = {}
+        self.explaining = False
+        self.acquired = False
+        ctx.service(
+            "sched",
+            {
+                "alloc": self._alloc,
+                "cancel": self._cancel,
+                "free": self._free,
+                "prioritize": self._prioritize,
+                "expiration": self._expiration,
+                "resource-status": self._resource_status,
+            },
+            open=("resource-status",),
+        )
+        ctx.service("feasibility", {"check": self._check}, open=("check",))
+        ctx.on_stats(lambda: {"pending": len(self.jobs), "running": len(self.held), "blocked": len(self.blocked)})
+        ctx.call("resource.acquire", None, self._resources, streaming=True)
+
+    # -- resources come, go and change (RFC 28)
+
+    def _resources(self, reply: Message) -> None:
+        if reply.errnum:
+            text = reply.text or os.strerror(reply.errnum)
+            self.ctx.log(logging.ERROR, f"resource.acquire: {text}: nothing can be scheduled")
+            return
+        body = reply.obj
+        if "resources" in body:
+            self.rset = ResourceSet.from_obj(body["resources"])
+            self.expiration = self.rset.expiration
+            self.pool = Pool(self.rset)
+            self.masks.clear()
+        if "shrink" in body:
+            self.pool.remove(Idset.parse(body["shrink"]).bits)
+            self.rset = self.rset.exclude_ranks(Idset.parse(body["shrink"]))
+            self.masks.clear()
+        if "down" in body:
+            self.pool.set_down(Idset.parse(body["down"]).bits)
+        if "up" in body:
+            self.pool.set_up(Idset.parse(body["up"]).bits)
+        if "expiration" in body:
+            self.expiration = float(body["expiration"])
+        if "property-add" in body or "property-remove" in body:
+            self._change_properties(body.get("property-add", {}), body.get("property-remove", {}))
+        if not self.acquired:
+            self.acquired = True
+            self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
+        self._retry()
+
+    def _change_properties(self, add: dict[str, str], remove: dict[str, str]) -> None:
+        properties = self.pool.properties
+        for name, ranks in add.items():
+            properties[name] = properties.get(name, 0) | Idset.parse(ranks).bits
+        for name, ranks in remove.items():
+            properties[name] = properties.get(name, 0) & ~Idset.parse(ranks).bits
+        rset = self.rset.without_properties(lambda _name: False)
+        for name, bits in properties.items():
+            if bits:
+                rset = rset.with_property(name, Idset.from_bits(bits & rset.ranks.bits))
+        self.rset = rset
+        self.masks.clear()
+        for job in self.jobs.values():
+            job.mask = self._mask(js.constraints(job.msg.obj["jobspec"]))
+
+    def _hello(self, reply: Message) -> None:
+        """Jobs that already run, one a reply; then we are ready."""
+        if reply.errnum == errno.ENODATA:
+            body = {"mode": self.mode, "limit": self.limit} if self.limit else {"mode": self.mode}
+            self.ctx.call("job-manager.sched-ready", body, self._is_ready)
+        elif reply.errnum:
+            self.ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
+        elif "R" in reply.obj:
+            self._recover(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
+        else:
+            job, freed = reply.obj["id"], reply.obj.get("free", "")
+
+            def found(answer: Message) -> None:
+                if answer.errnum:
+                    self._lost(job, answer.text or os.strerror(answer.errnum))
+                else:
+                    self._recover(job, msgspec.json.decode(answer.obj["R"]), freed)
+
+            self.ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": 2}, found)
+
+    def _recover(self, job: int, r: dict[str, Any], freed: str) -> None:
+        try:
+            gone = Idset.parse(freed)
+            shares = self.pool.mark_allocated(share for share in shares_of(r) if share.rank not in gone)
+        except ValueError as exc:
+            self._lost(job, str(exc))
+        else:
+            self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
+
+    def _lost(self, job: int, why: str) -> None:
+        self.ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
+        note = f"failed to reallocate R: {why}"
+        body = {"id": job, "severity": 0, "type": "scheduler-restart", "note": note}
+        self.ctx.call("job-manager.raise", body)
+
+    def _is_ready(self, reply: Message) -> None:
+        if reply.errnum:
+            self.ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+
+    # -- requests of the job manager (RFC 27)
+
+    def _alloc(self, msg: Message) -> None:
+        jobspec = msg.obj["jobspec"]
+        try:
+            job = _Job(msg, request_of(jobspec), self._mask(js.constraints(jobspec)))
+        except (js.JobspecError, ConstraintError) as exc:
+            self.ctx.respond(msg, {"id": msg.obj["id"], "type": _DENY, "note": str(exc)})
+            return
+        self.jobs[job.id] = job
+        self._enqueue(job)
+        self.ctx.at_flush(self._schedule)
+
+    def _enqueue(self, job: _Job) -> None:
+        queue = self.queues.get(job.queue)
+        if queue is None:
+            queue = self.queues[job.queue] = []
+        heapq.heappush(queue, (-job.priority, job.id))
+
+    def _mask(self, constraint: dict[str, Any] | None) -> int:
+        if not constraint:
+            return -1
+        key = msgspec.json.encode(constraint)
+        mask = self.masks.get(key)
+        if mask is None:
+            if len(self.masks) > 1024:
+                self.masks.clear()
+            mask = self.masks[key] = self.rset.matching_ranks(constraint).bits
+        return mask
+
+    def _cancel(self, msg: Message) -> None:
+        job = self.jobs.pop(msg.obj["id"], None)
+        if job is not None:
+            self.ctx.respond(job.msg, {"id": job.id, "type": _CANCEL})
+            if self.blocked.get(job.queue) == job.id:
+                del self.blocked[job.queue]
+                self.ctx.at_flush(self._schedule)
+
+    def _prioritize(self, msg: Message) -> None:
+        for job_id, priority in msg.obj["jobs"]:
+            job = self.jobs.get(job_id)
+            if job is not None and job.priority != priority:
+                job.priority = priority
+                self._enqueue(job)
+        self.blocked.clear()
+        self.ctx.at_flush(self._schedule)
+
+    def _free(self, msg: Message) -> Any:
+        body = msg.obj
+        held = self.held.get(body["id"])
+        if held is None:
+            self.ctx.log(logging.ERROR, f"sched.free: job {body['id']} holds no resources")
+            return EMPTY
+        if body.get("final", True) or "R" not in body:
+            self.pool.free(held.shares)
+            del self.held[body["id"]]
+        else:
+            ranks = {share.rank for share in shares_of(body["R"])}
+            self.pool.free(share for share in held.shares if share.rank in ranks)
+            held.shares = tuple(share for share in held.shares if share.rank not in ranks)
+        self._retry()
+        return EMPTY
+
+    def _expiration(self, msg: Message) -> Any:
+        held, expiration = self.held.get(msg.obj["id"]), float(msg.obj["expiration"])
+        if held is None:
+            raise RpcError(errno.ENOENT, f"job {msg.obj['id']} holds no resources")
+        if expiration < 0:
+            raise RpcError(errno.EINVAL, "expiration must not be negative")
+        if self.expiration and expiration > self.expiration:
+            raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
+        held.expiration = expiration
+        return EMPTY
+
+    def _check(self, msg: Message) -> Any:
+        jobspec = msg.obj["jobspec"]
+        if isinstance(jobspec, str):
+            jobspec = msgspec.json.decode(jobspec)
+        try:
+            self.pool.check(request_of(jobspec), self._mask(js.constraints(jobspec)))
+        except (Unsatisfiable, js.JobspecError, ConstraintError) as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        return EMPTY
+
+    def _resource_status(self, msg: Message) -> dict[str, Any]:
+        down = self.rset.select_ranks(Idset.from_bits(self.pool.all & ~self.pool.up))
+        return {"all": self.rset.to_obj(), "down": down.to_obj(), "allocated": self._allocated().to_obj()}
+
+    def _allocated(self) -> ResourceSet:
+        groups: dict[tuple[int, int], int] = {}
+        for rank, (free, free_gpus) in self.pool.free_set().items():
+            node = self.pool.nodes[rank]
+            used = (node.cores & ~free, node.gpus & ~free_gpus)
+            if used != (0, 0):
+                groups[used] = groups.get(used, 0) | 1 << rank
+        if not groups:
+            return ResourceSet()
+        ids = self.pool.ids
+        r_lite = [
+            {"rank": ids(ranks), "children": {kind: ids(bits) for kind, bits in zip(("core", "gpu"), used) if bits}}
+            for used, ranks in groups.items()
+        ]
+        try:
+            everything = ResourceSet.from_obj(
+                {"version": 1, "execution": {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0}}
+            )
+        except RsetError as exc:
+            raise RpcError(errno.EIO, f"allocated resources do not make an R: {exc}") from None
+        # Intersected with the whole, it takes hosts and properties from there.
+        return self.rset.intersect(everything)
+
+    # -- scheduling
+
+    def _retry(self) -> None:
+        self.blocked.clear()
+        if self.jobs:
+            self.ctx.at_flush(self._schedule)
+
+    def _head(self, name: str) -> _Job | None:
+        """The next job of a queue; entries that are canceled or of an old priority are dropped on the way."""
+        queue = self.queues[name]
+        while queue:
+            job = self.jobs.get(queue[0][1])
+            if job is not None and -job.priority == queue[0][0]:
+                return job
+            heapq.heappop(queue)
+        return None
+
+    def _schedule(self) -> None:
+        """Start every job that is first in its queue and fits."""
+        if not self.acquired:
+            return
+        now = self.ctx.now()
+        while True:
+            best: _Job | None = None
+            for name in self.queues:
+                job = self._head(name)
+                if job is None or self.blocked.get(name) == job.id:
+                    continue
+                if best is None or (-job.priority, job.id) < (-best.priority, best.id):
+                    best = job
+            if best is None:
+                return
+            self._try(best, now)
+
+    def _try(self, job: _Job, now: float) -> None:
+        shares = self.pool.allocate(job.request, job.mask)
+        if shares is None:
+            try:
+                self.pool.check(job.request, job.mask)
+            except Unsatisfiable as exc:
+                self._drop(job)
+                self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": str(exc)})
+                return
+            self.blocked[job.queue] = job.id
+            if not self.explaining:
+                self.explaining = True
+                self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
+            return
+        expiration = now + job.duration if job.duration else self.expiration
+        if self.expiration:
+            expiration = min(expiration, self.expiration)
+        self._drop(job)
+        self.held[job.id] = _Held(shares, expiration)
+        r = self.pool.job_r(shares, now, expiration)
+        sched: dict[str, Any] = dict.fromkeys(job.annotated)
+        sched["resource_summary"] = self.pool.summary(r["execution"]["R_lite"])
+        self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
+
+    def _drop(self, job: _Job) -> None:
+        del self.jobs[job.id]
+        heapq.heappop(self.queues[job.queue])
+
+    # -- why the first job of a queue waits
+
+    def _explain(self) -> None:
+        self.explaining = False
+        for job_id in list(self.blocked.values()):
+            job = self.jobs.get(job_id)
+            if job is None:
+                continue
+            notes: dict[str, Any] = {"reason_pending": self.pool.shortage(job.request, job.mask)}
+            start = self._estimate(job)
+            if start:
+                notes["t_estimate"] = start
+            if notes != job.annotated:
+                change = {**dict.fromkeys(job.annotated), **notes}
+                job.annotated = notes
+                self.ctx.respond(job.msg, {"id": job.id, "type": _ANNOTATE, "annotations": {"sched": change}})
+
+    def _estimate(self, job: _Job) -> float:
+        """When running jobs will have ended that leave enough for this one; 0 when nobody knows."""
+        ending = sorted((held.expiration, id_) for id_, held in self.held.items() if held.expiration)[:_ESTIMATE_JOBS]
+        released: list[_Held] = []
+        start = 0.0
+        for expiration, id_ in ending:
+            held = self.held[id_]
+            self.pool.free(held.shares)
+            released.append(held)
+            trial = self.pool.allocate(job.request, job.mask)
+            if trial is not None:
+                self.pool.free(trial)
+                start = expiration
+                break
+        for held in released:
+            self.pool.retake(held.shares)
+        return start
+
+
+def _mode(args: list[str]) -> tuple[str, int]:
+    """`mode=unlimited` or `mode=limited=N`: how many requests the job manager sends at a time."""
+    for arg in args:
+        key, _, value = arg.partition("=")
+        if key == "mode":
+            kind, _, limit = value.partition("=")
+            if kind == "unlimited":
+                return "unlimited", 0
+            if kind == "limited" and limit.isdigit() and int(limit) > 0:
+                return "limited", int(limit)
+            raise RpcError(errno.EINVAL, f"sched-simple: mode={value}: use unlimited or limited=N")
+    return "unlimited", 0
