@@ -1,0 +1,232 @@
+"""The graph itself: vertices as parallel columns, containment as a tree, other subsystems as typed edges.
+
+A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per vertex would
+cost more memory than everything stored here. Names and paths are computed from basename, id and parent, and only names that do
+not follow that rule are stored. Counts of what a subtree holds are shared between all subtrees of the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+DOMINANT = "containment"
+_NO_CHILDREN: list[int] = []
+MAX_SIZE = 2**62
+
+
+class GraphError(ValueError):
+    """A resource graph, or a change to one, that cannot be: the message names the vertex and what is wrong with it."""
+
+
+class Graph:
+    """Resource vertices under one containment root.
+
+    Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank` (execution
+    target, -1 for none), `parent` (-1 for the root), `position` (place among the parent's children), `uniq` (the reader's own
+    number, shown by writers), `up`. Sparse: `unit`, `names` (names that are not basename plus id), `properties`.
+    """
+
+    __slots__ = (
+        "basename",
+        "by_path",
+        "children",
+        "edges",
+        "end",
+        "id",
+        "names",
+        "parent",
+        "position",
+        "properties",
+        "rank",
+        "size",
+        "start",
+        "totals",
+        "type",
+        "uniq",
+        "unit",
+        "up",
+    )
+
+    def __init__(self) -> None:
+        self.type: list[str] = []
+        self.basename: list[str] = []
+        self.id: list[int] = []
+        self.size: list[int] = []
+        self.rank: list[int] = []
+        self.parent: list[int] = []
+        self.position: list[int] = []
+        self.uniq: list[int] = []
+        self.up = bytearray()
+        self.children: list[list[int]] = []
+        self.unit: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        self.properties: dict[int, dict[str, str]] = {}
+        # Edges outside containment: (subsystem, relation, source, target).
+        self.edges: list[tuple[str, str, int, int]] = []
+        self.totals: list[dict[str, int]] = []
+        self.by_path: dict[str, list[int]] | None = None
+        # The span of time the graph is good for, in seconds.
+        self.start = 0
+        self.end = 100 * 365 * 24 * 3600
+
+    def __len__(self) -> int:
+        return len(self.type)
+
+    def add(
+        self,
+        type: str,
+        parent: int = -1,
+        *,
+        basename: str | None = None,
+        id: int = -1,
+        size: int = 1,
+        rank: int = -1,
+        unit: str = "",
+        name: str | None = None,
+        uniq: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> int:
+        """Append a vertex below `parent` (-1: not yet placed, or the root) and return its number."""
+        if not 0 <= size <= MAX_SIZE:
+            raise GraphError(f"{type}{id}: size {size} is not between 0 and 2^62")
+        v = len(self.type)
+        self.type.append(type)
+        self.basename.append(type if basename is None else basename)
+        self.id.append(id)
+        self.size.append(size)
+        self.rank.append(rank)
+        self.parent.append(-1)
+        self.position.append(0)
+        self.uniq.append(v if uniq is None else uniq)
+        self.up.append(1)
+        self.children.append(_NO_CHILDREN)
+        if unit:
+            self.unit[v] = unit
+        if name is not None and name != self.name(v):
+            self.names[v] = name
+        if properties:
+            self.properties[v] = dict(properties)
+        if parent >= 0:
+            self.place(v, parent)
+        return v
+
+    def place(self, v: int, parent: int) -> None:
+        """Make `v` the last child of `parent` in the containment tree."""
+        if self.parent[v] >= 0:
+            raise GraphError(
+                f"{self.path(v)}: already contained in {self.path(self.parent[v])}, and again in {self.path(parent)}"
+            )
+        kids = self.children[parent]
+        if kids is _NO_CHILDREN:
+            kids = self.children[parent] = []
+        self.parent[v] = parent
+        self.position[v] = len(kids)
+        kids.append(v)
+
+    def finish(self) -> Graph:
+        """Check that containment is one tree rooted at vertex `root`, and count what each subtree holds.
+
+        Raises GraphError for no root, several roots, or a cycle.
+        """
+        n = len(self.type)
+        if n == 0:
+            raise GraphError("the graph has no vertices")
+        root = self.root
+        order = self.preorder(root)
+        if len(order) != n:
+            seen = bytearray(n)
+            for v in order:
+                seen[v] = 1
+            lost = next(v for v in range(n) if not seen[v])
+            raise GraphError(f"{self.name(lost)}: not contained in {self.name(root)} (a cycle, or a second root)")
+        self.totals = self._count(order)
+        self.by_path = None
+        return self
+
+    @property
+    def root(self) -> int:
+        for v, parent in enumerate(self.parent):
+            if parent < 0:
+                return v
+        raise GraphError("containment has no root: every vertex is contained in another")
+
+    def preorder(self, v: int) -> list[int]:
+        """The vertices of the subtree of `v`, parents before children, children in order."""
+        out: list[int] = []
+        stack = [v]
+        children = self.children
+        while stack:
+            u = stack.pop()
+            out.append(u)
+            kids = children[u]
+            if kids:
+                stack.extend(reversed(kids))
+        return out
+
+    def _count(self, order: Sequence[int]) -> list[dict[str, int]]:
+        shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        totals: list[dict[str, int]] = [{}] * len(self.type)
+        types, sizes, children = self.type, self.size, self.children
+        leaves: dict[tuple[str, int], dict[str, int]] = {}
+        for v in reversed(order):
+            kids = children[v]
+            if not kids:
+                leaf = (types[v], sizes[v])
+                found = leaves.get(leaf)
+                if found is None:
+                    found = leaves[leaf] = {types[v]: sizes[v]}
+                totals[v] = found
+                continue
+            sums = {types[v]: sizes[v]}
+            for kid in kids:
+                for name, amount in totals[kid].items():
+                    sums[name] = sums.get(name, 0) + amount
+            key = tuple(sums.items())
+            totals[v] = shapes.setdefault(key, sums)
+        return totals
+
+    def name(self, v: int) -> str:
+        given = self.names.get(v)
+        if given is not None:
+            return given
+        number = self.id[v]
+        return self.basename[v] if number < 0 else f"{self.basename[v]}{number}"
+
+    def path(self, v: int) -> str:
+        parts = []
+        for _ in range(len(self.type)):
+            parts.append(self.name(v))
+            v = self.parent[v]
+            if v < 0:
+                break
+        return "/" + "/".join(reversed(parts))
+
+    def depth(self, v: int) -> int:
+        depth = 0
+        while self.parent[v] >= 0:
+            v = self.parent[v]
+            depth += 1
+        return depth
+
+    def find_path(self, path: str) -> list[int]:
+        """Every vertex with this containment path (host names may repeat, so paths may), in vertex order."""
+        if self.by_path is None:
+            paths: dict[str, list[int]] = {}
+            full: dict[int, str] = {}
+            for v in self.preorder(self.root):
+                above = self.parent[v]
+                text = (full[above] if above >= 0 else "") + "/" + self.name(v)
+                full[v] = text
+                paths.setdefault(text, []).append(v)
+            self.by_path = paths
+        return sorted(self.by_path.get(path, ()))
+
+    def ancestors(self, v: int) -> Iterator[int]:
+        """The vertices above `v`, nearest first."""
+        v = self.parent[v]
+        while v >= 0:
+            yield v
+            v = self.parent[v]
+
+    def types(self) -> frozenset[str]:
+        return frozenset(self.totals[self.root])

@@ -1,0 +1,7 @@
+"""First found wins: the search stops as soon as it has enough."""
+
+from __future__ import annotations
+
+from headrace.graph.policies.policy import Policy
+
+POLICY = Policy("first", order=0, stops=True)

@@ -1,0 +1,7 @@
+"""First found wins, and nodes are given whole."""
+
+from __future__ import annotations
+
+from headrace.graph.policies.policy import Policy
+
+POLICY = Policy("firstnodex", order=0, stops=True, whole=frozenset({"node"}))

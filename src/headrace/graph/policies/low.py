@@ -1,0 +1,7 @@
+"""Lowest ids first, compared among siblings' own ids."""
+
+from __future__ import annotations
+
+from headrace.graph.policies.policy import Policy
+
+POLICY = Policy("low", order=-1)

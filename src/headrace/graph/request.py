@@ -1,0 +1,155 @@
+"""A job's request as the matcher wants it: the resource tree of RFC 14 with counts resolved to sequences.
+
+The jobspec arrives as plain decoded data. What the matcher asks of every vertex (how much of each type one unit of a request needs
+below it) is worked out once here, so that pruning a subtree is a comparison of two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SLOTS = ("slot", "xor_slot")
+
+
+class RequestError(ValueError):
+    """A jobspec that cannot be understood: the message names the field and what it should be."""
+
+
+class Count:
+    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand)."""
+
+    __slots__ = ("high", "low", "operand", "operator")
+
+    def __init__(self, low: int, high: int | None = None, operator: str = "+", operand: int = 1) -> None:
+        self.low = low
+        self.high = low if high is None else high
+        self.operator = operator
+        self.operand = operand
+
+    def best(self, available: int) -> int:
+        """The largest value of the sequence that is not more than `available`; 0 where not even the smallest is."""
+        low, high = self.low, self.high
+        if low > available:
+            return 0
+        if low == high:
+            return low
+        limit = min(high, available)
+        if self.operator == "+":
+            return low + (limit - low) // self.operand * self.operand
+        value = low
+        while True:
+            larger = value * self.operand if self.operator == "*" else value**self.operand
+            if larger > limit or larger <= value:
+                return value
+            value = larger
+
+
+class Request:
+    """One resource of a request: `needs` is what a single unit of it takes of each type, itself and everything below."""
+
+    __slots__ = ("count", "exclusive", "is_slot", "is_xor", "label", "needs", "type", "with_")
+
+    def __init__(
+        self, type: str, count: Count, with_: Sequence[Request] = (), exclusive: bool | None = None, label: str = ""
+    ) -> None:
+        self.type = type
+        self.count = count
+        self.with_ = list(with_)
+        self.exclusive = exclusive
+        self.label = label
+        self.is_slot = type in SLOTS
+        self.is_xor = type == "xor_slot"
+        self.needs: dict[str, int] = {} if self.is_slot else {type: 1}
+        for name, amount in total_needs(self.with_).items():
+            self.needs[name] = self.needs.get(name, 0) + amount
+
+
+class JobRequest:
+    """A whole job: its resources, how long (seconds, 0: as long as the graph lasts), and its constraint (RFC 31) or None."""
+
+    __slots__ = ("constraint", "duration", "resources")
+
+    def __init__(self, resources: list[Request], duration: int, constraint: Any = None) -> None:
+        self.resources = resources
+        self.duration = duration
+        self.constraint = constraint
+
+
+def total_needs(requests: Sequence[Request]) -> dict[str, int]:
+    """The least that satisfies all of `requests`, by type. Sibling slots of alternatives (xor) need only the least of them."""
+    needs: dict[str, int] = {}
+    alternatives: list[dict[str, int]] = []
+    for request in requests:
+        amounts = {name: amount * request.count.low for name, amount in request.needs.items()}
+        if request.is_slot and (request.is_xor or sum(r.is_slot for r in requests) > 1):
+            alternatives.append(amounts)
+            continue
+        for name, amount in amounts.items():
+            needs[name] = needs.get(name, 0) + amount
+    if alternatives:
+        for name in set.intersection(*(set(a) for a in alternatives)):
+            needs[name] = needs.get(name, 0) + min(a[name] for a in alternatives)
+    return needs
+
+
+def _count(value: Any, where: str) -> Count:
+    if isinstance(value, bool):
+        raise RequestError(f"{where}.count: must be a positive integer or a mapping, not {value!r}")
+    if isinstance(value, int):
+        if value < 1:
+            raise RequestError(f"{where}.count: must be at least 1, not {value}")
+        return Count(value)
+    if not isinstance(value, Mapping):
+        raise RequestError(f"{where}.count: must be a positive integer or a mapping, not {value!r}")
+    low = value.get("min")
+    if not isinstance(low, int) or isinstance(low, bool) or low < 1:
+        raise RequestError(f"{where}.count.min: must be a positive integer, not {low!r}")
+    high = value.get("max", low)
+    if not isinstance(high, int) or isinstance(high, bool) or high < low:
+        raise RequestError(f"{where}.count.max: must be an integer of at least min ({low}), not {high!r}")
+    operator = value.get("operator", "+")
+    if operator not in ("+", "*", "^"):
+        raise RequestError(f"{where}.count.operator: must be one of + * ^, not {operator!r}")
+    operand = value.get("operand", 1)
+    if not isinstance(operand, int) or isinstance(operand, bool) or operand < 1:
+        raise RequestError(f"{where}.count.operand: must be a positive integer, not {operand!r}")
+    return Count(low, high, operator, operand)
+
+
+def parse_resources(items: Any, where: str = "resources", depth: int = 0) -> list[Request]:
+    """The `resources` of a jobspec (RFC 14) as requests. Raises RequestError naming the field."""
+    if not isinstance(items, list) or not items:
+        raise RequestError(f"{where}: must be a list of at least one resource")
+    if depth > 64:
+        raise RequestError(f"{where}: nested more than 64 levels deep")
+    out = []
+    for i, item in enumerate(items):
+        here = f"{where}[{i}]"
+        if not isinstance(item, Mapping):
+            raise RequestError(f"{here}: must be a mapping, not {item!r}")
+        kind = item.get("type")
+        if not isinstance(kind, str) or not kind:
+            raise RequestError(f"{here}.type: must be a string, not {kind!r}")
+        if "count" not in item:
+            raise RequestError(f"{here}.count: missing")
+        below = parse_resources(item["with"], f"{here}.with", depth + 1) if "with" in item else []
+        if kind in SLOTS and not below:
+            raise RequestError(f"{here}.with: a slot must contain at least one resource")
+        exclusive = item.get("exclusive")
+        if exclusive is not None and not isinstance(exclusive, bool):
+            raise RequestError(f"{here}.exclusive: must be true or false, not {exclusive!r}")
+        out.append(Request(kind, _count(item["count"], here), below, exclusive, str(item.get("label", ""))))
+    return out
+
+
+def parse_jobspec(obj: Any) -> JobRequest:
+    """A decoded jobspec as a JobRequest. Raises RequestError naming the field that is wrong."""
+    if not isinstance(obj, Mapping):
+        raise RequestError("jobspec: must be a mapping")
+    attributes = obj.get("attributes") or {}
+    system = attributes.get("system") or {} if isinstance(attributes, Mapping) else {}
+    duration = system.get("duration", 0)
+    if isinstance(duration, bool) or not isinstance(duration, int | float) or not 0 <= duration < 2**53:
+        raise RequestError(f"attributes.system.duration: must be a number of seconds of at least 0, not {duration!r}")
+    return JobRequest(parse_resources(obj.get("resources")), int(duration), system.get("constraints"))

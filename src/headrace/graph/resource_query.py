@@ -1,0 +1,100 @@
+"""`resource-query`: a graph from a file, commands from standard input, answers on standard output or in a file.
+
+Nothing here but arguments, files and streams; `engine` does the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from headrace.graph import grug, jgf, rv1
+from headrace.graph.engine import Engine
+from headrace.graph.model import Graph, GraphError
+from headrace.graph.policies import POLICIES
+from headrace.graph.scheduler import Scheduler
+from headrace.graph.writers import WRITERS
+
+_READERS = {"grug": grug.read, "jgf": jgf.read, "rv1exec": rv1.read}
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="resource-query", description="Ask a resource graph what would be given to a job.")
+    p.add_argument("-L", "--load-file", required=True, help="the graph")
+    p.add_argument(
+        "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
+    )
+    p.add_argument("-W", "--load-allowlist", default="", help="comma-separated resource types to load")
+    p.add_argument("-S", "--match-subsystems", default="CA", help="subsystems to use")
+    p.add_argument("-P", "--match-policy", default="first", help="one of " + ", ".join(POLICIES))
+    p.add_argument("-T", "--traverser-type", default="simple", choices=["simple", "flexible"])
+    p.add_argument("-F", "--match-format", default="simple", choices=sorted(WRITERS))
+    p.add_argument(
+        "-p", "--prune-filters", default="ALL:core", help="types counted per subtree, such as ALL:core,ALL:gpu"
+    )
+    p.add_argument("-g", "--graph-format", default="dot", help="format of the graph written with -o")
+    p.add_argument("-o", "--graph-output", default="", help="write the graph to this file at the end")
+    p.add_argument("-t", "--test-output", default="", help="write results to this file")
+    p.add_argument("-r", "--reserve-vtx-vec", type=int, default=0, help="accepted for compatibility")
+    p.add_argument("-e", "--elapse-time", action="store_true", help="accepted for compatibility")
+    p.add_argument("-d", "--disable-prompt", action="store_true", help="do not print a prompt")
+    return p
+
+
+def _filters(text: str) -> list[str]:
+    found = []
+    for part in text.split(","):
+        _, _, name = part.rpartition(":")
+        if name and name not in found:
+            found.append(name)
+    return found or ["core"]
+
+
+def load(form: str, path: str) -> Graph:
+    return _READERS[form](Path(path).read_text())
+
+
+def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
+    """Run the command; returns the exit status."""
+    args = parser().parse_args(argv)
+    if args.match_policy not in POLICIES:
+        print(
+            f"resource-query: match policy {args.match_policy!r}: must be one of {', '.join(POLICIES)}", file=sys.stderr
+        )
+        return 1
+    try:
+        graph = load(args.load_format, args.load_file)
+    except OSError as exc:
+        print(f"ERROR: can't open {args.load_file}: {exc.strerror}", file=sys.stderr)
+        return 1
+    except (GraphError, UnicodeDecodeError) as exc:
+        detail = f"unpack_rank: error splitting hostname={exc.host}; " if isinstance(exc, rv1.HostError) else str(exc)
+        print(
+            f": Runtime error: resource_query_t: ERROR: {detail}\nERROR: error generating resources\n", file=sys.stderr
+        )
+        return 1
+    out = open(args.test_output, "w") if args.test_output else sys.stdout
+    try:
+        scheduler = Scheduler(graph, args.match_policy, _filters(args.prune_filters))
+        engine = Engine(
+            scheduler,
+            WRITERS[args.match_format],
+            out.write,
+            sys.stderr.write,
+            lambda name: Path(name).read_text(),
+            flexible=args.traverser_type == "flexible",
+        )
+        for line in stdin:
+            if not engine.run(line):
+                break
+    finally:
+        if args.test_output:
+            out.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,219 @@
+"""Who holds what and until when: allocations, reservations, and everything that changes the graph's use over time.
+
+`Scheduler` owns the planners; the matcher only reads them. Every change is a set of spans added for one job, and taking the same
+spans away undoes it exactly. Time is whole seconds and always an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from headrace.graph.candidates import ChildOrder
+from headrace.graph.constraints import ConstraintCache
+from headrace.graph.matcher import Failure, Matcher, View
+from headrace.graph.model import Graph
+from headrace.graph.planner import Planner
+from headrace.graph.policies import Policy, by_name
+from headrace.graph.request import JobRequest, total_needs
+from headrace.graph.selection import Selection, from_vertices, select
+
+
+class SpanConflictError(ValueError):
+    """Resources that are to be given to a job are not free: `vertex` is the first of them."""
+
+    def __init__(self, graph: Graph, vertex: int) -> None:
+        super().__init__(f"{graph.path(vertex)}: not free during the time asked for")
+        self.vertex = vertex
+
+
+class Allocation(NamedTuple):
+    """What a job holds during [start, end) seconds; `reserved` if start lies ahead of the time it was asked for."""
+
+    jobid: int
+    start: int
+    end: int
+    reserved: bool
+    selection: Selection
+
+
+class Outcome(NamedTuple):
+    """The answer to a request: an allocation, or None and why; `unsatisfiable` if even an idle graph could not."""
+
+    allocation: Allocation | None
+    failure: Failure | None = None
+    unsatisfiable: bool = False
+
+
+class Scheduler:
+    """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation."""
+
+    def __init__(self, graph: Graph, policy: Policy | str = "first", filters: Iterable[str] = ("core",)) -> None:
+        self.graph = graph
+        self.policy = by_name(policy) if isinstance(policy, str) else policy
+        self.filters = tuple(filters)
+        self.plans: dict[int, Planner] = {}
+        self.shared: dict[int, Planner] = {}
+        self.busy: dict[int, dict[str, Planner]] = {}
+        self.jobs: dict[int, Allocation] = {}
+        self._spans: dict[int, list[tuple[Planner, int]]] = {}
+        self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
+        self._constraints = ConstraintCache(graph)
+
+    # Matching
+
+    def _matcher(self, request: JobRequest, at: int, idle: bool = False) -> Matcher:
+        end = min(at + request.duration, self.graph.end) if request.duration else self.graph.end
+        view = View(self.graph, {}, {}, {}) if idle else View(self.graph, self.plans, self.shared, self.busy)
+        allowed = self._constraints.allowed(request.constraint)
+        return Matcher(view, self.policy, at, end, self._order, allowed)
+
+    def _in_time(self, request: JobRequest, at: int) -> bool:
+        return self.graph.start <= at and (at + request.duration <= self.graph.end)
+
+    def match_at(self, request: JobRequest, at: int) -> tuple[Selection | None, Matcher]:
+        matcher = self._matcher(request, at)
+        if not self._in_time(request, at):
+            return None, matcher
+        picks = matcher.match(request.resources)
+        return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
+
+    def satisfiable(self, request: JobRequest) -> Outcome:
+        """Whether an idle graph, in its present status, could ever run the job."""
+        matcher = self._matcher(request, self.graph.start, idle=True)
+        if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
+            return Outcome(None, matcher.failure, True)
+        return Outcome(None)
+
+    def allocate(self, jobid: int, request: JobRequest, now: int, check_satisfiable: bool = False) -> Outcome:
+        """Give the job resources from `now`, or say why not."""
+        selection, matcher = self.match_at(request, now)
+        if selection is None:
+            lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
+            return Outcome(None, matcher.failure, lasting)
+        return Outcome(self.add(jobid, selection, now, matcher.end, False))
+
+    def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
+        """Give the job resources from `now`, or from the earliest later moment at which it fits."""
+        selection, matcher = self.match_at(request, now)
+        if selection is not None:
+            return Outcome(self.add(jobid, selection, now, matcher.end, False))
+        for at in self.moments(request, now):
+            selection, matcher = self.match_at(request, at)
+            if selection is not None:
+                return Outcome(self.add(jobid, selection, at, matcher.end, True))
+        failure = matcher.failure
+        return Outcome(None, failure, failure is None or failure.structural)
+
+    def moments(self, request: JobRequest, now: int) -> Iterator[int]:
+        """The moments after `now` at which enough of the filtered types is free in the whole graph, earliest first."""
+        root = self.graph.root
+        busy = self.busy.get(root, {})
+        totals = self.graph.totals[root]
+        needs = total_needs(request.resources)
+        length = request.duration or 1
+        times = sorted({t for name in self.filters if name in busy for t in busy[name].times if t > now})
+        wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
+        for at in times:
+            for room, planner in wanted:
+                if room < (planner.peak(at, at + length) if planner else 0):
+                    break
+            else:
+                yield at
+
+    # Spans
+
+    def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+        """Enter a selection for a job. Raises SpanConflictError, with nothing changed, where it is not free."""
+        graph = self.graph
+        size = graph.size
+        spans: list[tuple[Planner, int]] = []
+        sums: dict[int, dict[str, int]] = {}
+        parent, totals, types, children = graph.parent, graph.totals, graph.type, graph.children
+        plans = self.plans
+        for item in selection.items:
+            v = item.vertex
+            plan = plans.get(v)
+            takes = size[v] if item.exclusive else (item.needs if size[v] > 1 and not children[v] else 0)
+            if takes and plan is not None and plan.peak(start, end) + takes > size[v]:
+                raise SpanConflictError(graph, v)
+        for item in selection.items:
+            v = item.vertex
+            amounts = sums.get(v)
+            if item.exclusive:
+                plan = plans.get(v)
+                if plan is None:
+                    plan = plans[v] = Planner()
+                plan.add(start, end, size[v])
+                spans.append((plan, size[v]))
+                amounts = totals[v]
+            else:
+                users = self.shared.get(v)
+                if users is None:
+                    users = self.shared[v] = Planner()
+                users.add(start, end, 1)
+                spans.append((users, 1))
+                if size[v] > 1 and not children[v]:
+                    plan = plans.get(v)
+                    if plan is None:
+                        plan = plans[v] = Planner()
+                    plan.add(start, end, item.needs)
+                    spans.append((plan, item.needs))
+                    amounts = {types[v]: item.needs}
+                if amounts and children[v]:
+                    busy = self.busy.get(v)
+                    if busy is None:
+                        busy = self.busy[v] = {}
+                    for name, amount in amounts.items():
+                        planner = busy.get(name)
+                        if planner is None:
+                            planner = busy[name] = Planner()
+                        planner.add(start, end, amount)
+                        spans.append((planner, amount))
+            up = parent[v]
+            if up >= 0 and amounts:
+                above = sums.setdefault(up, {})
+                for name, amount in amounts.items():
+                    above[name] = above.get(name, 0) + amount
+        allocation = Allocation(jobid, start, end, reserved, selection)
+        self.jobs[jobid] = allocation
+        self._spans[jobid] = spans
+        self._order.used(self, selection, start)
+        return allocation
+
+    def cancel(self, jobid: int) -> None:
+        """Give back everything the job holds. Raises KeyError for an unknown job."""
+        allocation = self.jobs.pop(jobid)
+        for planner, amount in self._spans.pop(jobid):
+            planner.add(allocation.start, allocation.end, -amount)
+
+    def release(self, jobid: int, part: Selection) -> None:
+        """Give back part of what a job holds; a job that is left without anything exclusive is over. Raises KeyError."""
+        allocation = self.jobs[jobid]
+        freed = {item.vertex for item in part.items if item.exclusive}
+        kept = [
+            (item.vertex, item.needs, item.exclusive)
+            for item in allocation.selection.items
+            if item.vertex not in freed and not item.path
+        ]
+        self.cancel(jobid)
+        if any(exclusive for _, _, exclusive in kept):
+            selection = from_vertices(self.graph, kept)
+            self.add(jobid, selection, allocation.start, allocation.end, allocation.reserved)
+
+    def set_property(self, v: int, key: str, value: str) -> None:
+        self.graph.properties.setdefault(v, {})[key] = value
+        self._constraints.forget()
+
+    def set_status(self, v: int, up: bool) -> None:
+        """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what they have."""
+        self.graph.up[v] = 1 if up else 0
+
+    def free(self, v: int, type: str, at: int) -> int:
+        """How much of a type is free at a moment in the subtree of `v`."""
+        have = self.graph.totals[v].get(type, 0)
+        plan = self.plans.get(v)
+        if plan is not None and plan.at(at) >= self.graph.size[v]:
+            return 0
+        planner = self.busy.get(v, {}).get(type)
+        return have - planner.at(at) if planner else have

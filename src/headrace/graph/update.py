@@ -1,0 +1,59 @@
+"""Reading back what was written: a JGF or R that names part of a graph becomes a selection of that graph.
+
+Used to restore running jobs after a restart, to enter allocations decided elsewhere, and to release part of a job.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.graph import jgf, rv1
+from headrace.graph.model import Graph, GraphError
+from headrace.graph.selection import Selection, from_vertices
+
+
+def read(graph: Graph, form: str, text: str) -> Selection:
+    """The vertices of `graph` that a document names, with their exclusivity. Raises GraphError for one that is not there."""
+    if form == "jgf":
+        return _from_jgf(graph, text)
+    if form == "rv1exec":
+        return _from_rv1(graph, text)
+    raise GraphError(f"format {form!r}: must be jgf or rv1exec")
+
+
+def _from_jgf(graph: Graph, text: str) -> Selection:
+    taken = []
+    for vertex in jgf.vertices(text):
+        matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type]
+        if len(matches) > 1:
+            matches = [v for v in matches if graph.rank[v] == vertex.rank] or matches
+        if not matches:
+            raise GraphError(f"{vertex.path}: no such {vertex.type} in the graph")
+        taken.append((matches[0], vertex.size, vertex.exclusive))
+    return from_vertices(graph, taken)
+
+
+def _from_rv1(graph: Graph, text: str) -> Selection:
+    try:
+        obj = msgspec.json.decode(text)
+    except msgspec.MsgspecError as exc:
+        raise GraphError(f"R: {exc}") from None
+    nodes = {(graph.rank[v], graph.name(v)): v for v, kind in enumerate(graph.type) if kind == "node"}
+    taken = []
+    full: dict[int, int] = {}
+    for entry in rv1.parse(obj).entries:
+        node = nodes.get((entry.rank, entry.host))
+        if node is None:
+            raise GraphError(f"rank {entry.rank}, host {entry.host}: no such node in the graph")
+        inside = {(graph.type[c], graph.id[c]): c for c in graph.preorder(node)[1:]}
+        for kind, ids in entry.children.items():
+            for i in ids:
+                v = inside.get((kind, i))
+                if v is None:
+                    raise GraphError(f"couldn't find vertex in graph for {kind}{i}")
+                taken.append((v, graph.size[v], True))
+                full[node] = full.get(node, 0) + 1
+    for node, count in full.items():
+        if count == len(graph.preorder(node)) - 1:
+            taken.append((node, graph.size[node], True))
+    return from_vertices(graph, taken)

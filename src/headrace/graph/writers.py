@@ -1,0 +1,177 @@
+"""What was chosen, in the forms that people and programs read: `simple` trees, JGF, R version 1 in its variants.
+
+`write(name, ...)` finds a format by Fluxion's name for it. Every writer takes a graph and an allocation and returns text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from headrace.graph.model import Graph
+from headrace.graph.scheduler import Allocation
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+
+# Resources that run on a node and that R_lite lists.
+_EXECUTION_TYPES = frozenset({"core", "gpu"})
+
+
+def simple(graph: Graph, allocation: Allocation) -> str:
+    """One line a vertex, children first: `name[units:x]` for exclusive, `s` for shared."""
+    selection = allocation.selection
+    lines = [
+        f"      {'---' * (depth + 1)}{graph.name(item.vertex)}[{item.needs}:{'x' if item.exclusive else 's'}]\n"
+        for item, depth in zip(selection.items, selection.depths, strict=True)
+    ]
+    return "".join(lines)
+
+
+def pretty_simple(graph: Graph, allocation: Allocation) -> str:
+    """One line a vertex, parents first, with sharing in words."""
+    selection = allocation.selection
+    lines = [
+        f"      {'---' * (depth + 1)}{graph.name(item.vertex)}[{item.needs}:{'exclusive' if item.exclusive else 'shared'}]\n"
+        for item, depth in zip(selection.items, selection.depths, strict=True)
+    ]
+    lines.reverse()
+    return "".join(lines)
+
+
+def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | None = None) -> dict[str, Any]:
+    """The JGF metadata of a vertex; what is the default is left out."""
+    kind, basename, number = graph.type[v], graph.basename[v], graph.id[v]
+    meta: dict[str, Any] = {"type": kind}
+    if basename != kind:
+        meta["basename"] = basename
+    if v in graph.names:
+        meta["name"] = graph.names[v]
+    meta["id"] = number
+    meta["rank"] = graph.rank[v]
+    if not graph.up[v]:
+        meta["status"] = 1
+    properties = graph.properties.get(v)
+    if properties:
+        meta["properties"] = dict(sorted(properties.items()))
+    if v in graph.unit:
+        meta["unit"] = graph.unit[v]
+    if exclusive:
+        meta["exclusive"] = True
+    amount = graph.size[v] if size is None else size
+    if amount != 1:
+        meta["size"] = amount
+    meta["paths"] = {"containment": graph.path(v)}
+    return meta
+
+
+def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
+    """The chosen part of the graph as a JGF object."""
+    nodes = []
+    edges = []
+    for item in allocation.selection.items:
+        v = item.vertex
+        meta = vertex_metadata(graph, v, item.exclusive, item.needs)
+        nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
+        up = graph.parent[v]
+        if up >= 0:
+            edges.append({"source": str(graph.uniq[up]), "target": str(graph.uniq[v])})
+    return {"graph": {"nodes": nodes, "edges": edges}}
+
+
+def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
+    """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
+    found: dict[int, tuple[int, dict[str, int]]] = {}
+    pending: dict[str, int] = {}
+    # Items come children first, so a node's cores and GPUs are complete when the node itself comes.
+    for item in allocation.selection.items:
+        v = item.vertex
+        kind = graph.type[v]
+        if kind in _EXECUTION_TYPES:
+            pending[kind] = pending.get(kind, 0) | 1 << graph.id[v]
+        elif kind == "node":
+            if pending:
+                found[graph.rank[v]] = (v, pending)
+                pending = {}
+    groups: dict[tuple[tuple[str, str], ...], int] = {}
+    properties: dict[str, int] = {}
+    hosts: list[str] = []
+    texts: dict[int, str] = {}
+    for rank in sorted(found):
+        v, children = found[rank]
+        key = tuple(
+            (kind, texts.get(bits) or texts.setdefault(bits, _encode(bits))) for kind, bits in sorted(children.items())
+        )
+        groups[key] = groups.get(key, 0) | 1 << rank if rank >= 0 else groups.get(key, 0)
+        hosts.append(graph.name(v))
+        for name in graph.properties.get(v, ()):
+            properties[name] = properties.get(name, 0) | 1 << rank
+    lite = [{"rank": _encode(groups[key]), "children": dict(key)} for key in sorted(groups)]
+    execution: dict[str, Any] = {
+        "R_lite": lite,
+        "nodelist": [hosts[0] if len(hosts) == 1 else Hostlist(hosts).encode()],
+    }
+    if not hosts:
+        execution["nodelist"] = []
+    if properties:
+        execution["properties"] = {name: _encode(properties[name]) for name in sorted(properties)}
+    execution["starttime"] = allocation.start
+    execution["expiration"] = allocation.end
+    return execution
+
+
+def _encode(bits: int) -> str:
+    if bits and not bits & (bits - 1):
+        return str(bits.bit_length() - 1)
+    return Idset.from_bits(bits).encode()
+
+
+def jgf(graph: Graph, allocation: Allocation) -> str:
+    return json.dumps(graph_object(graph, allocation)) + "\n"
+
+
+def rlite(graph: Graph, allocation: Allocation) -> str:
+    """R_lite alone, with its nodelist."""
+    execution = execution_object(graph, allocation)
+    return json.dumps({"R_lite": execution["R_lite"], "nodelist": execution["nodelist"]}) + "\n"
+
+
+def rv1_nosched(graph: Graph, allocation: Allocation) -> str:
+    return json.dumps({"version": 1, "execution": execution_object(graph, allocation)}) + "\n"
+
+
+def rv1(graph: Graph, allocation: Allocation) -> str:
+    """R version 1 with the chosen graph under the scheduling key."""
+    r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, allocation)}
+    return json.dumps(r) + "\n"
+
+
+def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
+    """As rv1, but what lies below an exclusive vertex given whole is left out of the graph: its own entry stands for it."""
+    selection = allocation.selection
+    covered: set[int] = set()
+    items = []
+    for item in reversed(selection.items):
+        up = graph.parent[item.vertex]
+        if up in covered:
+            covered.add(item.vertex)
+            continue
+        if item.exclusive:
+            covered.add(item.vertex)
+        items.append(item)
+    items.reverse()
+    short = allocation._replace(selection=type(selection)(items, [graph.depth(i.vertex) for i in items]))
+    r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, short)}
+    return json.dumps(r) + "\n"
+
+
+Writer = Callable[[Graph, Allocation], str]
+WRITERS: dict[str, Writer] = {
+    "simple": simple,
+    "pretty_simple": pretty_simple,
+    "jgf": jgf,
+    "rlite": rlite,
+    "rv1": rv1,
+    "rv1_nosched": rv1_nosched,
+    "rv1_shorthand": rv1_shorthand,
+}
