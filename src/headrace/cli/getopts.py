@@ -13,7 +13,7 @@ from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, NoReturn, Optional, Sequence, Tuple
+    from typing import Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
     # (short letter or "", long name, metavar or "" for a flag, help); a metavar in brackets is an optional argument
     OptionTable = Sequence[Tuple[str, str, str, str]]
@@ -161,7 +161,7 @@ class Command:
         raise CommandError(f"{self.prog}: '{option}' missing argument\n{self.hint()}", bare=True)
 
 
-def dispatch(prog: str, argv: Sequence[str], table: Dict[str, Tuple[str, object]]) -> Tuple[str, List[str]]:
+def dispatch(prog: str, argv: Sequence[str], table: Mapping[str, Tuple[str, object]]) -> Tuple[str, List[str]]:
     """The subcommand named by `argv` and its arguments; the list of subcommands and status 1 when there is none."""
     if argv and argv[0] in table:
         return argv[0], list(argv[1:])

@@ -1,0 +1,48 @@
+"""argparse in the manner of Flux's Python commands, and the small argument types that several of them share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from headrace.spec import jobid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, Optional
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns."""
+
+    def __init__(self, prog: str, usage: Optional[str] = None, error_prog: Optional[str] = None, **kwargs: Any) -> None:
+        self._error_prog = error_prog or prog
+        super().__init__(prog=prog, usage=usage, formatter_class=_Formatter, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self._error_prog}: error: {message}\n")
+
+
+class _Formatter(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=40)
+
+
+def job_id(text: str) -> int:
+    """An argument that is a job id in any of its forms."""
+    try:
+        return jobid.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid JobID value: '{text}'") from None
+
+
+def positive_int(text: str) -> int:
+    """An argument that is a count of at least one."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' must be a positive integer")
+    return value

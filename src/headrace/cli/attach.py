@@ -1,0 +1,306 @@
+"""Following a job to its end: output, input, exceptions and the exit status. `flux run` and `flux job attach`.
+
+Three eventlogs are watched at once: the job's own, the execution system's (RFC 50), which names the shell's service,
+and the output (RFC 24). Standard input goes to the shell's service. Whatever order these end in, the status is the
+one of the `finish` event.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+
+from headrace.cli.errors import CommandError
+from headrace.cli.jobinfo import signal_name
+from headrace.client.reactor import Reactor
+from headrace.spec import jobid
+from headrace.spec.eventlog import decode_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
+
+    from headrace.client.handle import Handle, Rpc
+
+_STDIN_CHUNK = 1 << 16
+_STDIN_UNANSWERED = 16
+_LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
+_SECOND_INTERRUPT = 2.0
+
+
+class Attach:
+    """One job being followed. `run()` returns the exit status a caller of the job should see.
+
+    `label` prefixes lines with their task rank; `show_events` and `show_exec` print the eventlogs on stderr;
+    `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        job: int,
+        *,
+        label: bool = False,
+        show_events: bool = False,
+        show_exec: bool = False,
+        read_only: bool = False,
+        quiet: bool = False,
+        stdin_ranks: str = "all",
+    ) -> None:
+        self.handle = handle
+        self.job = job
+        self.name = jobid.encode(job, "f58")
+        self.label = label
+        self.show_events = show_events
+        self.show_exec = show_exec
+        self.read_only = read_only
+        self.quiet = quiet
+        self.stdin_ranks = stdin_ranks
+        self.reactor = Reactor()
+        self.submitted = 0.0
+        self.started = False
+        self.fatal = False
+        self.status: Optional[int] = None
+        self.service = ""
+        self.leader = 0
+        self._open: Dict[str, Rpc] = {}
+        self._stdin_waiting = 0
+        self._stdin_watched = False
+        self._interrupted = 0.0
+
+    def run(self) -> int:
+        """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
+        self.reactor.add_handle(self.handle)
+        self._watch("eventlog")
+        self.reactor.add_signal(signal.SIGINT, self._interrupt)
+        if sys.stdin is not None and os.isatty(0):
+            self.reactor.add_signal(signal.SIGTSTP, self._suspend)
+        self.reactor.run()
+        return self._conclude()
+
+    def _watch(self, path: str) -> None:
+        call = self.handle.stream("job-info.eventlog-watch", {"id": self.job, "path": path, "flags": 0})
+        self._open[path] = call
+        take = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}[
+            path
+        ]
+
+        def answered(call: Rpc) -> None:
+            try:
+                entry = call.get()["event"]
+            except OSError as exc:
+                self._ended(path, exc)
+                return
+            take(decode_line(entry))
+            if path == "guest.output" and not call.ready:
+                sys.stdout.buffer.flush()
+
+        call.then(answered)
+
+    def _ended(self, path: str, exc: OSError) -> None:
+        self._open.pop(path, None)
+        if path == "eventlog":
+            if exc.errno != errno.ENODATA:
+                raise CommandError(f"{self.name}: {exc.strerror}") from None
+            if not self.started:
+                self._open.clear()
+        if not self._open:
+            self.reactor.stop()
+
+    # -- events
+
+    def _job_event(self, event: Any) -> None:
+        name, context = event.name, event.context or {}
+        if name == "submit":
+            self.submitted = event.timestamp
+            self._watch("guest.exec.eventlog")
+        elif name == "start":
+            self.started = True
+        elif name == "finish":
+            self.status = int(context["status"])
+        if name == "exception" and context.get("severity") == 0:
+            self.fatal = True
+        if self.show_events:
+            self._show("job", event)
+        elif name == "exception":
+            note = context.get("note", "")
+            self._note(
+                event.timestamp,
+                f"job.exception {self.name} type={context['type']} severity={context['severity']}"
+                + (f" {note}" if note else ""),
+            )
+
+    def _exec_event(self, event: Any) -> None:
+        if event.name == "shell.init":
+            self.service = event.context["service"]
+            self.leader = event.context["leader-rank"]
+            self._watch("guest.output")
+            if not self.read_only:
+                self._watch_stdin()
+        if self.show_exec:
+            self._show("exec", event)
+        elif event.name == "log":
+            self._log(event)
+
+    def _show(self, source: str, event: Any) -> None:
+        text = f"{source}.{event.name}"
+        if event.context is not None:
+            import json
+
+            text += " " + json.dumps(event.context, separators=(",", ":"), ensure_ascii=False)
+        self._note(event.timestamp, text)
+
+    def _note(self, timestamp: float, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"{max(0.0, timestamp - self.submitted):.3f}s: {text}\n")
+        sys.stderr.flush()
+
+    # -- output
+
+    def _output(self, event: Any) -> None:
+        context = event.context
+        if event.name == "data":
+            self._data(context)
+        elif event.name == "log":
+            self._log(event)
+        elif event.name == "redirect" and not self.quiet:
+            rank = str(context["rank"])
+            shown = rank if rank.isdigit() or rank[:1] == "[" else f"[{rank}]"
+            sys.stderr.write(f"{shown}: {context['stream']} redirected to {context['path']}\n")
+
+    def _data(self, context: Dict[str, Any]) -> None:
+        text = context.get("data")
+        if not text:
+            return
+        if context.get("encoding") == "base64":
+            from binascii import a2b_base64
+
+            data = a2b_base64(text)
+        else:
+            data = text.encode("utf-8", "surrogateescape")
+        data *= context.get("repeat", 1)
+        if self.label:
+            prefix = f"{context['rank']}: ".encode()
+            data = b"".join([prefix + line for line in data.splitlines(keepends=True)])
+        if context["stream"] == "stderr":
+            sys.stdout.buffer.flush()
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        else:
+            sys.stdout.buffer.write(data)
+
+    def _log(self, event: Any) -> None:
+        context = event.context
+        component = context.get("component", "")
+        origin = f"flux-shell[{context['rank']}]" if "rank" in context else "flux-shell"
+        for line in str(context.get("message", "")).splitlines() or [""]:
+            level = _LEVELS.get(context.get("level", 5), "")
+            self._note(event.timestamp, f"{origin}: {level}{component + ': ' if component else ''}{line}")
+
+    # -- input
+
+    def _watch_stdin(self) -> None:
+        if not self._stdin_watched:
+            self._stdin_watched = True
+            self.reactor.add_fd(0, self._stdin_ready)
+
+    def _unwatch_stdin(self) -> None:
+        if self._stdin_watched:
+            self._stdin_watched = False
+            self.reactor.remove_fd(0)
+
+    def _stdin_ready(self, _revents: int) -> None:
+        try:
+            data = os.read(0, _STDIN_CHUNK)
+        except OSError as exc:
+            if exc.errno == errno.EAGAIN:
+                return
+            data = b""
+        io: Dict[str, Any] = {"stream": "stdin", "rank": self.stdin_ranks}
+        if data:
+            try:
+                io["data"] = data.decode("utf-8")
+            except UnicodeDecodeError:
+                from binascii import b2a_base64
+
+                io["data"] = b2a_base64(data, newline=False).decode()
+                io["encoding"] = "base64"
+        else:
+            io["eof"] = True
+            self._unwatch_stdin()
+        self._stdin_waiting += 1
+        if self._stdin_waiting >= _STDIN_UNANSWERED:
+            self._unwatch_stdin()
+        self.handle.rpc(f"{self.service}.stdin", io, self.leader).then(self._stdin_answered(bool(data)))
+
+    def _stdin_answered(self, had_data: bool) -> Any:
+        def answered(call: Rpc) -> None:
+            self._stdin_waiting -= 1
+            try:
+                call.get()
+            except OSError as exc:
+                if exc.errno == errno.ENOSYS and had_data and self.status is None:
+                    raise CommandError("stdin not accepted by job") from None
+                self._unwatch_stdin()
+                return
+            if had_data and self._stdin_waiting < _STDIN_UNANSWERED:
+                self._watch_stdin()
+
+        return answered
+
+    # -- signals
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        if self._interrupted and now - self._interrupted < _SECOND_INTERRUPT:
+            self.handle.rpc(
+                "job-manager.raise",
+                {"id": self.job, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"},
+            ).then(_ignore_errors)
+            return
+        self._interrupted = now
+        sys.stderr.write("flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach\n")
+
+    def _suspend(self) -> None:
+        if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
+            sys.stderr.write("flux-job: detaching...\n")
+            self._open.clear()
+            self.reactor.stop()
+            return
+        os.kill(0, signal.SIGSTOP)
+
+    # -- the end
+
+    def _conclude(self) -> int:
+        sys.stdout.flush()
+        if self.status is None:
+            return 1 if self.fatal else 0
+        code = exit_code(self.status)
+        if code and not self.quiet:
+            sys.stderr.write(f"flux-job: {ending(self.status)}\n")
+        return code
+
+
+def _ignore_errors(call: Rpc) -> None:
+    try:
+        call.get()
+    except OSError:
+        pass
+
+
+def exit_code(status: int) -> int:
+    """The exit status that a shell would show for this wait status."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def ending(status: int) -> str:
+    """What to tell about a wait status that is not zero. The shell exits with 128 plus the signal of its task."""
+    if os.WIFSIGNALED(status):
+        return f"job shell {signal_name(os.WTERMSIG(status))}"
+    code = os.WEXITSTATUS(status)
+    if code > 128:
+        return f"task(s) {signal_name(code - 128)}"
+    return f"task(s) exited with exit code {code}"

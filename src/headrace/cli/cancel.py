@@ -1,0 +1,79 @@
+"""`flux cancel`: raise the `cancel` exception on jobs, by id or by what they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.arguments import Parser, job_id
+from headrace.cli.errors import CommandError
+from headrace.cli.joblist import STATE_NAMES, Query, list_jobs
+from headrace.client.handle import Handle
+from headrace.spec import jobid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List
+
+PREFIX = "flux-cancel: ERROR: "
+
+
+def _parser() -> Parser:
+    parser = Parser("flux-cancel", usage="flux cancel [OPTIONS] [JOBID...]", description="Cancel jobs")
+    add = parser.add_argument
+    add("-a", "--all", action="store_true", help="Target all of my jobs")
+    add("-n", "--dry-run", action="store_true", help="Only tell how many jobs would be canceled")
+    add("-q", "--quiet", action="store_true", help="Print nothing when all goes well")
+    add("-u", "--user", metavar="USER", help="Target jobs of USER (or all)")
+    add("-S", "--states", metavar="STATES", action="append", help="Target jobs in these states (default: active)")
+    add("-m", "--message", metavar="NOTE", help="Set the exception's note")
+    add("jobids", metavar="JOBID...", type=job_id, nargs="*", help="Cancel these jobs")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    by_filter = bool(args.all or args.user or args.states)
+    if args.jobids and by_filter:
+        raise CommandError("Do not specify a list of jobids with --all,--user,--states")
+    if not args.jobids and not by_filter:
+        raise CommandError("Target jobids or one of --all,--user,--states required")
+    handle = Handle()
+    ids = [int(job["id"]) for job in list_jobs(handle, _query(args), [])] if by_filter else args.jobids
+    if args.dry_run:
+        sys.stderr.write(f"flux-cancel: Would cancel {len(ids)} jobs\n")
+        return 0
+    if by_filter and not ids:
+        if not args.quiet:
+            sys.stderr.write("flux-cancel: Matched 0 jobs\n")
+        return 0
+    errors = _cancel(handle, ids, args.message)
+    if by_filter and not args.quiet:
+        sys.stderr.write(f"flux-cancel: Canceled {len(ids) - errors} jobs ({errors} errors)\n")
+    return 1 if errors else 0
+
+
+def _query(args: Namespace) -> Query:
+    query = Query(count=0)
+    query.user(args.user or str(os.getuid()))
+    for name in [name for text in args.states or ["active"] for name in text.lower().split(",")]:
+        if name not in STATE_NAMES or name == "inactive":
+            raise CommandError(f"Invalid state {name} specified")
+        query.states |= STATE_NAMES[name]
+    return query
+
+
+def _cancel(handle: Handle, ids: List[int], note: str) -> int:
+    request: Dict[str, Any] = {"type": "cancel", "severity": 0}
+    if note:
+        request["note"] = note
+    calls = [handle.rpc("job-manager.raise", {"id": job, **request}) for job in ids]
+    errors = 0
+    for job, call in zip(ids, calls):
+        try:
+            call.get()
+        except OSError as exc:
+            errors += 1
+            sys.stderr.write(f"flux-cancel: {jobid.encode(job, 'f58')}: {exc.strerror}\n")
+    return errors

@@ -1,0 +1,67 @@
+"""`--conf`: an instance's configuration from the command line of `flux batch`, `alloc` and `start`.
+
+A value is `KEY=VALUE` (VALUE as JSON, else text), a TOML or JSON file, or the text of one over several lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from headrace.cli.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Sequence
+
+
+def merge(texts: Sequence[str]) -> Dict[str, Any]:
+    """The configuration that all values make together, later ones winning. Raises CommandError, OSError."""
+    conf: Dict[str, Any] = {}
+    for text in texts:
+        _update(conf, _read(text))
+    return conf
+
+
+def _read(text: str) -> Dict[str, Any]:
+    if "\n" in text or text.lstrip()[:1] == "{":
+        return _decode(text, "--conf")
+    if os.path.exists(text):
+        with open(text, encoding="utf-8") as file:
+            return _decode(file.read(), text)
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise CommandError(f"--conf: No such file: {text}")
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = value
+    for part in reversed(key.split(".")):
+        parsed = {part: parsed}
+    return dict(parsed)
+
+
+def _decode(text: str, where: str) -> Dict[str, Any]:
+    try:
+        found = json.loads(text) if text.lstrip()[:1] == "{" else _toml(text)
+    except ValueError as exc:
+        raise CommandError(f"{where}: {exc}") from None
+    if not isinstance(found, dict):
+        raise CommandError(f"{where}: a configuration is a table, this is a {type(found).__name__}")
+    return found
+
+
+def _toml(text: str) -> Any:
+    try:
+        tomllib = __import__("tomllib")
+    except ImportError:
+        raise CommandError("--conf: reading TOML needs Python 3.11 or later; give JSON or KEY=VALUE") from None
+    return tomllib.loads(text)
+
+
+def _update(into: Dict[str, Any], new: Dict[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _update(into[key], value)
+        else:
+            into[key] = value

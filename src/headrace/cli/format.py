@@ -1,0 +1,235 @@
+"""Flux's output format strings, as `flux jobs -o`, `flux resource list -o` and `flux queue list -o` take them.
+
+A format is a Python format string with additions: before a field `?:` drops the column when it is empty in every
+row and `+:` widens it to its longest value; in the specification a last `h` shows nothing as `-` and a last `+`
+marks truncation; the conversions are `!d` (time by strftime, `%b%d %R::>12` adds a width), `!D` (ISO time),
+`!F` (duration), `!H` (h:mm:ss) and `!P` (percent). Rows are values behind a `get(name)`, so nothing here knows of
+jobs or resources.
+"""
+
+from __future__ import annotations
+
+import time
+from string import Formatter
+
+from headrace.spec import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
+
+    Getter = Callable[[str], Any]
+
+# What `h` shows as a hyphen and what lets a `?:` column vanish.
+_NOTHING = ("", "0s", "0.0", "0:00:00", "1970-01-01T00:00:00")
+_NUMBER_TYPES = "bcdeEfFgGnoxX%"
+
+
+class FormatError(ValueError):
+    """A format string that cannot be used; the text names the field or the conversion."""
+
+
+class Field:
+    """One `{name!conversion:spec}` with the literal text before it and its column rules."""
+
+    __slots__ = ("conversion", "drop_empty", "hyphen", "literal", "mark", "name", "spec", "strftime", "widen")
+
+    def __init__(self, literal: str, name: str, spec: str, conversion: str) -> None:
+        self.literal = literal
+        self.name = name
+        self.conversion = conversion
+        self.drop_empty = self.widen = self.hyphen = self.mark = False
+        if literal.endswith(":"):
+            head = literal[:-1].rstrip("?+")
+            rules = literal[len(head) : -1]
+            if rules in ("?", "+", "?+", "+?"):
+                self.literal = head
+                self.drop_empty = "?" in rules
+                self.widen = "+" in rules
+        self.strftime = ""
+        if conversion == "d":
+            self.strftime, _, spec = spec.partition("::")
+        while spec[-1:] in ("h", "+") and spec:
+            self.hyphen = self.hyphen or spec[-1] == "h"
+            self.mark = self.mark or spec[-1] == "+"
+            spec = spec[:-1]
+        self.spec = spec
+
+    def text(self, value: Any) -> str:
+        """The value as it stands in the column, padded and cut."""
+        value = self._convert(value)
+        spec = self.spec
+        if self.hyphen and (
+            value is None or str(value).strip() in _NOTHING or (isinstance(value, float) and value == 0)
+        ):
+            return format("-", _text_spec(spec, keep_precision=False))
+        if self.mark:
+            plain, limit = str(value), _precision(spec)
+            if limit and len(plain) > limit:
+                value = plain[: limit - 1] + "+"
+        if spec[-1:] in _NUMBER_TYPES and spec and isinstance(value, str):
+            try:
+                value = float(value) if spec[-1] not in "bcdoxX" else int(value)
+            except ValueError:
+                return format(value, _text_spec(spec, keep_precision=False))
+        if isinstance(value, (bool, dict, list, tuple)) or value is None:
+            value = "" if value is None else str(value)
+        try:
+            return format(value, spec)
+        except (ValueError, TypeError):
+            if isinstance(value, (int, float)) and spec:
+                return format(str(value), _text_spec(spec, keep_precision=True))
+            raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
+
+    def heading(self, text: str) -> str:
+        """The column's heading."""
+        number = self.spec[-1:] in _NUMBER_TYPES and bool(self.spec)
+        return format(text, _text_spec(self.spec, keep_precision=not number))
+
+    def _convert(self, value: Any) -> Any:
+        kind = self.conversion
+        if not kind or kind == "s":
+            return value
+        if kind == "r":
+            return repr(value)
+        if kind == "P":
+            return _percent(value)
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            return ""
+        if kind == "F":
+            return duration.encode(seconds)
+        if kind == "H":
+            whole = int(seconds + 0.5)
+            return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+        if kind == "D":
+            return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else ""
+        if self.hyphen and not seconds:
+            return ""
+        return time.strftime(self.strftime or "%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+class Format:
+    """A parsed format string. Raises FormatError when it cannot be read or names a field that `headings` lacks.
+
+    `open_prefixes` are beginnings of names that are accepted though no heading is known (annotations).
+    """
+
+    __slots__ = ("_headings", "fields", "tail")
+
+    def __init__(self, text: str, headings: Mapping[str, str], open_prefixes: Sequence[str] = ()) -> None:
+        self._headings = headings
+        self.fields: List[Field] = []
+        self.tail = ""
+        try:
+            parsed = list(Formatter().parse(text))
+        except ValueError as exc:
+            raise FormatError(f"Error in user format: {exc}") from None
+        for literal, name, spec, conversion in parsed:
+            if name is None:
+                self.tail += literal
+                continue
+            if name not in headings and not any(name.startswith(prefix) for prefix in open_prefixes):
+                raise FormatError(f"Error in user format: Unknown format field: {name}")
+            if conversion and conversion not in "srdDFHP":
+                raise FormatError(f"Error in user format: Unknown conversion: !{conversion}")
+            self.fields.append(Field(literal, name, spec or "", conversion or ""))
+
+    @property
+    def names(self) -> List[str]:
+        return [field.name for field in self.fields]
+
+    def header(self) -> str:
+        return self._line(lambda field: field.heading(self._headings.get(field.name, field.name.upper())))
+
+    def row(self, get: Getter) -> str:
+        return self._line(lambda field: field.text(get(field.name)))
+
+    def fit(self, rows: Iterable[Getter]) -> None:
+        """Apply the column rules `?:` and `+:` to the rows that are going to be shown."""
+        if not any(field.drop_empty or field.widen for field in self.fields):
+            return
+        rows = list(rows)
+        kept: List[Field] = []
+        for field in self.fields:
+            if field.drop_empty and not any(field.text(get(field.name)).strip() not in _NOTHING for get in rows):
+                continue
+            if field.widen:
+                self._widen(field, rows)
+            kept.append(field)
+        self.fields = kept
+
+    def _widen(self, field: Field, rows: List[Getter]) -> None:
+        fill, width, _, kind = _split_spec(field.spec)
+        heading = self._headings.get(field.name, field.name.upper())
+        longest = max([width, len(heading)] if rows else [width])
+        spec, field.spec = field.spec, (kind if kind else "")
+        mark, field.mark = field.mark, False
+        for get in rows:
+            longest = max(longest, len(field.text(get(field.name)).strip()))
+        field.mark = mark
+        precision = _precision(spec)
+        keep = f".{max(precision, longest)}" if precision and not kind else f".{precision}" if precision else ""
+        field.spec = f"{fill}{longest}{keep}{kind}"
+
+    def _line(self, show: Callable[[Field], str]) -> str:
+        return "".join([field.literal + show(field) for field in self.fields]) + self.tail
+
+
+def _split_spec(spec: str) -> Any:
+    """(fill and alignment, width, precision or "", type) of a format specification."""
+    align = ""
+    if len(spec) > 1 and spec[1] in "<>^=":
+        align, spec = spec[:2], spec[2:]
+    elif spec[:1] in ("<", ">", "^", "="):
+        align, spec = spec[:1], spec[1:]
+    kind = ""
+    if (spec and spec[-1].isalpha()) or spec[-1:] == "%":
+        kind, spec = spec[-1], spec[:-1]
+    width, _, precision = spec.partition(".")
+    digits = width.lstrip("+- #0,_")
+    return align, int(digits) if digits.isdigit() else 0, precision, kind
+
+
+def _precision(spec: str) -> int:
+    precision = _split_spec(spec)[2]
+    return int(precision) if precision.isdigit() else 0
+
+
+def _text_spec(spec: str, keep_precision: bool) -> str:
+    """The specification as it applies to text: no number type, and no precision unless it cuts text."""
+    align, width, precision, kind = _split_spec(spec)
+    if align[-1:] == "=":
+        align = ">"
+    cut = f".{precision}" if precision and keep_precision and kind in ("", "s") else ""
+    return f"{align}{width or ''}{cut}"
+
+
+def _percent(value: Any) -> str:
+    """A share as a percentage that fits five characters: 50%, 1.5%, 0.05%."""
+    try:
+        percent = float(value) * 100
+    except (TypeError, ValueError):
+        return ""
+    if 0 < percent < 1:
+        return f"{percent:.2f}%"
+    if percent < 10 and percent != int(percent):
+        return f"{percent:.1f}%"
+    return f"{percent:.0f}%"
+
+
+def choose(name: str, formats: Mapping[str, str]) -> str:
+    """The format string for `-o name`: one of the named formats, or the text itself."""
+    if name in formats:
+        return formats[name]
+    if "{" not in name:
+        raise FormatError(f"Unknown format name {name}")
+    return name
+
+
+def help_text(program: str, formats: Mapping[str, str], purposes: Dict[str, str]) -> str:
+    """What `-o help` shows."""
+    width = max(len(name) for name in formats)
+    lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
+    return f"\nConfigured {program} output formats:\n\n{lines}"

@@ -1,0 +1,241 @@
+"""`flux job kill`, `raise`, `urgency`, `memo`, `purge`, `submit` and the old `cancel`: requests to the job manager."""
+
+from __future__ import annotations
+
+import errno
+import json
+import signal
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.cli.job import parse_id
+from headrace.client.handle import Handle
+from headrace.spec import duration, jobid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_KILL = Command(
+    "flux-job kill",
+    "[OPTIONS] ids...",
+    "Send signal to one or more running jobs",
+    (("s", "signal", "SIG", "Send signal SIG (default SIGTERM)"),),
+)
+_RAISE = Command(
+    "flux-job raise",
+    "[OPTIONS] ids... [--] [message ...]",
+    "Raise exception on one or more jobs",
+    (
+        ("s", "severity", "N", "Set exception severity [0-7] (default=0)"),
+        ("t", "type", "TYPE", "Set exception type (default=cancel)"),
+        ("m", "message", "NOTE", "Set exception note"),
+    ),
+)
+_URGENCY = Command(
+    "flux-job urgency",
+    "[OPTIONS] id urgency",
+    "Set job urgency (0-31, HOLD, EXPEDITE, or DEFAULT)",
+    (("v", "verbose", "", "Output old urgency value on success"),),
+)
+_MEMO = Command(
+    "flux-job memo",
+    "[--volatile] id key=val [key=val, ...]",
+    "Post an RFC 21 memo to a job",
+    (("", "volatile", "", "Memo will not appear in eventlog (will be lost on restart)"),),
+)
+_PURGE = Command(
+    "flux-job purge",
+    "[--age-limit=FSD] [--num-limit=N] | jobid [jobid ...]",
+    "Purge the oldest inactive jobs",
+    (
+        ("", "age-limit", "FSD", "Purge jobs that became inactive beyond age-limit."),
+        ("", "num-limit", "COUNT", "Purge oldest inactive jobs until COUNT are left."),
+        ("f", "force", "", "Purge jobs, instead of saying how many would be purged"),
+        ("", "batch", "COUNT", "Limit number of jobs per request (default 50)."),
+    ),
+)
+_SUBMIT = Command(
+    "flux-job submit",
+    "[OPTIONS] [jobspec]",
+    "Run job(s)",
+    (
+        ("u", "urgency", "N", "Specify job urgency (0-31), hold, expedite, default=16"),
+        ("f", "flags", "FLAGS", "Set submit comma-separated flags (e.g. debug)"),
+    ),
+)
+_URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
+_SUBMIT_FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
+_PURGE_BATCH = 50
+
+
+def cancel(argv: List[str]) -> int:
+    from headrace.cli.cancel import main
+
+    return main(argv)
+
+
+def signal_number(text: str) -> int:
+    """A signal by number or name, with or without SIG; -1 if there is no such signal."""
+    if text.isdigit():
+        return int(text) if 0 < int(text) < signal.NSIG else -1
+    name = text.upper()
+    found = getattr(signal, name if name[:3] == "SIG" else "SIG" + name, None)
+    return int(found) if isinstance(found, signal.Signals) else -1
+
+
+def kill(argv: List[str]) -> int:
+    options = _KILL.parse(argv)
+    signum = signal_number(options.get("signal", "TERM"))
+    if signum < 0:
+        _KILL.usage_error()
+    return _for_each("kill", options.need(1), "job-manager.kill", {"signum": signum})
+
+
+def _for_each(verb: str, ids: List[str], topic: str, request: Dict[str, Any]) -> int:
+    """Send the request for every job and tell which ones refused."""
+    jobs = [parse_id(text) for text in ids]
+    handle = Handle()
+    calls = [handle.rpc(topic, {"id": job, **request}) for job in jobs]
+    failed = 0
+    for text, call in zip(ids, calls):
+        try:
+            call.get()
+        except OSError as exc:
+            failed = 1
+            sys.stderr.write(f"flux-job: {verb} {text}: {exc.strerror}\n")
+    return failed
+
+
+def raise_(argv: List[str]) -> int:
+    options = _RAISE.parse(argv)
+    operands = options.need(1)
+    split = 1
+    while split < len(operands) and not options.has("message") and _is_id(operands[split]):
+        split += 1
+    if options.has("message"):
+        split = len(operands)
+    note = options.get("message", " ".join(operands[split:]))
+    severity = options.get_int("severity", 0)
+    if not 0 <= severity <= 7:
+        raise CommandError("invalid severity: it must be from 0 to 7")
+    request: Dict[str, Any] = {"type": options.get("type", "cancel"), "severity": severity}
+    if note:
+        request["note"] = note
+    return _for_each("raise", operands[:split], "job-manager.raise", request)
+
+
+def _is_id(text: str) -> bool:
+    """Whether an operand after the first is one more job: plain words and small numbers belong to the note."""
+    return text[:1] == "ƒ" or (text[:1] == "f" and text[1:2].isdigit() and _parses(text))
+
+
+def _parses(text: str) -> bool:
+    try:
+        jobid.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def urgency(argv: List[str]) -> int:
+    options = _URGENCY.parse(argv)
+    text, value = options.need(2, 2)
+    job = parse_id(text)
+    try:
+        number = _URGENCIES[value.lower()] if value.lower() in _URGENCIES else int(value)
+    except ValueError:
+        _URGENCY.usage_error()
+    try:
+        old = Handle().rpc("job-manager.urgency", {"id": job, "urgency": number}).get()["old_urgency"]
+    except OSError as exc:
+        raise CommandError(f"{text}: {exc.strerror}") from None
+    if options.has("verbose"):
+        shown = {0: "job held", 31: "job expedited"}.get(old, str(old))
+        sys.stderr.write(f"old urgency: {shown}\n")
+    return 0
+
+
+def memo(argv: List[str]) -> int:
+    options = _MEMO.parse(argv)
+    operands = options.need(2)
+    job = parse_id(operands[0])
+    entries: Dict[str, Any] = {}
+    for pair in operands[1:]:
+        key, sep, value = pair.partition("=")
+        if not sep:
+            raise CommandError(f"memo: no value for key {key}")
+        try:
+            entries[key] = json.loads(value)
+        except ValueError:
+            entries[key] = value
+    request = {"id": job, "volatile": options.has("volatile"), "memo": entries}
+    try:
+        Handle().rpc("job-manager.memo", request).get()
+    except OSError as exc:
+        raise CommandError(f"memo: {exc.strerror}") from None
+    return 0
+
+
+def purge(argv: List[str]) -> int:
+    options = _PURGE.parse(argv)
+    handle = Handle()
+    force = options.has("force")
+    if options.operands:
+        request: Dict[str, Any] = {"jobs": [parse_id(text) for text in options.operands], "force": force}
+        return _tell_purge(handle, handle.rpc("job-manager.purge-id", request, 0).get()["count"], force)
+    if force and not (options.has("age-limit") or options.has("num-limit")):
+        raise CommandError("purge would remove every inactive job: give --age-limit or --num-limit")
+    batch = options.get_int("batch", _PURGE_BATCH)
+    request = {
+        "age_limit": duration.parse(options.get("age-limit")) if options.has("age-limit") else -1.0,
+        "num_limit": options.get_int("num-limit", -1),
+        "batch": batch,
+        "force": force,
+    }
+    total = count = int(handle.rpc("job-manager.purge", request, 0).get()["count"])
+    while force and count == batch:
+        count = int(handle.rpc("job-manager.purge", request, 0).get()["count"])
+        total += count
+    return _tell_purge(handle, total, force)
+
+
+def _tell_purge(handle: Handle, count: int, force: bool) -> int:
+    inactive = handle.rpc("job-manager.stats-get", nodeid=0).get()["inactive_jobs"]
+    if force:
+        print(f"purged {count} inactive jobs, {inactive} remaining")
+    else:
+        print(f"use --force to purge {count} of {inactive} inactive jobs")
+    return 0
+
+
+def submit(argv: List[str]) -> int:
+    """Submit a jobspec from a file or standard input, as JSON or YAML that is JSON."""
+    from headrace.cli.signing import sign
+
+    options = _SUBMIT.parse(argv)
+    operands = options.need(0, 1)
+    if operands and operands[0] != "-":
+        with open(operands[0]) as file:
+            text = file.read()
+    else:
+        text = sys.stdin.read()
+    flags = 0
+    for name in [name for given in options.get_list("flags") for name in given.split(",")]:
+        if name not in _SUBMIT_FLAGS:
+            raise CommandError(f"unknown flag: {name}")
+        flags |= _SUBMIT_FLAGS[name]
+    given = options.get("urgency", "default").lower()
+    try:
+        number = _URGENCIES[given] if given in _URGENCIES else int(given)
+    except ValueError:
+        raise CommandError(f"invalid urgency '{given}'") from None
+    request = {"J": sign(text), "urgency": number, "flags": flags}
+    try:
+        print(jobid.encode(Handle().rpc("job-ingest.submit", request).get()["id"], "f58"))
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            raise
+        raise CommandError(str(exc.strerror)) from None
+    return 0

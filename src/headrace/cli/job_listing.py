@@ -1,0 +1,82 @@
+"""`flux job list`, `list-ids`, `list-inactive` and `stats`: what job-list says, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.cli.job import parse_id
+from headrace.cli.joblist import STATE_NAMES, Query, list_jobs
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+_COUNT = ("c", "count", "N", "Limit output to N jobs (default: no limit)")
+_LIST = Command(
+    "flux-job list",
+    "[OPTIONS]",
+    "List jobs",
+    (
+        ("a", "all", "", "List all jobs, including inactive jobs"),
+        ("A", "all-users", "", "List jobs of all users"),
+        _COUNT,
+        ("s", "states", "STATES", "List jobs in specific states"),
+        ("S", "since", "T", "List inactive jobs since timestamp T"),
+        ("u", "user", "USER", "Limit output to specific user"),
+    ),
+)
+_LIST_IDS = Command("flux-job list-ids", "[OPTIONS] ID [ID ...]", "List job(s) by id")
+_LIST_INACTIVE = Command("flux-job list-inactive", "[OPTIONS]", "List inactive jobs", (_COUNT,))
+_STATS = Command("flux-job stats", "[OPTIONS]", "Get current job stats")
+
+
+def _print_jobs(query: Query) -> int:
+    sys.stdout.write("".join(json.dumps(job, ensure_ascii=False) + "\n" for job in list_jobs(Handle(), query, ["all"])))
+    return 0
+
+
+def list(argv: List[str]) -> int:
+    options = _LIST.parse(argv)
+    options.need(0, 0)
+    query = Query(count=options.get_int("count", 0))
+    query.since = float(options.get("since", "0"))
+    if not options.has("all-users"):
+        query.user(options.get("user", str(os.getuid())))
+    if options.has("states"):
+        for name in options.get("states").lower().split(","):
+            if name not in STATE_NAMES:
+                raise CommandError(f"error parsing states: {name} unknown")
+            query.states |= STATE_NAMES[name]
+    else:
+        query.filter("active,inactive" if options.has("all") else "active")
+    return _print_jobs(query)
+
+
+def list_inactive(argv: List[str]) -> int:
+    options = _LIST_INACTIVE.parse(argv)
+    options.need(0, 0)
+    query = Query(count=options.get_int("count", 0))
+    query.filter("inactive")
+    return _print_jobs(query)
+
+
+def list_ids(argv: List[str]) -> int:
+    handle = Handle()
+    calls = [
+        handle.rpc("job-list.list-id", {"id": parse_id(text), "attrs": ["all"]})
+        for text in _LIST_IDS.parse(argv).need(1)
+    ]
+    for call in calls:
+        print(json.dumps(call.get()["job"], ensure_ascii=False))
+    return 0
+
+
+def stats(argv: List[str]) -> int:
+    _STATS.parse(argv).need(0, 0)
+    print(json.dumps(Handle().rpc("job-list.job-stats").get(), separators=(",", ":"), ensure_ascii=False))
+    return 0

@@ -1,0 +1,251 @@
+"""`flux jobs`: list jobs, one a line, by format strings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from headrace.cli import jobinfo
+from headrace.cli.arguments import Parser, job_id, positive_int
+from headrace.cli.errors import CommandError
+from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.jobinfo import JobInfo
+from headrace.cli.joblist import Query, list_ids, list_jobs
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, Iterator, List, Tuple
+
+PREFIX = "flux-jobs: ERROR: "
+
+_START = "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} "
+_END = " {ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} {contextual_info}"
+FORMATS = {
+    "default": _START + "{status_abbrev:>2.2}" + _END,
+    "cute": _START + "{status_emoji:>5}" + _END,
+    "long": _START
+    + "{status:>9.9} {ntasks:>6} {nnodes:>6h} {t_submit!d:%b%d %R::>12h} {t_remaining!F:>12h} "
+    + "{contextual_time!F:>8h} {contextual_info}",
+    "deps": "{id.f58:>12} ?:{queue:<8.8} {name:<10.10+} {urgency:<3} {priority:<12} {state:<8.8} {dependencies}",
+    "endreason": _START + "{status_abbrev:>2.2} {t_inactive!d:%b%d %R::>12h} {inactive_reason}",
+}
+_PURPOSES = {
+    "default": "Default flux-jobs format string",
+    "cute": "Cute flux-jobs format string (default with emojis)",
+    "long": "Extended flux-jobs format string",
+    "deps": "Show job urgency, priority, and dependencies",
+    "endreason": "Show why each job ended",
+}
+
+
+def _parser() -> Parser:
+    parser = Parser("flux-jobs", description="List jobs")
+    add = parser.add_argument
+    add("-a", action="store_true", help="List jobs in all states")
+    add("-A", action="store_true", help="List jobs of all users")
+    add("-c", "--count", type=int, metavar="N", default=1000, help="Limit the number of jobs (default 1000, 0: all)")
+    add("-f", "--filter", metavar="STATE|RESULT", help="List jobs with these states or results")
+    add("--since", metavar="WHEN", help="Include jobs that became inactive since WHEN (implies -a)")
+    add("-n", "--no-header", "--suppress-header", action="store_true", help="Do not print the header")
+    add("-u", "--user", metavar="USER", help="List jobs of USER (name, number or all)")
+    add("--name", metavar="JOB-NAME", help="List jobs with this name")
+    add("-q", "--queue", metavar="QUEUE,...", action="append", help="List jobs of these queues")
+    add("-i", "--include", metavar="HOSTS|RANKS", help="List jobs that ran on these hosts or ranks")
+    add("-o", "--format", metavar="FORMAT", default=os.environ.get("FLUX_JOBS_FORMAT_DEFAULT", "default"))
+    add("--sort", metavar="KEY,...", help="Sort by these fields (-KEY: descending)")
+    add("--json", action="store_true", help="Print JSON instead of a table")
+    add("--color", metavar="WHEN", nargs="?", const="always", default="auto", choices=["always", "never", "auto"])
+    add("-R", "--recursive", action="store_true", help="List the jobs of instances too")
+    add("--recurse-all", action="store_true", help="Recurse into jobs of other users")
+    add("-L", "--level", type=int, metavar="N", default=9999, help="Recurse to this depth")
+    add("--threads", type=positive_int, metavar="N", help="Accepted for compatibility")
+    add("--stats", action="store_true", help="Print a line of statistics first")
+    add("--stats-only", action="store_true", help="Print only the line of statistics")
+    add("jobids", metavar="JOBID", type=job_id, nargs="*", help="List these jobs")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    if args.format == "help":
+        sys.stdout.write(help_text("flux-jobs", FORMATS, _PURPOSES))
+        return 0
+    try:
+        layout = _layout(args.format)
+        handle = Handle()
+        if args.stats or args.stats_only:
+            active = _print_stats(handle, args.queue)
+            if args.stats_only:
+                return 0 if active else 1
+        return _list(handle, args, layout)
+    except FormatError as exc:
+        raise CommandError(str(exc)) from None
+
+
+def _layout(text: str) -> Format:
+    return Format(choose(text, FORMATS), jobinfo.HEADINGS, jobinfo.OPEN_FIELDS)
+
+
+def _list(handle: Handle, args: Namespace, layout: Format) -> int:
+    names = layout.names + _sort_keys(args.sort)
+    if args.recursive:
+        names += ["uri", "state"]
+    if _colored(args.color):
+        names.append("color")
+    attrs = ["all"] if args.json else jobinfo.attributes_for(names)
+    status, jobs = _fetch(handle, args, attrs)
+    _sort(jobs, args.sort)
+    if args.json:
+        _print_json(jobs, bool(args.jobids))
+        return status
+    _print_table(layout, jobs, args)
+    if args.recursive and args.level > 0:
+        for job in jobs:
+            _recurse(job, args)
+    return status
+
+
+def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> Tuple[int, List[JobInfo]]:
+    """(exit status, jobs): the ids that were asked for, or what the filters select."""
+    if args.jobids:
+        jobs: List[JobInfo] = []
+        status = 0
+        for wanted, job in zip(args.jobids, list_ids(handle, args.jobids, attrs)):
+            if job is None:
+                from headrace.spec import jobid
+
+                sys.stderr.write(f"flux-jobs: ERROR: JobID {jobid.encode(wanted, 'f58')} unknown\n")
+                status = 1
+            else:
+                jobs.append(job)
+        return status, jobs
+    query = _query(args)
+    limit = args.count
+    query.count = limit + 1 if limit else 0
+    now = time.time()
+    jobs = [JobInfo(raw, now) for raw in list_jobs(handle, query, attrs)]
+    if limit and len(jobs) > limit:
+        del jobs[limit:]
+        if not args.no_header:
+            sys.stderr.write(
+                f"warning: output truncated at {limit} jobs.\n"
+                "Use --count to increase returned results or use filters to alter results.\n"
+            )
+    return 0, jobs
+
+
+def _query(args: Namespace) -> Query:
+    query = Query()
+    query.user("all" if args.A else args.user or str(os.getuid()))
+    if args.since:
+        from headrace.cli.when import parse_past
+
+        query.since = parse_past(args.since)
+    if args.filter:
+        if args.a:
+            sys.stderr.write("flux-jobs: WARNING: Both -a and --filter specified, ignoring -a\n")
+        query.filter(args.filter)
+    else:
+        query.filter("active,inactive" if args.a or args.since else "active")
+    if args.name:
+        query.add("name", [args.name])
+    if args.queue:
+        query.add("queue", [name for text in args.queue for name in text.split(",")])
+    if args.include:
+        by_rank = all(char in "0123456789,-[]" for char in args.include)
+        query.add("ranks" if by_rank else "hostlist", [args.include])
+    return query
+
+
+def _sort_keys(text: str) -> List[str]:
+    keys = [key.lstrip("-") for key in (text or "").split(",") if key]
+    for key in keys:
+        if key not in jobinfo.HEADINGS and not key.startswith(jobinfo.OPEN_FIELDS):
+            raise CommandError(f"Invalid sort key: {key}")
+    return keys
+
+
+def _sort(jobs: List[JobInfo], text: str) -> None:
+    """Sort by the keys, the first one the most significant; jobs without a value come first, as an empty text."""
+    for key in reversed([key for key in (text or "").split(",") if key]):
+        name = key.lstrip("-")
+        numeric = all(isinstance(job.get(name), (int, float)) for job in jobs)
+        jobs.sort(key=lambda job: job.get(name) if numeric else str(job.get(name)), reverse=key[:1] == "-")
+
+
+def _print_json(jobs: List[JobInfo], by_id: bool) -> None:
+    import json
+
+    if by_id and len(jobs) == 1:
+        print(json.dumps(jobs[0].to_dict()))
+    else:
+        print(json.dumps({"jobs": [job.to_dict() for job in jobs]}))
+
+
+def _colored(when: str) -> bool:
+    return when == "always" or (when == "auto" and sys.stdout.isatty())
+
+
+def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
+    layout.fit([job.get for job in jobs])
+    lines: List[str] = []
+    if not args.no_header:
+        lines.append(layout.header() + "\n")
+    colored = _colored(args.color)
+    for job in jobs:
+        tint = jobinfo.color(job) if colored else ""
+        line = layout.row(job.get)
+        lines.append(f"{tint}{line}\n{jobinfo.COLOR_OFF}" if tint else f"{line}\n")
+    sys.stdout.write("".join(lines))
+
+
+def _recurse(job: JobInfo, args: Namespace) -> None:
+    """List the jobs of the instance that this job runs, under a heading; an instance out of reach is passed over."""
+    from headrace.cli.instances import reachable
+
+    uri = job.get("uri")
+    if not uri or job.get("state") != "RUN":
+        return
+    sys.stdout.write(f"\n{job.get('id.f58')}:\n")
+    sys.stdout.flush()
+    try:
+        handle = Handle(reachable(uri))
+    except OSError as exc:
+        sys.stderr.write(f"flux-jobs: ERROR: {job.get('id.f58')}: {exc.strerror}\n")
+        return
+    import copy
+
+    below = copy.copy(args)
+    below.jobids = []
+    below.level = args.level - 1
+    below.no_header = True
+    _list(handle, below, _layout(args.format))
+
+
+def _print_stats(handle: Handle, queues: Any) -> int:
+    """Print the line of statistics and return the number of active jobs."""
+    stats: Dict[str, Any] = handle.rpc("job-list.job-stats").get()
+    chosen: Iterator[Dict[str, Any]] = iter([stats])
+    if queues:
+        wanted = [name for text in queues for name in text.split(",")]
+        found = {queue["name"]: queue for queue in stats["queues"]}
+        for name in wanted:
+            if name not in found:
+                raise CommandError(f"no such queue: {name}")
+        chosen = iter([found[name] for name in wanted])
+    running = completed = failed = pending = purged = 0
+    for part in chosen:
+        states = part["job_states"]
+        running += states["run"] + states["cleanup"]
+        pending += states["depend"] + states["priority"] + states["sched"]
+        completed += part["successful"]
+        failed += part["failed"] + part["canceled"] + part["timeout"]
+        purged += part["inactive_purged"]
+    print(
+        f"{running} running, {completed} completed, {failed} failed, {pending} pending, {purged} inactive purged",
+        flush=True,
+    )
+    return int(running + pending)

@@ -1,0 +1,337 @@
+"""The options of `flux run`, `submit`, `bulksubmit`, `batch` and `alloc`, and the jobspec that they describe.
+
+The jobspec itself is made by headrace.spec.jobspec_build, which `import flux` uses as well; here the command line is
+turned into its parameters, and the user's environment, directory and limits are added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+from headrace.spec import constraint, dependency, envrules, jobspec_build, rlimits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List, Sequence
+
+    Jobspec = Dict[str, Any]
+
+URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
+FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
+
+
+class _EnvRule(argparse.Action):
+    """Collects --env, --env-remove and --env-file as rules of one list, in the order given."""
+
+    def __call__(self, parser: Any, namespace: Namespace, value: Any, option: Any = None) -> None:
+        prefix = {"--env-remove": "-", "--env-file": "^"}.get(option, "")
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), prefix + value])
+
+
+def add_common(parser: Parser) -> None:
+    """Options of every command that submits."""
+    add = parser.add_argument
+    add("-q", "--queue", metavar="NAME", help="Submit to a queue")
+    add("-B", "--bank", metavar="BANK", help="Charge a bank")
+    add("-t", "--time-limit", metavar="MIN|FSD", help="Time limit: a duration with a unit, else minutes")
+    add("--urgency", metavar="N", default="default", help="0-31, hold, expedite or default (16)")
+    add("--job-name", metavar="NAME", help="Name the job (default: its command)")
+    add("-o", "--setopt", metavar="OPT", action="append", help="Set shell option OPT[=VALUE]")
+    add("-S", "--setattr", metavar="KEY=VAL", action="append", help="Set a jobspec attribute (^KEY=FILE: JSON)")
+    add("--dependency", metavar="URI", action="append", help="Depend on SCHEME:VALUE, such as afterok:JOBID")
+    add("--requires", metavar="CONSTRAINT", action="append", help="Require node properties, host: or rank:")
+    add("--begin-time", metavar="TIME", help="Do not start before this time")
+    add("--signal", metavar="[SIG][@TIME]", help="Send a signal some time before the time limit (USR1@60s)")
+    add("--taskmap", metavar="SCHEME[:VALUE]", help="Place tasks by this scheme (block, cyclic[:N], manual:MAP)")
+    add("--preemptible-after", metavar="FSD", help="Allow preemption after this time")
+    add("--env", metavar="RULE", dest="env", action=_EnvRule, help="Change the environment (VAR=VAL, VAR, -PATTERN)")
+    add("--env-remove", metavar="PATTERN", dest="env", action=_EnvRule, help="Remove variables")
+    add("--env-file", metavar="FILE", dest="env", action=_EnvRule, help="Read rules from a file")
+    add("--rlimit", metavar="RULE", action="append", help="Change resource limits (NAME=VALUE, -PATTERN, PATTERN)")
+    add("--input", metavar="FILENAME|RANKS", help="Read standard input from a file, or send ours to these ranks")
+    add("--output", metavar="FILENAME", help="Write standard output to a file")
+    add("--error", metavar="FILENAME", help="Write standard error to a file")
+    add("-l", "--label-io", action="store_true", help="Begin each line of output with its task's rank")
+    add("-u", "--unbuffered", action="store_true", help="Do not buffer output by lines")
+    add("--cwd", metavar="DIR", help="Run in this directory")
+    add("--add-file", metavar="[NAME[:PERMS]=]ARG", action="append", help="Put a file into the jobspec")
+    add("--flags", metavar="FLAGS", action="append", help="Submit flags: debug, waitable, novalidate")
+    add("--dry-run", action="store_true", help="Print the jobspec instead of submitting it")
+    add("-v", "--verbose", action="count", default=0, help="Say more")
+
+
+def add_tasks(parser: Parser) -> None:
+    """Options that say how many tasks run on what (run, submit, bulksubmit)."""
+    add = parser.add_argument
+    add("-N", "--nodes", metavar="N", type=int, help="Number of nodes")
+    add("-n", "--ntasks", metavar="N", type=int, help="Number of tasks")
+    add("-c", "--cores-per-task", metavar="N", type=int, help="Cores of each task")
+    add("-g", "--gpus-per-task", metavar="N", type=int, help="GPUs of each task")
+    add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
+    add("--cores", metavar="N", type=int, help="Number of cores")
+    add("--tasks-per-node", metavar="N", type=int, help="Run N tasks on each node")
+    add("--tasks-per-core", metavar="N", type=int, help="Run N tasks on each core")
+    add("--gpus-per-node", metavar="N", type=int, help="GPUs of each node")
+    add("--shape", metavar="SHAPE", help="Resources as a shape (RFC 46), such as slot=4/core=2")
+
+
+def add_slots(parser: Parser) -> None:
+    """Options that say how big an instance is (batch, alloc)."""
+    add = parser.add_argument
+    add("-N", "--nodes", metavar="N", type=int, help="Number of nodes")
+    add("-n", "--nslots", metavar="N", type=int, help="Number of slots")
+    add("-c", "--cores-per-slot", metavar="N", type=int, help="Cores of each slot (default 1)")
+    add("-g", "--gpus-per-slot", metavar="N", type=int, help="GPUs of each slot")
+    add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
+    add("--conf", metavar="CONF", action="append", help="Configure the instance: KEY=VALUE, a file, or TOML text")
+    add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers")
+    add(
+        "--dump", metavar="FILE", nargs="?", const="flux-{{jobid}}-dump.tgz", help="Dump the instance's data at its end"
+    )
+
+
+def add_command(parser: Parser) -> None:
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="Command and arguments")
+
+
+def command_of(args: Namespace) -> List[str]:
+    """The command and its arguments, without the `--` that may set them apart."""
+    words: List[str] = args.command
+    return words[1:] if words[:1] == ["--"] else words
+
+
+def task_jobspec(args: Namespace) -> Jobspec:
+    """The jobspec of a command's tasks. Raises ValueError with what is wrong."""
+    command = command_of(args)
+    if not command:
+        raise CommandError("job command and arguments are missing")
+    per_node, per_core = args.tasks_per_node, args.tasks_per_core
+    if args.cores or per_node is not None or per_core is not None or args.gpus_per_node:
+        _refuse_per_task(args)
+        if per_node is not None and per_core is not None:
+            raise CommandError("Do not specify both --tasks-per-node and --tasks-per-core")
+        kind = "node" if per_node is not None else "core" if per_core is not None else None
+        count = per_node if per_node is not None else per_core
+        jobspec = jobspec_build.per_resource(
+            command,
+            ncores=args.cores,
+            nnodes=args.nodes,
+            per_resource_type=kind,
+            per_resource_count=count,
+            gpus_per_node=args.gpus_per_node,
+            exclusive=args.exclusive,
+            **_parameters(args),
+        )
+    else:
+        # Nodes without a number of tasks: one task on each, and the nodes are ours alone.
+        exclusive = args.exclusive or (bool(args.nodes) and not args.ntasks)
+        jobspec = jobspec_build.from_command(
+            command,
+            num_tasks=args.ntasks or args.nodes or 1,
+            cores_per_task=args.cores_per_task or 1,
+            gpus_per_task=args.gpus_per_task or None,
+            num_nodes=args.nodes or None,
+            exclusive=exclusive,
+            **_parameters(args),
+        )
+    if args.shape:
+        from headrace.spec import shape
+
+        jobspec["resources"] = shape.parse(args.shape, jobspec_build.SLOT_LABEL)
+    finish(jobspec, args)
+    return jobspec
+
+
+def _refuse_per_task(args: Namespace) -> None:
+    for name, option in (("ntasks", "-n"), ("cores_per_task", "-c"), ("gpus_per_task", "-g")):
+        if getattr(args, name):
+            raise CommandError(
+                f"Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task option {option}"
+            )
+
+
+def slot_parameters(args: Namespace) -> Dict[str, Any]:
+    """How big an instance is, as the builders of batch and alloc take it. Raises CommandError without a size."""
+    if not args.nslots and not args.nodes:
+        raise CommandError("Number of slots to allocate must be specified")
+    conf = _configuration(args.conf or [])
+    options = [word for text in args.broker_opts or [] for word in text.split()]
+    if args.dump:
+        options.append(f"-Scontent.dump={args.dump}")
+    return {
+        "num_slots": args.nslots or args.nodes,
+        "cores_per_slot": args.cores_per_slot or 1,
+        "gpus_per_slot": args.gpus_per_slot or None,
+        "num_nodes": args.nodes or None,
+        "exclusive": args.exclusive or not args.nslots,
+        "broker_opts": options,
+        "conf": conf,
+        **_parameters(args),
+    }
+
+
+def _configuration(texts: Sequence[str]) -> Dict[str, Any]:
+    """The configuration that all --conf options make together, later ones winning. Raises CommandError."""
+    from headrace.cli.conf_option import merge
+
+    return merge(texts) if texts else {}
+
+
+def _parameters(args: Namespace) -> Dict[str, Any]:
+    """What every builder takes: the caller's environment, directory and limits, and the plain options."""
+    environment = envrules.apply(args.env or [], os.environ)
+    by_rank = args.input is not None and is_ranks(args.input)
+    return {
+        "duration": time_limit(args.time_limit),
+        "environment": environment.variables,
+        "env_expand": environment.expand,
+        "cwd": args.cwd if args.cwd is not None else _working_directory(),
+        "rlimits": rlimits.collect(args.rlimit or []),
+        "name": args.job_name,
+        "input": None if by_rank else args.input,
+        "output": args.output,
+        "error": args.error,
+        "label_io": args.label_io,
+        "unbuffered": args.unbuffered,
+        "queue": args.queue,
+        "bank": args.bank,
+    }
+
+
+def is_ranks(text: str) -> bool:
+    """Whether `--input` names task ranks rather than a file."""
+    return text == "all" or (bool(text) and all(char in "0123456789,-" for char in text))
+
+
+def _working_directory() -> str:
+    """The user's own name for the directory (PWD) where that is the same one, else its real path."""
+    logical = os.environ.get("PWD", "")
+    try:
+        if logical and os.path.samefile(logical, "."):
+            return logical
+    except OSError:
+        pass
+    return os.getcwd()
+
+
+def time_limit(text: Any) -> Any:
+    """The value of --time-limit in a form that the builders take: a number alone counts minutes."""
+    if text is None:
+        return None
+    try:
+        minutes = float(text)
+    except ValueError:
+        return text
+    return minutes * 60 if math.isfinite(minutes) else text
+
+
+def finish(jobspec: Jobspec, args: Namespace) -> None:
+    """Add what the builders do not know: signal, shell options, dependencies, constraints, attributes and files."""
+    if args.signal:
+        jobspec_build.set_shell_option(jobspec, "signal", jobspec_build.parse_signal(args.signal))
+    if args.taskmap:
+        scheme, _, value = args.taskmap.partition(":")
+        jobspec_build.set_shell_option(jobspec, "taskmap", {"scheme": scheme, "value": value})
+    for text in args.setopt or []:
+        key, value = jobspec_build.parse_setting(text)
+        jobspec_build.set_shell_option(jobspec, key, value)
+    dependencies = [_dependency(text) for text in args.dependency or []]
+    if args.begin_time:
+        from headrace.cli.when import parse_future
+
+        dependencies.append({"scheme": "begin-time", "value": parse_future(args.begin_time)})
+    system = jobspec["attributes"]["system"]
+    if dependencies:
+        system["dependencies"] = dependencies
+    if args.requires:
+        system["constraints"] = _constraint(args.requires)
+    if args.preemptible_after:
+        from headrace.spec import duration
+
+        system["preemptible-after"] = duration.parse(args.preemptible_after)
+    for text in args.setattr or []:
+        key, value = jobspec_build.parse_setting(text)
+        jobspec_build.set_attribute(jobspec, key, value)
+    for text in args.add_file or []:
+        _add_file(jobspec, text)
+
+
+def _dependency(text: str) -> Dict[str, Any]:
+    parsed = dependency.parse(text)
+    if parsed["scheme"] == "after":
+        sys.stderr.write("dependency scheme 'after' is deprecated, use 'afterstart'\n")
+    return parsed
+
+
+def _constraint(texts: Sequence[str]) -> Any:
+    whole = texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
+    try:
+        return constraint.parse(whole)
+    except constraint.ConstraintSyntaxError as exc:
+        raise CommandError(f"--requires='{whole}': {exc}") from None
+
+
+def _add_file(jobspec: Jobspec, text: str) -> None:
+    """`[NAME[:PERMS]=]ARG`: ARG is a path, or the content itself when it has several lines."""
+    name, equals, value = text.partition("=")
+    if not equals or "\n" in name:
+        name, value = "", text
+    perms = 0
+    if ":" in name:
+        name, _, octal = name.rpartition(":")
+        try:
+            perms = int(octal, 8)
+        except ValueError:
+            raise CommandError(
+                f"--add-file: invalid permissions '{octal}' in '{text}': use octal, as in 0700"
+            ) from None
+    if "\n" in value:
+        if not name:
+            raise CommandError("--add-file: file name missing: use NAME=CONTENT")
+        jobspec_build.add_file(jobspec, name, value, perms or 0o600)
+        return
+    from headrace.spec import archive
+
+    entry = archive.entry_from_path(value)
+    if perms:
+        entry["mode"] = (entry["mode"] & ~0o7777) | perms
+    jobspec["attributes"]["system"].setdefault("files", {})[name or os.path.basename(value)] = entry
+
+
+def submit_flags(args: Namespace) -> int:
+    """The flags of job-ingest.submit (RFC 21). Raises CommandError."""
+    flags = 0
+    for name in [name for text in args.flags or [] for name in text.split(",")]:
+        if name not in FLAGS:
+            raise CommandError(f"--flags: Unknown flag {name}")
+        flags |= FLAGS[name]
+    return flags
+
+
+def urgency(args: Namespace) -> int:
+    """The urgency (RFC 30); the broker checks the range. Raises CommandError if it is no number or name."""
+    text = str(args.urgency).lower()
+    if text in URGENCIES:
+        return URGENCIES[text]
+    try:
+        return int(text)
+    except ValueError:
+        raise CommandError(f"invalid urgency '{args.urgency}': use 0-31, hold, expedite or default") from None
+
+
+def print_jobspec(jobspec: Jobspec) -> None:
+    sys.stdout.write(json.dumps(jobspec) + "\n")
+
+
+def encode_request(jobspec: Jobspec, args: Namespace) -> Dict[str, Any]:
+    """The payload of job-ingest.submit."""
+    from headrace.cli.signing import sign
+
+    return {"J": sign(json.dumps(jobspec)), "urgency": urgency(args), "flags": submit_flags(args)}

@@ -1,0 +1,21 @@
+"""The signed jobspec J (RFC 38, RFC 39) with the mechanism `none`: HEADER.PAYLOAD.none.
+
+The broker takes the submitter's identity from the connection, so nothing has to be proved here; the form is what
+real Flux stores and sends.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+
+
+def sign(jobspec: str) -> str:
+    """The J of a jobspec's text, in the name of the user who runs this process (FLUX_HANDLE_USERID overrides)."""
+    userid = os.environ.get("FLUX_HANDLE_USERID") or str(os.getuid())
+    header = f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode()
+    return f"{_base64(header)}.{_base64(jobspec.encode('utf-8', 'surrogateescape'))}.none"
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()

@@ -1,0 +1,210 @@
+"""Submitting many jobs over one connection, and following them: `--wait`, `--watch`, `--progress`, `--log`.
+
+Requests are pipelined: ids are printed as they come back. Following needs one eventlog per job; output is watched
+once the shell has started, as Attach does for a single job, and lines carry the job's id when they are labelled.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from headrace.cli import options
+from headrace.cli.attach import exit_code
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
+from headrace.spec import jobid
+from headrace.spec.eventlog import decode_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import IO, Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+    from headrace.client.handle import Rpc
+
+# Requests in flight before answers are read on the way.
+_IN_FLIGHT = 512
+
+
+class _Job:
+    """A submitted job that is followed."""
+
+    __slots__ = ("args", "err", "id", "name", "open", "out", "submitted")
+
+    def __init__(self, job: int, args: Namespace, out: IO[str], err: IO[str]) -> None:
+        self.id = job
+        self.name = jobid.encode(job, "f58")
+        self.args = args
+        self.out = out
+        self.err = err
+        self.submitted = 0.0
+        self.open = 0
+
+
+class Submitter:
+    """Submits the jobs of one command line. `run` returns the exit status; `program` begins its error lines."""
+
+    def __init__(self, args: Namespace, program: str) -> None:
+        self.args = args
+        self.program = program
+        self.handle = Handle()
+        self.reactor = Reactor()
+        self.status = 0
+        self._files: Dict[str, IO[str]] = {}
+        self._pending: List[Tuple[Namespace, Rpc]] = []
+        self._next = 0
+        self._following: Dict[int, _Job] = {}
+        self._follow = bool(args.wait or args.watch or args.wait_event or args.progress)
+        self._progress: Optional[Any] = None
+
+    def run(self, jobs: Iterable[Tuple[Namespace, Callable[[], Dict[str, Any]]]]) -> int:
+        if self.args.progress and sys.stdout.isatty():
+            from headrace.cli.progress import Progress
+
+            self._progress = Progress(show_rate=self.args.jps)
+        try:
+            for args, make in jobs:
+                request = options.encode_request(make(), args)
+                self._pending.append((args, self.handle.rpc("job-ingest.submit", request)))
+                if len(self._pending) - self._next >= _IN_FLIGHT:
+                    self._collect()
+            while self._next < len(self._pending):
+                self._collect()
+            if self._following:
+                self._follow_all()
+        finally:
+            if self._progress is not None:
+                self._progress.close()
+            for file in self._files.values():
+                file.close()
+        return self.status
+
+    # -- submitting
+
+    def _collect(self) -> None:
+        """Take the answer that is due next, in the order of submission."""
+        args, call = self._pending[self._next]
+        self._next += 1
+        try:
+            job = call.get()["id"]
+        except OSError as exc:
+            self._stderr(args).write(f"{exc}\n")
+            self.status = max(self.status, 1)
+            return
+        if not args.quiet:
+            self._stdout(args).write(f"{jobid.encode(job, 'f58')}\n")
+        if self._follow:
+            self._watch(_Job(job, args, self._stdout(args), self._stderr(args)))
+
+    def _open(self, path: str, default: IO[str]) -> IO[str]:
+        if not path:
+            return default
+        if path not in self._files:
+            self._files[path] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        return self._files[path]
+
+    def _stdout(self, args: Namespace) -> IO[str]:
+        return self._open(args.log, sys.stdout)
+
+    def _stderr(self, args: Namespace) -> IO[str]:
+        return self._open(args.log_stderr or args.log, sys.stderr)
+
+    # -- following
+
+    def _follow_all(self) -> None:
+        if sys.stdout.isatty():
+            sys.stdout.flush()
+        self.reactor.add_handle(self.handle)
+        if self._progress is not None:
+            self._progress.draw()
+            self.reactor.add_timer(0.25, self._progress.draw, 0.25)
+        self.reactor.run()
+
+    def _watch(self, job: _Job, path: str = "eventlog") -> None:
+        job.open += 1
+        self._following[job.id] = job
+        if self._progress is not None and path == "eventlog":
+            self._progress.add()
+        call = self.handle.stream("job-info.eventlog-watch", {"id": job.id, "path": path, "flags": 0})
+        takers = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}
+        take = takers[path]
+
+        def answered(call: Rpc) -> None:
+            try:
+                entry = call.get()["event"]
+            except OSError as exc:
+                if exc.errno not in (errno.ENODATA, errno.ENOENT):
+                    job.err.write(f"{job.name}: {exc.strerror}\n")
+                    self.status = max(self.status, 1)
+                self._closed(job, path == "eventlog")
+                return
+            if take(job, decode_line(entry), call):
+                self._closed(job, True)
+
+        call.then(answered)
+
+    def _closed(self, job: _Job, last: bool) -> None:
+        """One of the job's streams is over; with its last one the job is, too."""
+        job.open = 0 if last and not self.args.watch else job.open - 1
+        if job.open <= 0 and self._following.pop(job.id, None) is not None and not self._following:
+            self.reactor.stop()
+
+    def _job_event(self, job: _Job, event: Any, call: Rpc) -> bool:
+        """Act on an event of the job's own eventlog. True when nothing more is awaited from it."""
+        name, context = event.name, event.context or {}
+        if name == "submit":
+            job.submitted = event.timestamp
+            if self.args.watch:
+                self._watch(job, "guest.exec.eventlog")
+        if self.args.verbose > 1:
+            self._tell(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
+        if self._progress is not None:
+            self._progress.event(name, context)
+        if name == "exception" and context.get("severity") == 0:
+            if self.args.verbose < 2:
+                note = context.get("note", "")
+                self._tell(job, event.timestamp, f"exception: type={context['type']} note={note}")
+            self.status = max(self.status, 1)
+        elif name == "finish":
+            status = context["status"]
+            if self.args.verbose:
+                self._tell(job, event.timestamp, f"complete: status={status}")
+            self.status = max(self.status, exit_code(status))
+        if self.args.wait_event == name and not (self.args.wait or self.args.watch):
+            call.cancel()
+            return True
+        return False
+
+    def _tell(self, job: _Job, timestamp: float, text: str) -> None:
+        job.err.write(f"{job.name}: {timestamp - job.submitted:.3f}s: {text}\n")
+
+    def _exec_event(self, job: _Job, event: Any, _call: Rpc) -> bool:
+        if event.name == "shell.init":
+            self._watch(job, "guest.output")
+        return False
+
+    def _output(self, job: _Job, event: Any, _call: Rpc) -> bool:
+        context = event.context
+        if event.name == "data" and context.get("data"):
+            text = context["data"]
+            if context.get("encoding") == "base64":
+                from binascii import a2b_base64
+
+                text = a2b_base64(text).decode("utf-8", "surrogateescape")
+            stream = job.err if context["stream"] == "stderr" else job.out
+            if job.args.label_io:
+                prefix = f"{job.name}: {context['rank']}: "
+                text = "".join([prefix + line for line in text.splitlines(keepends=True)])
+            stream.write(text)
+        elif event.name == "log":
+            job.err.write(f"{job.name}: {event.timestamp - job.submitted:.3f}s: flux-shell: {context['message']}\n")
+        return False
+
+
+def _sorted_json(context: Any) -> str:
+    if context is None:
+        return ""
+    import json
+
+    return json.dumps(context, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

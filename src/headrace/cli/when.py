@@ -1,0 +1,118 @@
+"""Points in time as users write them: `+1h`, `-15m`, `now`, `15:30`, `3pm`, `tomorrow 9am`, `2026-11-21 08:00`.
+
+Used by `--begin-time` (the future) and `--since` (the past). Times are local; what has only a time of day means
+the next such time for the future and the last one for the past.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta
+
+from headrace.spec import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+_CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d\d)(?::(\d\d))?)?\s*(am|pm)?$")
+_WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_FORMATS = (
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d",
+    "%m/%d/%Y %H:%M",
+    "%m/%d/%Y",
+    "%b %d %Y %H:%M",
+    "%b %d %Y",
+)
+
+
+class WhenError(ValueError):
+    """A text that names no point in time."""
+
+
+def parse_future(text: str, now: Optional[float] = None) -> float:
+    """Seconds since the epoch of a time to come. Raises WhenError."""
+    return _parse(text, time.time() if now is None else now, future=True)
+
+
+def parse_past(text: str, now: Optional[float] = None) -> float:
+    """Seconds since the epoch of a time that has been; a bare duration counts back. Raises WhenError."""
+    now = time.time() if now is None else now
+    when = _parse(text, now, future=False)
+    if when > now:
+        raise WhenError(f'Invalid datetime: "{text}" is in the future')
+    return when
+
+
+def _parse(text: str, now: float, future: bool) -> float:
+    plain = text.strip().lower()
+    if plain[:1] in ("+", "-"):
+        try:
+            seconds = duration.parse(plain[1:])
+        except ValueError:
+            raise WhenError(f'Invalid datetime: "{text}"') from None
+        return now + (seconds if plain[0] == "+" else -seconds)
+    if plain == "now":
+        return now
+    if re.fullmatch(r"\d+(\.\d+)?", plain):
+        return float(plain)
+    here = datetime.fromtimestamp(now)
+    for form in _FORMATS:
+        try:
+            return datetime.strptime(text.strip(), form).timestamp()
+        except ValueError:
+            continue
+    found = _day_and_clock(plain, here, future)
+    if found is None:
+        raise WhenError(f'Invalid datetime: "{text}"')
+    return found.timestamp()
+
+
+def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetime]:
+    """`[today|tomorrow|yesterday|DAY] [CLOCK]`, either part alone as well."""
+    first, _, rest = plain.partition(" ")
+    day: Optional[datetime] = None
+    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    if first in ("today", "tomorrow", "yesterday"):
+        day = midnight + timedelta(days={"today": 0, "tomorrow": 1, "yesterday": -1}[first])
+    elif len(first) >= 3 and any(name.startswith(first) for name in _DAYS):
+        index = next(i for i, name in enumerate(_DAYS) if name.startswith(first))
+        ahead = (index - here.weekday()) % 7 or 7
+        day = midnight + timedelta(days=ahead if future else ahead - 7)
+    else:
+        rest = plain
+    rest = rest.strip()
+    if day is not None and not rest:
+        return day
+    clock = _clock(rest)
+    if clock is None:
+        return None
+    base = midnight if day is None else day
+    when = base + timedelta(hours=clock[0], minutes=clock[1], seconds=clock[2])
+    if day is None:
+        if future and when <= here:
+            when += timedelta(days=1)
+        elif not future and when > here:
+            when -= timedelta(days=1)
+    return when
+
+
+def _clock(text: str) -> Optional[tuple[int, int, int]]:
+    if text in _WORDS:
+        return _WORDS[text]
+    match = _CLOCK.match(text)
+    if match is None or (match.group(2) is None and match.group(4) is None):
+        return None
+    hour, minute, second = int(match.group(1)), int(match.group(2) or 0), int(match.group(3) or 0)
+    half = match.group(4)
+    if half:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    return (hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
