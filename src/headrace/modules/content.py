@@ -1,0 +1,306 @@
+"""The content service (RFC 10): blobs by their hash, on rank 0; other ranks' requests come up the tree.
+
+With a `statedir` blobs are in its `content.sqlite` and a store is answered after it was synced (a batch costs one
+sync); without one they are in memory, up to a bound beyond which stores are refused, since the RFC forbids to forget
+what was stored. A blob that is not here may still be one that the KVS can make from a node it holds: it is asked
+before the answer is "unknown".
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..broker.module import EMPTY, ModuleContext, RpcError
+from ..spec.message import Message
+from .background import Background
+
+NAME = "content"
+
+MAX_BLOB = 1 << 30
+_MEMORY_LIMIT = 1 << 30
+# Checkpoints kept, newest first (what real Flux keeps).
+_CHECKPOINTS = 5
+
+
+class MemoryStore:
+    """Blobs in memory, up to `limit` bytes."""
+
+    def __init__(self, limit: int = _MEMORY_LIMIT) -> None:
+        self.limit = limit
+        self.size = 0
+        self.blobs: dict[bytes, bytes] = {}
+        self.checkpoints: list[dict[str, Any]] = []
+
+    def store(self, batch: list[tuple[bytes, bytes]]) -> None:
+        """Keep blobs by digest. Raises RpcError(ENOSPC) when the bound is reached."""
+        for digest, blob in batch:
+            if digest in self.blobs:
+                continue
+            if self.size + len(blob) > self.limit:
+                raise RpcError(
+                    errno.ENOSPC, f"content: {self.limit >> 20} MiB are in memory; start with a statedir to store more"
+                )
+            self.blobs[digest] = blob
+            self.size += len(blob)
+
+    def load(self, digest: bytes) -> bytes | None:
+        return self.blobs.get(digest)
+
+    def count(self) -> int:
+        return len(self.blobs)
+
+    def put_checkpoint(self, value: dict[str, Any]) -> None:
+        self.checkpoints = [value, *self.checkpoints][:_CHECKPOINTS]
+
+    def get_checkpoints(self) -> list[dict[str, Any]]:
+        return self.checkpoints
+
+    def close(self) -> None:
+        self.blobs.clear()
+
+
+class SqliteStore:
+    """Blobs in a database file; used from one thread at a time. Raises sqlite3.Error."""
+
+    def __init__(self, path: str) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS objects (hash BLOB PRIMARY KEY, object BLOB NOT NULL) WITHOUT ROWID"
+        )
+        self._db.execute("CREATE TABLE IF NOT EXISTS checkpoints (id INTEGER PRIMARY KEY, value TEXT NOT NULL)")
+
+    def _write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        self._db.execute("BEGIN")
+        try:
+            self._db.executemany(statement, rows)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def store(self, batch: list[tuple[bytes, bytes]]) -> None:
+        self._write("INSERT OR IGNORE INTO objects VALUES (?, ?)", list(batch))
+
+    def load(self, digest: bytes) -> bytes | None:
+        row = self._db.execute("SELECT object FROM objects WHERE hash = ?", (digest,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def count(self) -> int:
+        return int(self._db.execute("SELECT count(*) FROM objects").fetchone()[0])
+
+    def put_checkpoint(self, value: dict[str, Any]) -> None:
+        self._write("INSERT INTO checkpoints (value) VALUES (?)", [(msgspec.json.encode(value).decode(),)])
+        self._db.execute(
+            "DELETE FROM checkpoints WHERE id NOT IN (SELECT id FROM checkpoints ORDER BY id DESC LIMIT ?)",
+            (_CHECKPOINTS,),
+        )
+
+    def get_checkpoints(self) -> list[dict[str, Any]]:
+        rows = self._db.execute("SELECT value FROM checkpoints ORDER BY id DESC").fetchall()
+        return [msgspec.json.decode(row[0]) for row in rows]
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class Content:
+    """The service's state on rank 0."""
+
+    def __init__(self, ctx: ModuleContext, store: MemoryStore | SqliteStore, hash_name: str) -> None:
+        self.ctx = ctx
+        self.disk = store
+        self.hash_name = hash_name
+        self.digest_size = hashlib.new(hash_name, usedforsecurity=False).digest_size
+        self.durable = isinstance(store, SqliteStore)
+        self._thread = Background(ctx.loop.call_soon_threadsafe, "content") if self.durable else None
+        # Blobs that wait for the disk, and who waits for them.
+        self._dirty: dict[bytes, bytes] = {}
+        self._waiting: list[tuple[Message, bytes]] = []
+        self._writing = False
+        self._flushers: list[Message] = []
+
+    def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """Do `fn` where it may block; `done` is called on the loop (at once without a disk)."""
+        if self._thread is not None:
+            self._thread.submit(fn, done)
+            return
+        try:
+            result = fn()
+        except RpcError as exc:
+            done(None, exc)
+            return
+        done(result, None)
+
+    def store(self, msg: Message) -> None:
+        blob = msg.payload or b""
+        if len(blob) > MAX_BLOB:
+            raise RpcError(errno.EFBIG, f"a blob has at most {MAX_BLOB} bytes, this has {len(blob)}")
+        digest = hashlib.new(self.hash_name, blob, usedforsecurity=False).digest()
+        self._dirty[digest] = blob
+        self._waiting.append((msg, digest))
+        self.ctx.at_flush(self._write)
+
+    def _write(self) -> None:
+        if self._writing or not self._waiting:
+            return
+        self._writing = True
+        waiting, self._waiting = self._waiting, []
+        batch = [(digest, self._dirty[digest]) for digest in dict.fromkeys(digest for _, digest in waiting)]
+
+        def done(_result: Any, error: BaseException | None) -> None:
+            self._writing = False
+            for digest, _blob in batch:
+                self._dirty.pop(digest, None)
+            for msg, digest in self._waiting:
+                # The same blob came again while it was written, and still has to be (if only to fail by itself).
+                self._dirty.setdefault(digest, msg.payload or b"")
+            for msg, digest in waiting:
+                if error is None:
+                    self.ctx.respond(msg, payload=digest)
+                else:
+                    self._failed(msg, error)
+            flushers, self._flushers = self._flushers, []
+            for msg in flushers:
+                self.flush(msg)
+            self._write()
+
+        self._run(lambda: self.disk.store(batch), done)
+
+    def _failed(self, msg: Message, error: BaseException) -> None:
+        if isinstance(error, RpcError):
+            self.ctx.respond_error(msg, error.errnum, error.text)
+        else:
+            full = "full" in str(error)
+            self.ctx.respond_error(msg, errno.ENOSPC if full else errno.EIO, f"content: {error}")
+
+    def _digest(self, msg: Message) -> bytes:
+        digest = msg.payload or b""
+        if len(digest) != self.digest_size:
+            raise RpcError(
+                errno.EPROTO, f"a {self.hash_name} digest has {self.digest_size} bytes, this has {len(digest)}"
+            )
+        return digest
+
+    def _find(self, msg: Message, found: Callable[[bytes], None]) -> None:
+        digest = self._digest(msg)
+        dirty = self._dirty.get(digest)
+        if dirty is not None:
+            found(dirty)
+            return
+
+        def from_kvs(reply: Message) -> None:
+            if reply.errnum:
+                self.ctx.respond_error(msg, errno.ENOENT)
+            else:
+                found(reply.payload or b"")
+
+        def done(blob: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(msg, error)
+            elif blob is not None:
+                found(blob)
+            else:
+                self.ctx.call("kvs.blob", {"ref": f"{self.hash_name}-{digest.hex()}"}, from_kvs)
+
+        self._run(lambda: self.disk.load(digest), done)
+
+    def load(self, msg: Message) -> None:
+        # RFC 10: an empty blob is a response without payload.
+        self._find(msg, lambda blob: self.ctx.respond(msg, payload=blob or None))
+
+    def validate(self, msg: Message) -> None:
+        self._find(msg, lambda _blob: self.ctx.respond(msg))
+
+    def flush(self, msg: Message) -> None:
+        """Answer when nothing waits for the disk. Raises RpcError(ENOSYS) without a statedir."""
+        if not self.durable:
+            raise RpcError(errno.ENOSYS)
+        if self._waiting or self._writing:
+            self._flushers.append(msg)
+        else:
+            self.ctx.respond(msg)
+
+    def checkpoint_get(self, msg: Message) -> None:
+        """`{}`: all checkpoints, newest first; `{"key": "kvs-primary"}`: the newest (how older clients ask)."""
+        key = (msg.obj or {}).get("key")
+
+        def done(values: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(msg, error)
+            elif not values or key not in (None, "kvs-primary"):
+                self.ctx.respond_error(msg, errno.ENOENT)
+            else:
+                self.ctx.respond(msg, {"value": values if key is None else values[0]})
+
+        self._run(self.disk.get_checkpoints, done)
+
+    def checkpoint_put(self, msg: Message) -> None:
+        value = (msg.obj or {}).get("value")
+        if not isinstance(value, dict) or not isinstance(value.get("rootref"), str):
+            raise RpcError(errno.EPROTO, "value must be an object with rootref")
+
+        def done(_result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(msg, error)
+            else:
+                self.ctx.respond(msg)
+
+        self._run(lambda: self.disk.put_checkpoint(value), done)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
+        self.disk.close()
+
+    def stats(self) -> dict[str, Any]:
+        held = len(self._dirty)
+        size = sum(map(len, self._dirty.values()))
+        if isinstance(self.disk, MemoryStore):
+            held, size = held + self.disk.count(), size + self.disk.size
+        return {
+            "count": held,
+            "valid": held,
+            "dirty": len(self._dirty),
+            "size": size,
+            "flush-batch-count": int(self._writing),
+        }
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Serve `content`; argument `memory-limit=BYTES` sets the bound without a statedir."""
+    statedir = ctx.attrs.get("statedir")
+    limit = _MEMORY_LIMIT
+    for arg in args:
+        name, _, value = arg.partition("=")
+        if name != "memory-limit" or not value.isdigit():
+            raise RpcError(errno.EINVAL, f"content: unknown argument {arg!r}, known is memory-limit=BYTES")
+        limit = int(value)
+    hash_name = ctx.attrs.get("content.hash", "sha1")
+    if hash_name not in ("sha1", "sha256"):
+        raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
+    store = SqliteStore(os.path.join(statedir, "content.sqlite")) if statedir else MemoryStore(limit)
+    content = Content(ctx, store, hash_name)
+    ctx.service(
+        NAME,
+        {
+            "store": content.store,
+            "load": content.load,
+            "validate": content.validate,
+            "flush": content.flush,
+            "dropcache": lambda _msg: EMPTY,
+            "checkpoint-get": content.checkpoint_get,
+            "checkpoint-put": content.checkpoint_put,
+        },
+    )
+    ctx.on_stats(content.stats)
+    ctx.on_unload(content.close)

@@ -1,0 +1,392 @@
+"""The key-value store (RFC 11) on rank 0: namespaces, commits, lookups, and the setroot events others follow.
+
+Commits go through `Committer` and are answered when they are durable; lookups read the published version and never
+wait for a write. The directory `job` and the namespaces `job-ID` are views of the job store; what is committed below
+them is kept here and laid over the view.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
+from ..spec import message as m
+from ..spec.message import Message
+from .kvs_commit import PRIMARY, Change, Committer, Namespace
+from .kvs_log import Log
+from .kvs_tree import (
+    READLINK,
+    TREEOBJ,
+    Dir,
+    DirRef,
+    KvsError,
+    Mount,
+    Refs,
+    Top,
+    View,
+    answer,
+    dir_of_ref,
+    find,
+    from_treeobj,
+    split_key,
+    to_treeobj,
+)
+from .kvs_txn import Op, decode_ops
+from .kvs_views import Fetcher, Walk, failure
+
+NAME = "kvs"
+NO_MERGE = 1
+
+_JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
+
+
+class Fence:
+    """Transactions under one name that are committed when `total` of them have come."""
+
+    __slots__ = ("messages", "ops", "total")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.messages: list[Message] = []
+        self.ops: list[Op] = []
+
+
+def job_path(jobid: int) -> str:
+    """The job store's path of a job (RFC 16): four groups of four hex digits."""
+    text = f"{jobid:016x}"
+    return f"{text[:4]}.{text[4:8]}.{text[8:12]}.{text[12:]}"
+
+
+class Kvs:
+    """The service's state."""
+
+    def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
+        self.ctx = ctx
+        self.refs = Refs(hash_name)
+        self.fetcher = Fetcher(ctx, self.refs)
+        self.store = Committer(ctx, self.refs, self.fetcher, log)
+        self.spaces = self.store.spaces
+        self.fences: dict[tuple[str, str], Fence] = {}
+
+    # Reading
+
+    def space(self, name: str, msg: Message) -> Namespace:
+        """The namespace, if the sender may use it. Raises RpcError(ENOTSUP, EPERM)."""
+        space = self.spaces.get(name)
+        if space is None:
+            raise RpcError(errno.ENOTSUP)
+        if not msg.rolemask & m.ROLE_OWNER and (msg.userid != space.owner or msg.userid == m.USERID_UNKNOWN):
+            raise RpcError(errno.EPERM)
+        return space
+
+    def walk(self, msg: Message) -> Walk:
+        """An environment for walks on behalf of `msg`'s sender."""
+
+        def root_of(name: str, walk: Walk) -> View:
+            job = self._job_of(name)
+            try:
+                if job is None:
+                    space = self.space(name, msg)
+                    return Top(space.root) if name == PRIMARY else space.root
+                primary = self.space(PRIMARY, msg)
+            except RpcError as exc:
+                raise KvsError(exc.errnum, exc.text) from None
+            if walk.outside(job) is None:
+                raise KvsError(errno.ENOTSUP)
+            guest = find(Top(primary.root), f"job.{job}.guest", walk)
+            return guest if isinstance(guest, (Mount, Dir)) else Mount(f"{job}.guest", None)
+
+        return Walk(self.refs, root_of)
+
+    def _job_of(self, name: str) -> str | None:
+        """The job store's path when `name` is the namespace of a job rather than one that was created."""
+        match = None if name in self.spaces else _JOB_SPACE.match(name)
+        if match is None or int(match[1]) >= 1 << 64:
+            return None
+        return job_path(int(match[1]))
+
+    def _seen(self, name: str) -> Namespace:
+        """The namespace whose version counts for `name`."""
+        return self.spaces.get(name) or self.spaces[PRIMARY]
+
+    def root_at(self, treeobj: Any) -> View:
+        """The root that a request's `rootdir` names. Raises KvsError(EINVAL)."""
+        node = from_treeobj(treeobj, self.refs)
+        if not isinstance(node, (Dir, DirRef)):
+            raise KvsError(errno.EINVAL, "rootdir must be a dirref")
+        return Top(node) if isinstance(node, Dir) and node in self.store.primary_roots else node
+
+    def lookup(self, msg: Message) -> Any:
+        """kvs.lookup {key, namespace, flags, rootdir?} -> {val}."""
+        return self._lookup(msg, plus=False)
+
+    def lookup_plus(self, msg: Message) -> Any:
+        """The same with the root's reference and version; a missing key is {errno, ...}, not an error.
+
+        `outside` tells that the walk went through the job store, whose changes no setroot event announces.
+        """
+        return self._lookup(msg, plus=True)
+
+    def _lookup(self, msg: Message, plus: bool) -> Any:
+        body = _body(msg, key=str, flags=int)
+        key, flags = body["key"], body["flags"]
+        name = body.get("namespace", PRIMARY)
+        rootdir = body.get("rootdir")
+        walk = self.walk(msg)
+        fixed = None
+        if rootdir is not None:
+            self.space(name if name in self.spaces else PRIMARY, msg)
+            fixed = self.root_at(rootdir)
+
+        def attempt() -> dict[str, Any]:
+            root = walk.root_of(name) if fixed is None else fixed
+            node = find(root, key, walk, not flags & (READLINK | TREEOBJ))
+            result: dict[str, Any] = {}
+            if plus:
+                space = self._seen(name)
+                result = {"rootref": space.root.reference(self.refs), "rootseq": space.seq, "owner": space.owner}
+                if walk.fetched:
+                    result["outside"] = True
+            if node is None:
+                if not plus:
+                    raise KvsError(errno.ENOENT)
+                result["errno"] = errno.ENOENT
+            else:
+                result["val"] = answer(node, flags, walk)
+            return result
+
+        return _as_rpc(self.fetcher.run(walk, attempt))
+
+    def getroot(self, msg: Message) -> Any:
+        """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}; jobs are hashed into the reference."""
+        name = _body(msg, namespace=str)["namespace"]
+        walk = self.walk(msg)
+
+        def attempt() -> dict[str, Any]:
+            node = walk.root_of(name)
+            if isinstance(node, (Mount, Top)):
+                node = walk.frozen(node)
+            if isinstance(node, Dir):
+                self.store.history.append(node)
+            space = self._seen(name)
+            ref = to_treeobj(node, self.refs)["data"][0]
+            return {"owner": space.owner, "rootref": ref, "rootseq": space.seq, "flags": space.flags}
+
+        return _as_rpc(self.fetcher.run(walk, attempt))
+
+    def blob(self, msg: Message) -> None:
+        """kvs.blob {ref}: the blob of a node in memory, for the content service. Raises RpcError(ENOENT)."""
+        blob = self.refs.blob(_body(msg, ref=str)["ref"])
+        if blob is None:
+            raise RpcError(errno.ENOENT)
+        self.ctx.respond(msg, payload=blob or None)
+
+    def wait_version(self, msg: Message) -> dict[str, Any] | None:
+        """kvs.wait-version {namespace, rootseq}: answered when the namespace has reached that version."""
+        body = _body(msg, namespace=str, rootseq=int)
+        space = self.space(body["namespace"], msg)
+        if space.seq >= body["rootseq"]:
+            return {"rootseq": space.seq, "rootref": space.root.reference(self.refs)}
+        space.waiters.append((body["rootseq"], msg))
+        return None
+
+    # Writing
+
+    def commit(self, msg: Message) -> dict[str, Any] | None:
+        """kvs.commit {namespace, flags, ops} -> {rootref, rootseq} when it is durable."""
+        body = _body(msg, namespace=str, flags=int)
+        space, ops = self._decode(body, msg)
+        if not ops:
+            return {"rootref": space.root.reference(self.refs), "rootseq": space.seq}
+        self.store.queue(Change(space.name, [msg], ops, not body["flags"] & NO_MERGE))
+        return None
+
+    def fence(self, msg: Message) -> None:
+        """kvs.fence {name, nprocs, namespace, flags, ops}: the commits of `nprocs` requests as one."""
+        body = _body(msg, name=str, nprocs=int, namespace=str, flags=int)
+        space, ops = self._decode(body, msg)
+        key = (space.name, body["name"])
+        fence = self.fences.setdefault(key, Fence(body["nprocs"]))
+        if body["nprocs"] < 1 or body["nprocs"] != fence.total:
+            raise RpcError(errno.EINVAL, f"fence {body['name']} was begun with nprocs {fence.total}")
+        fence.messages.append(msg)
+        fence.ops.extend(ops)
+        if len(fence.messages) == fence.total:
+            del self.fences[key]
+            change = Change(space.name, fence.messages, fence.ops, not body["flags"] & NO_MERGE)
+            change.names.append(body["name"])
+            self.store.queue(change)
+
+    def _decode(self, body: dict[str, Any], msg: Message) -> tuple[Namespace, list[Op]]:
+        try:
+            ops = decode_ops(body.get("ops"), self.refs)
+        except KvsError as exc:
+            raise failure(exc) from None
+        name = body["namespace"]
+        job = self._job_of(name)
+        space = self.space(PRIMARY if job is not None else name, msg)
+        if job is not None:
+            ops = [op._replace(key=f"job.{job}.guest.{op.key}") for op in ops]
+        elif name == PRIMARY:
+            self._refuse_unlinking_jobs(space, ops)
+        return space, ops
+
+    def _refuse_unlinking_jobs(self, space: Namespace, ops: list[Op]) -> None:
+        """Unlinking what only the job store has would succeed and change nothing."""
+        for op in ops:
+            if op.node is not None or not op.key.startswith("job"):
+                continue
+            path = split_key(op.key)
+            node: Any = space.root
+            for name in path if path[0] == "job" else ():
+                node = node.entries.get(name) if isinstance(node, Dir) else None
+                if node is None:
+                    raise RpcError(errno.EPERM, f"{op.key}: jobs are removed by 'flux job purge'")
+
+    # Namespaces
+
+    def namespace_create(self, msg: Message) -> None:
+        """kvs.namespace-create {namespace, owner, flags, rootref?}. Raises RpcError(EEXIST, EINVAL)."""
+        body = _body(msg, namespace=str, owner=int, flags=int)
+        name = body["namespace"]
+        if not name or any(c.isspace() or c in "./" for c in name):
+            raise RpcError(errno.EINVAL, f"{name!r} is not a namespace name")
+        owner = body["owner"] & 0xFFFFFFFF
+        root: Dir | DirRef = Dir({})
+        if body.get("rootref"):
+            if not self.refs.valid(body["rootref"]):
+                raise RpcError(errno.EINVAL, f"rootref is not a {self.refs.hash_name} blobref")
+            root = dir_of_ref(body["rootref"], self.refs)
+        if owner == m.USERID_UNKNOWN:
+            owner = self.ctx.broker.owner
+        if isinstance(root, Dir):
+            self._create(msg, name, owner, body["flags"], root)
+        else:
+            self.ctx.spawn(self._create_later(msg, name, owner, body["flags"], root))
+
+    async def _create_later(self, msg: Message, name: str, owner: int, flags: int, root: DirRef) -> None:
+        try:
+            await self.fetcher.fill(root)
+        except KvsError as exc:
+            self.ctx.respond_error(msg, exc.errnum, exc.text)
+            return
+        assert root.loaded is not None
+        self._create(msg, name, owner, flags, root.loaded)
+
+    def _create(self, msg: Message, name: str, owner: int, flags: int, root: Dir) -> None:
+        change = Change(name, [msg], [])
+        change.create = Namespace(name, owner, flags, root)
+        self.store.queue(change)
+
+    def namespace_remove(self, msg: Message) -> None:
+        """kvs.namespace-remove {namespace}; one that does not exist is fine. Raises RpcError(ENOTSUP) for primary."""
+        name = _body(msg, namespace=str)["namespace"]
+        if name == PRIMARY:
+            raise RpcError(errno.ENOTSUP, "the primary namespace cannot be removed")
+        change = Change(name, [msg], [])
+        change.remove = True
+        self.store.queue(change)
+
+    def namespace_list(self, _msg: Message) -> dict[str, Any]:
+        """kvs.namespace-list -> {namespaces: [{namespace, owner, flags}]}."""
+        return {
+            "namespaces": [
+                {"namespace": space.name, "owner": space.owner, "flags": space.flags} for space in self.spaces.values()
+            ]
+        }
+
+    # Housekeeping
+
+    def disconnected(self, sender: str) -> None:
+        """Forget the waiters of a client that is gone; its part of a fence stays, as what was sent was sent."""
+        for space in self.spaces.values():
+            space.waiters = [entry for entry in space.waiters if entry[1].sender != sender]
+
+    def stats(self) -> dict[str, Any]:
+        waiting = sum(len(space.waiters) for space in self.spaces.values())
+        store = self.store
+        least, most, total = store.opcount
+        mean = total / store.transactions if store.transactions else 0.0
+        return {
+            "cache": {"#obj": len(self.refs.live), "#obj dirty": 0, "#obj incomplete": 0, "#faults": 0},
+            "namespace": {
+                space.name: {
+                    "#versionwaiters": len(space.waiters),
+                    "#transactions": sum(change.space == space.name for change in store.pending),
+                    "store revision": space.seq,
+                }
+                for space in self.spaces.values()
+            },
+            "transaction-opcount": {"count": store.transactions, "min": least, "mean": mean, "max": most},
+            "pending_requests": waiting + sum(len(change.messages) for change in store.pending),
+        }
+
+
+def _body(msg: Message, **fields: type) -> dict[str, Any]:
+    """The request's body, its `fields` checked. Raises RpcError(EPROTO) naming the field."""
+    body = msg.obj
+    if body is None:
+        raise RpcError(errno.EPROTO, f"{msg.topic}: the request has no payload")
+    for name, kind in fields.items():
+        if not isinstance(body.get(name), kind):
+            raise RpcError(errno.EPROTO, f"{msg.topic}: {name} must be a {kind.__name__}")
+    checked: dict[str, Any] = body
+    return checked
+
+
+def _as_rpc(result: Any) -> Any:
+    """Let a coroutine's KvsError leave as an RpcError."""
+    if isinstance(result, dict):
+        return result
+
+    async def converted() -> Any:
+        try:
+            return await result
+        except KvsError as exc:
+            raise failure(exc) from None
+
+    return converted()
+
+
+def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+    def handle(msg: Message) -> Any:
+        try:
+            return handler(msg)
+        except KvsError as exc:
+            raise failure(exc) from None
+
+    return handle
+
+
+def load(ctx: ModuleContext, _args: list[str]) -> None:
+    """Serve `kvs`; with a statedir the log is its `kvs.sqlite`."""
+    statedir = ctx.attrs.get("statedir")
+    log = Log(os.path.join(statedir, "kvs.sqlite")) if statedir else None
+    kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
+
+    def nothing(_msg: Message) -> _Empty:
+        return EMPTY
+
+    methods: dict[str, Callable[[Message], Any]] = {
+        "lookup": kvs.lookup,
+        "lookup-plus": kvs.lookup_plus,
+        "getroot": kvs.getroot,
+        "commit": kvs.commit,
+        "fence": kvs.fence,
+        "wait-version": kvs.wait_version,
+        "namespace-create": kvs.namespace_create,
+        "namespace-remove": kvs.namespace_remove,
+        "namespace-list": kvs.namespace_list,
+        "blob": kvs.blob,
+        "dropcache": nothing,
+    }
+    for name, handler in methods.items():
+        methods[name] = _converting(handler)
+    ctx.service(NAME, methods, open=("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version"))
+    ctx.on_disconnect(kvs.disconnected)
+    ctx.on_stats(kvs.stats)
+    ctx.on_unload(kvs.store.close)

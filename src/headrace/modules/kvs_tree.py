@@ -1,0 +1,514 @@
+"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and the walk from a key to a node.
+
+A commit copies only the directories on its path, so every version that somebody still holds stays readable at no
+cost, and a failed transaction leaves nothing behind. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed
+when a reference is asked for and kept on the node; the blobs themselves are made again from the node when a client
+loads them, so nothing is stored twice. What is not in memory (a blob that only the content service has, data of jobs,
+which lives in the job store) makes the walk raise `Missing` or `NeedPath`: the caller fetches it and walks again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import hashlib
+import json
+from collections.abc import Iterable
+from json.encoder import encode_basestring
+from typing import Any, Protocol, Union
+from weakref import WeakValueDictionary
+
+READDIR = 1
+READLINK = 2
+WATCH = 4
+WAITCREATE = 8
+TREEOBJ = 16
+APPEND = 32
+WATCH_FULL = 64
+WATCH_UNIQ = 128
+WATCH_APPEND = 256
+STREAM = 512
+
+# A value whose base64 text is longer than this is stored as a blob of its own (what real Flux does, so hashes agree).
+_INLINE_LIMIT = 72
+# Symlinks that one lookup or one operation may follow.
+MAX_SYMLINKS = 40
+# Components of a key and nested directories; hashing recurses three calls a level.
+MAX_DEPTH = 128
+
+
+class KvsError(ValueError):
+    """A request that the KVS refuses; `errnum` as in errno.h."""
+
+    def __init__(self, errnum: int, text: str = "") -> None:
+        super().__init__(text)
+        self.errnum = errnum
+        self.text = text
+
+
+class Refs:
+    """Everything alive that has a reference: blobref to node. `hash_name` is the instance's content.hash."""
+
+    __slots__ = ("hash_name", "live")
+
+    def __init__(self, hash_name: str = "sha1") -> None:
+        self.hash_name = hash_name
+        self.live: WeakValueDictionary[str, Dir | Blob] = WeakValueDictionary()
+
+    def blobref(self, data: bytes) -> str:
+        return f"{self.hash_name}-{hashlib.new(self.hash_name, data, usedforsecurity=False).hexdigest()}"
+
+    def valid(self, ref: object) -> bool:
+        """True for a blobref of this instance's hash."""
+        if not isinstance(ref, str) or not ref.startswith(self.hash_name + "-"):
+            return False
+        digits = ref[len(self.hash_name) + 1 :]
+        size = hashlib.new(self.hash_name, usedforsecurity=False).digest_size
+        return len(digits) == 2 * size and not digits.strip("0123456789abcdef")
+
+    def blob(self, ref: str) -> bytes | None:
+        """The blob of a live node, None when no such node is in memory."""
+        node = self.live.get(ref)
+        if isinstance(node, Dir):
+            return dir_blob(node, self)
+        return node.data if node is not None else None
+
+
+class Blob:
+    """A piece of a value: its bytes, or only its reference until somebody reads it."""
+
+    __slots__ = ("__weakref__", "_twin", "data", "ref")
+
+    def __init__(self, data: bytes | None, ref: str = "") -> None:
+        self.data = data
+        self.ref = ref
+        self._twin: Blob | None = None
+
+    def reference(self, refs: Refs) -> str:
+        if not self.ref:
+            assert self.data is not None
+            self.ref = refs.blobref(self.data)
+            twin = refs.live.setdefault(self.ref, self)
+            if twin is not self and isinstance(twin, Blob):
+                self._twin = twin  # the registered one must live as long as this one does
+        return self.ref
+
+    def fill(self, data: bytes, refs: Refs) -> None:
+        self.data = data
+        refs.live.setdefault(self.ref, self)
+
+
+class Val:
+    """A value that stands in its directory itself: a small one, or one that the job store owns."""
+
+    __slots__ = ("_entry", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._entry = ""
+
+
+class ValRef:
+    """A large or appended value: the first `count` of `blobs`.
+
+    Versions of one growing value share the list: an append to the longest version extends it in place, which no older
+    version can see.
+    """
+
+    __slots__ = ("_entry", "blobs", "count")
+
+    def __init__(self, blobs: list[Blob], count: int = -1) -> None:
+        self.blobs = blobs
+        self.count = len(blobs) if count < 0 else count
+        self._entry = ""
+
+    def extended(self, data: bytes) -> ValRef:
+        blobs = self.blobs if len(self.blobs) == self.count else self.blobs[: self.count]
+        blobs.append(Blob(data))
+        return ValRef(blobs)
+
+
+class Symlink:
+    __slots__ = ("namespace", "target")
+
+    def __init__(self, target: str, namespace: str | None = None) -> None:
+        self.target = target
+        self.namespace = namespace
+
+
+class Dir:
+    """A directory. `edit` is the transaction that made it and may still change it; nobody else may."""
+
+    __slots__ = ("__weakref__", "_ref", "_twin", "edit", "entries")
+
+    def __init__(self, entries: dict[str, Node], edit: object = None) -> None:
+        self.entries = entries
+        self.edit = edit
+        self._ref = ""
+        self._twin: Dir | None = None
+
+    def reference(self, refs: Refs) -> str:
+        """The blobref; hashes what is not yet hashed below."""
+        if not self._ref:
+            self._ref = refs.blobref(dir_blob(self, refs))
+            twin = refs.live.setdefault(self._ref, self)
+            if twin is not self and isinstance(twin, Dir):
+                self._twin = twin
+        return self._ref
+
+
+class DirRef:
+    """A directory known by reference; `loaded` once its blob was read."""
+
+    __slots__ = ("loaded", "ref")
+
+    def __init__(self, ref: str) -> None:
+        self.ref = ref
+        self.loaded: Dir | None = None
+
+    def fill(self, data: bytes, refs: Refs) -> None:
+        """Take the blob. Raises KvsError(ENOTRECOVERABLE) when it is not a directory."""
+        try:
+            node = from_treeobj(json.loads(data), refs)
+        except (ValueError, RecursionError) as exc:
+            raise KvsError(errno.ENOTRECOVERABLE, f"{self.ref} is not a tree object: {exc}") from None
+        if not isinstance(node, Dir):
+            raise KvsError(errno.ENOTRECOVERABLE, f"{self.ref} is not a directory")
+        self.loaded = node
+
+
+class Mount:
+    """A directory whose entries are asked of the job store; `under` holds what was committed over them.
+
+    `path` is the job store's path ("" is the directory of all jobs).
+    """
+
+    __slots__ = ("path", "under")
+
+    def __init__(self, path: str, under: Dir | None) -> None:
+        self.path = path
+        self.under = under
+
+
+class Top:
+    """The root of the primary namespace as clients see it: `under` plus the directory `job`."""
+
+    __slots__ = ("under",)
+
+    def __init__(self, under: Dir) -> None:
+        self.under = under
+
+
+Node = Union[Val, ValRef, Symlink, Dir, DirRef]
+View = Union[Val, ValRef, Symlink, Dir, DirRef, Mount, Top]
+
+
+class Missing(Exception):
+    """The walk needs the blob `node.ref` of the content service; `node.fill` takes it."""
+
+    def __init__(self, node: Blob | DirRef) -> None:
+        super().__init__(node.ref)
+        self.node = node
+
+
+class NeedPath(Exception):
+    """The walk needs `path` of the job store."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class NeedFrozen(Exception):
+    """A reference to a view was asked for: it must be made into a Dir first (`Env.frozen`)."""
+
+    def __init__(self, view: Mount | Top) -> None:
+        super().__init__()
+        self.view = view
+
+
+class Env(Protocol):
+    """What a walk may ask its caller."""
+
+    refs: Refs
+
+    def outside(self, path: str) -> str | list[str] | None:
+        """Value or entry names at `path` of the job store, None when there is nothing. Raises NeedPath."""
+
+    def root_of(self, namespace: str) -> View:
+        """Raises KvsError(ENOTSUP, EPERM), NeedPath."""
+
+    def frozen(self, view: Mount | Top) -> Dir:
+        """The view as a plain directory with all that is below it. Raises NeedFrozen."""
+
+
+def split_key(key: str) -> list[str]:
+    """The components of a key; empty ones do not count, "." is the root. Raises KvsError."""
+    if not isinstance(key, str) or not key:
+        raise KvsError(errno.EINVAL, "a key must be a non-empty string")
+    names = [name for name in key.split(".") if name]
+    if len(names) > MAX_DEPTH:
+        raise KvsError(errno.ENAMETOOLONG, f"key has {len(names)} components, at most {MAX_DEPTH} are allowed")
+    return names
+
+
+def value_node(data: bytes) -> Val | ValRef:
+    """The node real Flux would make of a value."""
+    return Val(data) if (len(data) + 2) // 3 * 4 <= _INLINE_LIMIT else ValRef([Blob(data)])
+
+
+def value_bytes(node: Val | ValRef) -> bytes:
+    """The whole value. Raises Missing."""
+    if isinstance(node, Val):
+        return node.data
+    return b"".join(blob_bytes(blob) for blob in node.blobs[: node.count])
+
+
+def blob_bytes(blob: Blob) -> bytes:
+    if blob.data is None:
+        raise Missing(blob)
+    return blob.data
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def val_treeobj(data: bytes) -> dict[str, Any]:
+    return {"ver": 1, "type": "val", "data": _b64(data)}
+
+
+def _entry_text(node: Node, refs: Refs) -> str:
+    """The node as it stands in its directory's blob: compact JSON with sorted keys."""
+    if isinstance(node, Val):
+        if not node._entry:
+            node._entry = f'{{"data":"{_b64(node.data)}","type":"val","ver":1}}'
+        return node._entry
+    if isinstance(node, ValRef):
+        if not node._entry:
+            listed = '","'.join(blob.reference(refs) for blob in node.blobs[: node.count])
+            node._entry = f'{{"data":["{listed}"],"type":"valref","ver":1}}'
+        return node._entry
+    if isinstance(node, Symlink):
+        where = "" if node.namespace is None else f'"namespace":{encode_basestring(node.namespace)},'
+        return f'{{"data":{{{where}"target":{encode_basestring(node.target)}}},"type":"symlink","ver":1}}'
+    ref = node.ref if isinstance(node, DirRef) else node.reference(refs)
+    return f'{{"data":["{ref}"],"type":"dirref","ver":1}}'
+
+
+def dir_blob(node: Dir, refs: Refs) -> bytes:
+    """The RFC 11 blob of a directory (compact, keys sorted, as real Flux hashes it)."""
+    entries = node.entries
+    body = ",".join(f"{encode_basestring(name)}:{_entry_text(entries[name], refs)}" for name in sorted(entries))
+    return f'{{"data":{{{body}}},"type":"dir","ver":1}}'.encode("utf-8", "surrogateescape")
+
+
+def to_treeobj(node: Node, refs: Refs) -> dict[str, Any]:
+    """The tree object that stands for `node` in its directory; directories give a dirref."""
+    if isinstance(node, Val):
+        return val_treeobj(node.data)
+    if isinstance(node, ValRef):
+        return {"ver": 1, "type": "valref", "data": [blob.reference(refs) for blob in node.blobs[: node.count]]}
+    if isinstance(node, Symlink):
+        data = {"target": node.target}
+        if node.namespace is not None:
+            data["namespace"] = node.namespace
+        return {"ver": 1, "type": "symlink", "data": data}
+    ref = node.ref if isinstance(node, DirRef) else node.reference(refs)
+    return {"ver": 1, "type": "dirref", "data": [ref]}
+
+
+def from_treeobj(obj: Any, refs: Refs, depth: int = 0) -> Node:
+    """The node of a tree object (RFC 11). References to live nodes are resolved. Raises KvsError(EINVAL)."""
+    if depth > MAX_DEPTH:
+        raise KvsError(errno.EINVAL, f"tree object is nested deeper than {MAX_DEPTH}")
+    if not isinstance(obj, dict) or obj.get("ver") != 1 or "type" not in obj or "data" not in obj:
+        raise KvsError(errno.EINVAL, 'a tree object is {"ver":1,"type":...,"data":...}')
+    kind, data = obj["type"], obj["data"]
+    if kind == "val":
+        if isinstance(data, str):
+            try:
+                return value_node(base64.b64decode(data, validate=True))
+            except (binascii.Error, ValueError):
+                pass
+        raise KvsError(errno.EINVAL, "data of a val must be a base64 string")
+    if kind == "valref":
+        if not isinstance(data, list) or not data or not all(refs.valid(ref) for ref in data):
+            raise KvsError(errno.EINVAL, f"data of a valref must be an array of {refs.hash_name} blobrefs")
+        return ValRef([_known_blob(ref, refs) for ref in data])
+    if kind == "dirref":
+        if not isinstance(data, list) or len(data) != 1 or not refs.valid(data[0]):
+            raise KvsError(errno.EINVAL, f"data of a dirref must be an array of one {refs.hash_name} blobref")
+        return dir_of_ref(data[0], refs)
+    if kind == "dir":
+        if isinstance(data, dict) and all(name and "." not in name for name in data):
+            return Dir({name: from_treeobj(entry, refs, depth + 1) for name, entry in data.items()})
+        raise KvsError(errno.EINVAL, "data of a dir must be an object whose names are non-empty and hold no dot")
+    if kind == "symlink":
+        if isinstance(data, dict) and isinstance(data.get("target"), str) and data["target"]:
+            space = data.get("namespace")
+            if space is None or (isinstance(space, str) and space):
+                return Symlink(data["target"], space)
+        raise KvsError(errno.EINVAL, 'data of a symlink must be {"target":key[,"namespace":name]}')
+    raise KvsError(errno.EINVAL, f"unknown tree object type {kind!r}")
+
+
+def _known_blob(ref: str, refs: Refs) -> Blob:
+    live = refs.live.get(ref)
+    return live if isinstance(live, Blob) else Blob(None, ref)
+
+
+def dir_of_ref(ref: str, refs: Refs) -> Dir | DirRef:
+    """The live directory of that reference, else a DirRef that is still to be loaded."""
+    live = refs.live.get(ref)
+    return live if isinstance(live, Dir) else DirRef(ref)
+
+
+def child(node: View, name: str, env: Env) -> View | None:
+    """The entry `name` of a directory of any kind; None when there is none or `node` is no directory."""
+    if isinstance(node, Dir):
+        return node.entries.get(name)
+    if isinstance(node, DirRef):
+        if node.loaded is None:
+            raise Missing(node)
+        return node.loaded.entries.get(name)
+    if isinstance(node, Top):
+        below = node.under.entries.get(name)
+        if name != "job" or not (below is None or isinstance(below, Dir)):
+            return below
+        return Mount("", below) if below is not None or env.outside("") else None
+    if isinstance(node, Mount):
+        over = node.under.entries.get(name) if node.under is not None else None
+        if over is not None and not isinstance(over, Dir):
+            return over
+        path = f"{node.path}.{name}" if node.path else name
+        found = env.outside(path)
+        if isinstance(found, list):
+            return Mount(path, over)
+        if over is not None:
+            return over
+        return None if found is None else Val(found.encode("utf-8", "surrogateescape"))
+    return None
+
+
+def find(root: View, key: str, env: Env, follow_last: bool = True) -> View | None:
+    """The node at `key`, None when there is none.
+
+    A symlink is followed unless it is the last component and `follow_last` is off. Raises KvsError (ELOOP after
+    40 symlinks, whatever `root_of` says about a symlink's namespace), Missing, NeedPath.
+    """
+    todo = split_key(key)[::-1]
+    node = root
+    links = 0
+    while todo:
+        name = todo.pop()
+        found = child(node, name, env)
+        if isinstance(found, Symlink) and (todo or follow_last):
+            links += 1
+            if links > MAX_SYMLINKS:
+                raise KvsError(errno.ELOOP)
+            if found.namespace is not None:
+                root = env.root_of(found.namespace)
+            todo.extend(split_key(found.target)[::-1])
+            node = root
+            continue
+        if found is None:
+            return None
+        node = found
+    return node
+
+
+def names(node: Dir | Mount | Top, env: Env) -> Iterable[str]:
+    """The entry names of a directory, sorted. Raises NeedPath."""
+    if isinstance(node, Dir):
+        return sorted(node.entries)
+    if isinstance(node, Top):
+        listed = set(node.under.entries)
+        if "job" not in listed and env.outside(""):
+            listed.add("job")
+        return sorted(listed)
+    listed = set(node.under.entries) if node.under is not None else set()
+    listed.update(env.outside(node.path) or ())
+    return sorted(listed)
+
+
+def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
+    """The tree object that kvs.lookup gives for `node`.
+
+    Raises KvsError: EISDIR for a directory without READDIR, ENOTDIR for READDIR of something else, EINVAL for READLINK
+    of something else than a symlink; Missing, NeedPath, NeedFrozen.
+    """
+    if flags & TREEOBJ:
+        if isinstance(node, (Mount, Top)):
+            node = env.frozen(node)
+        return to_treeobj(node, env.refs)
+    if isinstance(node, Symlink):
+        if flags & READDIR:
+            raise KvsError(errno.ENOTDIR)
+        return to_treeobj(node, env.refs)
+    if flags & READLINK:
+        raise KvsError(errno.EINVAL)
+    if isinstance(node, (Val, ValRef)):
+        if flags & READDIR:
+            raise KvsError(errno.ENOTDIR)
+        return val_treeobj(value_bytes(node))
+    if not flags & READDIR:
+        raise KvsError(errno.EISDIR)
+    if isinstance(node, DirRef):
+        if node.loaded is None:
+            raise Missing(node)
+        node = node.loaded
+    data = {}
+    for name in names(node, env):
+        entry = child(node, name, env)
+        if isinstance(entry, (Mount, Top)):
+            # Hashing all jobs to list their names would be absurd: a client that wants the entries asks for them.
+            data[name] = {"ver": 1, "type": "dir", "data": {}}
+        elif entry is not None:
+            data[name] = to_treeobj(entry, env.refs)
+    return {"ver": 1, "type": "dir", "data": data}
+
+
+def height(node: Node) -> int:
+    """Levels of directories in memory at and below `node`."""
+    level = {id(node): node} if isinstance(node, Dir) else {}
+    count = 0
+    while level and count <= MAX_DEPTH:
+        count += 1
+        below = [entry for found in level.values() for entry in found.entries.values()]
+        level = {id(entry): entry for entry in below if isinstance(entry, Dir)}
+    return count
+
+
+# Packed form, for the log: nothing is hashed, and blobs of values stay apart so that references survive a restart.
+_VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
+
+
+def pack(node: Node) -> list[Any]:
+    """The node as lists, strings and bytes (for msgpack), with everything below it."""
+    if isinstance(node, Val):
+        return [_VAL, node.data]
+    if isinstance(node, ValRef):
+        return [_PARTS, [blob.ref if blob.data is None else blob.data for blob in node.blobs[: node.count]]]
+    if isinstance(node, Symlink):
+        return [_SYMLINK, node.target, node.namespace]
+    if isinstance(node, DirRef):
+        if node.loaded is None:
+            return [_DIRREF, node.ref]
+        node = node.loaded
+    return [_DIR, {name: pack(entry) for name, entry in node.entries.items()}]
+
+
+def unpack(packed: list[Any]) -> Node:
+    """The node of `pack`."""
+    kind, data = packed[0], packed[1]
+    if kind == _VAL:
+        return Val(data)
+    if kind == _PARTS:
+        return ValRef([Blob(None, part) if isinstance(part, str) else Blob(part) for part in data])
+    if kind == _SYMLINK:
+        return Symlink(data, packed[2])
+    if kind == _DIRREF:
+        return DirRef(data)
+    return Dir({name: unpack(entry) for name, entry in data.items()})
