@@ -57,6 +57,6 @@ def _matching(pattern: str, constants: Dict[str, int], rule: str) -> Sequence[st
 def _parse(value: str, rule: str) -> int:
     if value in {"unlimited", "infinity", "inf"}:
         return -1
-    if value.isdigit():
+    if value.isdecimal():
         return int(value)
     raise ValueError(f"--rlimit: Invalid value in {rule}: use a number or unlimited")

@@ -87,11 +87,8 @@ def log(
     line: Optional[int] = None,
 ) -> Dict[str, Any]:
     """Make the context of a log event; ``level`` is an RFC 5424 severity, 0 to 7, ``rank`` the shell's."""
-    context: Dict[str, Any] = {"level": level, "message": message}
-    for key, value in (("rank", rank), ("component", component), ("file", file), ("line", line)):
-        if value is not None:
-            context[key] = value
-    return context
+    known = {"rank": rank, "component": component, "file": file, "line": line}
+    return {"level": level, "message": message, **{key: value for key, value in known.items() if value is not None}}
 
 
 def decode_header(context: Any) -> Dict[str, str]:

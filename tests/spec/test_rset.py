@@ -1,0 +1,323 @@
+"""Resource sets: reading and writing R, set operations, renumbering, configuration."""
+
+import json
+from typing import Dict, List, Set, Tuple
+
+import pytest
+from headrace.spec.idset import Idset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.spec.rset import ResourceSet, RsetError
+
+
+def make(ranks: str, cores: str, gpus: str = "", hosts: str = "") -> ResourceSet:
+    names = hosts.split(",") if hosts else None
+    return ResourceSet.build(Idset.parse(ranks), Idset.parse(cores), Idset.parse(gpus) if gpus else None, names)
+
+
+def r_obj(**execution: object) -> Dict[str, object]:
+    return {"version": 1, "execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-1"}}], **execution}}
+
+
+# -- the recordings of real Flux
+
+
+@pytest.mark.parametrize(
+    ("rset", "text"),
+    [
+        (
+            make("0-3", "0-1", "0", "a,b,c,d"),
+            '{"version": 1, "execution": {"R_lite": [{"rank": "0-3", "children": {"gpu": "0", "core": "0-1"}}],'
+            ' "starttime": 0.0, "expiration": 0.0, "nodelist": ["a,b,c,d"]}}',
+        ),
+        (
+            ResourceSet.build(
+                Idset.parse("0-1"), Idset.parse("0-1"), hosts=["vm", "vm"], properties={"fast": Idset.parse("0")}
+            ),
+            '{"version": 1, "execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-1"}}], "starttime": 0.0,'
+            ' "expiration": 0.0, "nodelist": ["vm,vm"], "properties": {"fast": "0"}}}',
+        ),
+        (
+            ResourceSet(),
+            '{"version": 1, "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}}',
+        ),
+    ],
+)
+def test_encode_writes_what_flux_writes(rset: ResourceSet, text: str) -> None:
+    assert rset.encode() == text
+
+
+def test_a_job_r_has_the_node_list_before_the_times() -> None:
+    recorded = (
+        '{"version": 1, "execution": {"R_lite": [{"rank": "1", "children": {"core": "1"}}], "nodelist": ["node0"],'
+        ' "starttime": 1795224526, "expiration": 9223372036}}'
+    )
+    rset = ResourceSet.parse(recorded)
+    assert json.dumps(rset.to_job_obj()) == recorded
+    assert (rset.starttime, rset.expiration, rset.host(1)) == (1795224526, 9223372036, "node0")
+
+
+@pytest.mark.parametrize(
+    ("rset", "short"),
+    [
+        (make("1-2", "0-1"), "rank[1-2]/core[0-1]"),
+        (make("3", "0-1"), "rank3/core[0-1]"),
+        (make("0", "0-3", "0"), "rank0/core[0-3],gpu0"),
+        (make("1", "0").union(make("0", "1-2")), "rank0/core[1-2] rank1/core0"),
+        (ResourceSet(), ""),
+    ],
+)
+def test_short_form_is_flux_resource_summary(rset: ResourceSet, short: str) -> None:
+    assert rset.short_form() == short
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "union", "diff", "intersect"),
+    [
+        (make("0", "0-3"), make("0", "0-1"), "rank0/core[0-3]", "rank0/core[2-3]", "rank0/core[0-1]"),
+        (make("0", "0-3", "0"), make("0", "0-3"), "rank0/core[0-3],gpu0", "rank0/gpu0", "rank0/core[0-3]"),
+        (
+            make("0-3", "0-1"),
+            make("1-2,7", "0"),
+            "rank[0-3]/core[0-1] rank7/core0",
+            "rank[0,3]/core[0-1] rank[1-2]/core1",
+            "rank[1-2]/core0",
+        ),
+    ],
+)
+def test_set_operations_split_groups(a: ResourceSet, b: ResourceSet, union: str, diff: str, intersect: str) -> None:
+    assert a.union(b).short_form() == union
+    assert a.diff(b).short_form() == diff
+    assert a.intersect(b).short_form() == intersect
+
+
+def test_append_merges_ranks_and_refuses_what_both_have() -> None:
+    joined = make("0", "0-3", hosts="n0").append(make("0,1", "4-7", hosts="n0,n1"))
+    assert joined.short_form() == "rank0/core[0-7] rank1/core[4-7]"
+    assert joined.hosts == ["n0", "n1"]
+    with pytest.raises(RsetError, match="both sets have rank0/core4"):
+        joined.append(make("0", "4"))
+
+
+def test_union_refuses_two_names_for_one_rank() -> None:
+    with pytest.raises(RsetError, match="rank 0 is a in one set and b in the other"):
+        make("0", "0", hosts="a").union(make("0", "1", hosts="b"))
+
+
+def test_counts_and_lookups() -> None:
+    rset = make("0-1", "0-3", "0", "a,b").append(make("5", "0-1", hosts="c"))
+    assert (rset.nnodes, rset.ncores, rset.ngpus) == (3, 10, 2)
+    assert (str(rset.cores(5)), str(rset.gpus(5)), str(rset.cores(2))) == ("0-1", "", "")
+    assert str(rset.host_ranks("b")) == "1"
+    assert [(node.rank, node.host, len(node.cores), len(node.gpus)) for node in rset.nodes()] == [
+        (0, "a", 4, 1),
+        (1, "b", 4, 1),
+        (5, "c", 2, 0),
+    ]
+
+
+def test_selecting_keeps_hosts_and_properties_of_what_is_left() -> None:
+    rset = make("0-3", "0-1", hosts="a,b,c,d").with_property("fast", Idset.parse("1-2"))
+    assert rset.select_ranks(Idset.parse("2-9")).hosts == ["c", "d"]
+    assert rset.exclude_ranks(Idset.parse("1")).properties == {"fast": Idset.parse("2")}
+    assert rset.select_hosts(["d", "nosuch"]).short_form() == "rank3/core[0-1]"
+    assert rset.select_constraint({"properties": ["fast"]}).short_form() == "rank[1-2]/core[0-1]"
+    assert rset.select_constraint({"properties": ["^fast"]}).short_form() == "rank[0,3]/core[0-1]"
+    assert rset.select_kind("gpu").nnodes == 0
+
+
+def test_with_property_refuses_unknown_ranks_and_bad_names() -> None:
+    rset = make("0-1", "0")
+    with pytest.raises(RsetError, match="ranks 2 not found"):
+        rset.with_property("x", Idset.parse("1-2"))
+    with pytest.raises(RsetError, match="invalid property 'a&b'"):
+        rset.with_property("a&b", Idset.parse("1"))
+
+
+# -- renumbering
+
+
+def test_rerank_numbers_nodes_from_0_in_order() -> None:
+    rset = make("3,7", "2-3", hosts="x,y").with_property("p", Idset.parse("7"))
+    assert rset.rerank().to_obj()["execution"]["properties"] == {"p": "1"}
+    assert rset.rerank().short_form() == "rank[0-1]/core[2-3]"
+    assert rset.rerank().hosts == ["x", "y"]
+
+
+def test_rerank_follows_a_host_list_and_keeps_the_order_of_equal_hosts() -> None:
+    rset = make("0", "0", hosts="b").append(make("1", "1", hosts="a")).append(make("2", "2", hosts="b"))
+    assert rset.rerank(["a", "b", "b"]).short_form() == "rank0/core1 rank1/core0 rank2/core2"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"), [(["a"], "too few hosts"), (["a", "b", "c"], "too many hosts"), (["a", "z"], "host z is not")]
+)
+def test_rerank_refuses_another_set_of_hosts(hosts: List[str], message: str) -> None:
+    with pytest.raises(RsetError, match=message):
+        make("0-1", "0", hosts="a,b").rerank(hosts)
+
+
+def test_remap_numbers_cores_from_0_and_leaves_gpus() -> None:
+    assert make("1,7,9,53", "1,5,7,9", "1,3").remap().short_form() == "rank[0-3]/core[0-3],gpu[1,3]"
+
+
+# -- reading
+
+
+def test_entries_of_one_rank_are_merged() -> None:
+    entries = [{"rank": "0-1", "children": {"core": "0"}}, {"rank": "1", "children": {"core": "1", "gpu": "0"}}]
+    assert ResourceSet.from_obj(r_obj(R_lite=entries)).short_form() == "rank0/core0 rank1/core[0-1],gpu0"
+
+
+def test_opaque_parts_travel_unchanged() -> None:
+    obj = {**r_obj(nslots=2), "scheduling": {"graph": {"nodes": []}}, "attributes": {"system": {}}}
+    again = ResourceSet.from_obj(obj).select_ranks(Idset.parse("0")).to_obj()
+    assert again["scheduling"] == obj["scheduling"]
+    assert again["attributes"] == obj["attributes"]
+    assert again["execution"]["nslots"] == 2
+
+
+@pytest.mark.parametrize(
+    ("obj", "where"),
+    [
+        ([], "R: must be an object"),
+        ({}, "version: must be 1"),
+        ({"version": True}, "version: must be 1"),
+        ({"version": 1}, "execution: must be an object"),
+        ({"version": 1, "execution": {}}, "execution.R_lite: must be an array"),
+        (r_obj(R_lite=[3]), r"execution.R_lite\[0\]: must be an object"),
+        (r_obj(R_lite=[{"rank": 0, "children": {}}]), r"execution.R_lite\[0\].rank: must be an idset string"),
+        (r_obj(R_lite=[{"rank": "x", "children": {}}]), r"execution.R_lite\[0\].rank: "),
+        (r_obj(R_lite=[{"rank": "0"}]), r"execution.R_lite\[0\].children: must be an object"),
+        (r_obj(R_lite=[{"rank": "0", "children": {"core": 1}}]), r"children.core: must be an idset"),
+        (r_obj(R_lite=[{"rank": "99999999", "children": {}}]), "beyond"),
+        (r_obj(starttime=-1), "execution.starttime: must be seconds"),
+        (r_obj(expiration="soon"), "execution.expiration: must be seconds"),
+        (r_obj(starttime=5, expiration=4), "execution.expiration: 4 must be after starttime 5"),
+        (r_obj(nslots=-1), "execution.nslots: "),
+        (r_obj(nodelist="a,b"), "execution.nodelist: must be an array"),
+        (r_obj(nodelist=["a"]), "execution.nodelist: names 1 hosts, but the set has 2 ranks"),
+        (r_obj(properties=["a"]), "execution.properties: must be an object"),
+        (r_obj(properties={"a|b": "0"}), "invalid property"),
+    ],
+)
+def test_errors_name_the_field(obj: object, where: str) -> None:
+    with pytest.raises(RsetError, match=where):
+        ResourceSet.from_obj(obj)
+
+
+def test_text_that_is_not_json_is_refused() -> None:
+    with pytest.raises(RsetError, match="not JSON"):
+        ResourceSet.parse("{")
+
+
+# -- configuration
+
+
+def test_config_merges_entries_of_one_host_and_ranks_hosts_by_appearance() -> None:
+    rset = ResourceSet.from_config(
+        [
+            {"hosts": "node[0-3]", "cores": "0-1"},
+            {"hosts": "node[0-2]", "properties": ["batch"]},
+            {"hosts": "node3", "properties": ["debug"], "gpus": "0"},
+        ]
+    )
+    assert rset.short_form() == "rank[0-2]/core[0-1] rank3/core[0-1],gpu0"
+    assert rset.hosts == ["node0", "node1", "node2", "node3"]
+    assert {name: str(ranks) for name, ranks in rset.properties.items()} == {"batch": "0-2", "debug": "3"}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "resource config must be an array"),
+        ([], "no hosts configured"),
+        ([3], r"config\[0\]: must be a table"),
+        ([{"cores": "0"}], r"config\[0\]: missing key 'hosts'"),
+        ([{"hosts": ""}], r"config\[0\]: empty hostlist specified"),
+        ([{"hosts": "a", "cores": "0"}, {"hosts": "b"}], "resource.config: b assigned no resources"),
+        ([{"hosts": "a", "cores": "0--1"}], r"config\[0\]: invalid idset cores='0--1'"),
+        ([{"hosts": "a", "cores": 4}], r"config\[0\]: cores must be a string"),
+        ([{"hosts": "a", "cores": "0", "properties": "x"}], r"config\[0\]: properties must be an array"),
+        ([{"hosts": "a", "cores": "0", "properties": ["a!"]}], r'config\[0\]: invalid property "a!"'),
+        ([{"hosts": "a", "core": "0"}], "unknown key 'core'"),
+    ],
+)
+def test_config_errors_name_the_entry(config: object, message: str) -> None:
+    with pytest.raises(RsetError, match=message):
+        ResourceSet.from_config(config)
+
+
+# -- properties of the operations
+
+Cells = Set[Tuple[int, str, int]]
+_cells = st.sets(st.tuples(st.integers(0, 5), st.sampled_from(["core", "gpu"]), st.integers(0, 3)))
+
+
+def from_cells(cells: Cells) -> ResourceSet:
+    rset = ResourceSet()
+    for rank, kind, number in cells:
+        ids = Idset([number])
+        one = ResourceSet.build(Idset([rank]), ids if kind == "core" else Idset(), ids if kind == "gpu" else None)
+        rset = rset.append(one)
+    return rset
+
+
+def to_cells(rset: ResourceSet) -> Cells:
+    return {
+        (node.rank, kind, number)
+        for node in rset.nodes()
+        for kind, ids in (("core", node.cores), ("gpu", node.gpus))
+        for number in ids
+    }
+
+
+@given(_cells, _cells)
+@settings(max_examples=60)
+def test_operations_are_those_of_sets_of_cores_and_gpus(a: Cells, b: Cells) -> None:
+    left, right = from_cells(a), from_cells(b)
+    assert to_cells(left) == a
+    assert to_cells(left.union(right)) == a | b
+    assert to_cells(left.diff(right)) == a - b
+    assert to_cells(left.intersect(right)) == a & b
+    assert ResourceSet.parse(left.encode()) == left
+    assert left.ncores == sum(1 for _, kind, _ in a if kind == "core")
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "R_lite": st.lists(st.fixed_dictionaries({"rank": _json, "children": _json}) | _json, max_size=3) | _json,
+            "nodelist": _json,
+            "properties": _json,
+            "starttime": _json,
+            "expiration": _json,
+            "nslots": _json,
+        },
+    )
+)
+@settings(max_examples=80)
+def test_any_json_is_a_set_or_an_rset_error(execution: Dict[str, object]) -> None:
+    try:
+        rset = ResourceSet.from_obj({"version": 1, "execution": execution})
+    except RsetError:
+        return
+    assert ResourceSet.from_obj(rset.to_obj()) == rset
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_set_or_an_rset_error(text: str) -> None:
+    try:
+        ResourceSet.parse(text)
+    except RsetError:
+        return
+    raise AssertionError("no short random text is an R")
