@@ -53,7 +53,7 @@ class ChildOrder:
         for item in selection.items:
             v = item.vertex
             up = graph.parent[v]
-            if up < 0:
+            if up < 0 or not graph.children[v] or item.path:
                 continue
             keys = self._list(up)
             weight = -scheduler.free(v, self._type, at)

@@ -188,7 +188,7 @@ class Engine:
             return
         try:
             selection = update.read(self.graph, form, text)
-            allocation = self.scheduler.add(jobid, selection, at, at + duration, operation == "reserve")
+            allocation = self.scheduler.add(jobid, selection, at, at + duration, at > 0)
         except SpanConflictError as exc:
             self.err("ERROR: traverser run () returned error \n")
             self.err(f"ERROR: update_vtx_plan: can't add span into {self.graph.name(exc.vertex)}.\n")

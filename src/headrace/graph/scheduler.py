@@ -112,7 +112,7 @@ class Scheduler:
         totals = self.graph.totals[root]
         needs = total_needs(request.resources)
         length = request.duration or 1
-        times = sorted({t for name in self.filters if name in busy for t in busy[name].times if t > now})
+        times = sorted({job.end for job in self.jobs.values() if job.end > now})
         wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
         for at in times:
             for room, planner in wanted:
