@@ -207,8 +207,9 @@ class Watch:
             watcher.parts = 1
             self.ctx.respond(watcher.msg, {"val": value})
         elif old != value:
-            before, after = base64.b64decode(old["data"]), base64.b64decode(data)
-            if old["type"] != "val" or not watcher.outside or not after.startswith(before):
+            before = base64.b64decode(old["data"]) if watcher.outside and old["type"] == "val" else None
+            after = base64.b64decode(data)
+            if before is None or not after.startswith(before):
                 self._end(watcher, errno.EINVAL, "value of key watched with WATCH_APPEND overwritten")
                 return
             self.ctx.respond(watcher.msg, {"val": val_treeobj(after[len(before) :])})

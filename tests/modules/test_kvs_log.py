@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from headrace.modules import kvs_tree as t
+from headrace.modules.kvs_log import Log, Space, create_record, remove_record, version_record
+from headrace.modules.kvs_txn import Op, apply
+
+
+def ops(*pairs: tuple[str, bytes]) -> list[Op]:
+    return [Op(key, 0, t.value_node(data)) for key, data in pairs]
+
+
+def test_the_log_replays_versions_and_removals(tmp_path):
+    log = Log(tmp_path / "log")
+    log.append([create_record(Space("p", 1, 0, 0, t.Dir({}))), create_record(Space("q", 1, 0, 0, t.Dir({})))])
+    log.append([version_record("p", 1, ops(("a.b", b"1")), []), version_record("p", 2, ops(("c", b"2")), [])])
+    log.append([remove_record("q")])
+    log.close()
+    spaces = Log(tmp_path / "log").replay()
+    assert list(spaces) == ["p"] and spaces["p"].seq == 2
+    expected = apply(t.Dir({}), ops(("a.b", b"1"), ("c", b"2")), "p", [])
+    assert spaces["p"].root.reference(t.Refs()) == expected.reference(t.Refs())
+
+
+def test_directories_opened_by_a_transaction_need_no_content_store_at_replay(tmp_path):
+    refs = t.Refs()
+    below = t.Dir({"x": t.Val(b"1")})
+    node = t.DirRef(below.reference(refs))
+    root = t.Dir({"d": node})
+    log = Log(tmp_path / "log")
+    log.append([create_record(Space("p", 1, 0, 0, root))])
+    node.fill(t.dir_blob(below, refs), refs)
+    opened: list[t.DirRef] = []
+    after = apply(root, ops(("d.y", b"2")), "p", opened)
+    log.append([version_record("p", 1, ops(("d.y", b"2")), opened)])
+    assert log.replay()["p"].root.reference(refs) == after.reference(refs)
+
+
+def test_compaction_replaces_versions_by_trees(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.modules.kvs_log._COMPACT_BYTES", 1000)
+    log = Log(tmp_path / "log")
+    root = t.Dir({})
+    log.append([create_record(Space("p", 1, 0, 0, root))])
+    for seq in range(1, 100):
+        root = apply(root, ops(("a", b"%d" % seq)), "p", [])
+        log.append([version_record("p", seq, ops(("a", b"%d" % seq)), [])])
+    assert log.overgrown
+    log.compact([Space("p", 1, 0, 99, root)])
+    assert not log.overgrown
+    log.close()
+    again = Log(tmp_path / "log")
+    assert again._db.execute("SELECT count(*) FROM log").fetchone() == (1,)
+    assert again.replay()["p"].seq == 99 and t.value_bytes(again.replay()["p"].root.entries["a"]) == b"99"
+
+
+WRITER = """
+import sys
+from headrace.modules import kvs_tree as t
+from headrace.modules.kvs_log import Log, Space, create_record, version_record
+from headrace.modules.kvs_txn import Op
+log = Log(sys.argv[1])
+log.append([create_record(Space("p", 1, 0, 0, t.Dir({})))])
+seq = 0
+while True:
+    seq += 1
+    log.append([version_record("p", seq, [Op("a", 0, t.Val(b"%d" % seq))], [])])
+    print(seq, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        acknowledged = 0
+        for line in writer.stdout:
+            acknowledged = int(line)
+            if acknowledged == 20:
+                os.kill(writer.pid, signal.SIGKILL)
+                break
+        acknowledged = max([acknowledged, *map(int, writer.stdout.read().split()[:-1])])
+    assert acknowledged >= 20
+    assert Log(tmp_path / "log").replay()["p"].seq >= acknowledged
