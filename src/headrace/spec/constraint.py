@@ -119,7 +119,8 @@ def _compile_not(values: List[Any], path: str, depth: int) -> Matcher:
 
 
 def _compile_properties(values: List[Any], path: str, depth: int) -> Matcher:
-    wanted, unwanted = [], []
+    wanted: List[str] = []
+    unwanted: List[str] = []
     for i, value in enumerate(values):
         if not isinstance(value, str):
             raise ConstraintError(f"constraint{path}[{i}]: a property must be a string, not {value!r}")

@@ -31,7 +31,9 @@ def parse(text: str) -> Dict[str, Any]:
         try:
             options = parse_qs(query.replace(";", "&"), keep_blank_values=True, strict_parsing=True)
         except ValueError:
-            raise DependencyError(f'Invalid dependency URI "{text}": after ? use key=value[&key=value...]') from None
+            options = {}
+        if not options:
+            raise DependencyError(f'Invalid dependency URI "{text}": after ? use key=value[&key=value...]')
         for key, values in options.items():
             if key in dependency:
                 raise DependencyError(f'Invalid dependency URI "{text}": {key} is not an option')

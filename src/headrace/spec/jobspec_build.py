@@ -400,14 +400,14 @@ def _positive(value: Any) -> bool:
 def _seconds(value: Union[float, str]) -> float:
     if isinstance(value, str):
         try:
-            value = duration_.parse(value)
+            seconds = duration_.parse(value)
         except ValueError:
             raise ValueError("invalid Flux standard duration") from None
-        # RFC 14 has no infinite duration; 0 means no limit.
-        if value == float("inf"):
-            value = 0.0
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError("duration must be a number of seconds or a duration string")
-    if value < 0:
+    else:
+        seconds = float(value)
+    if seconds < 0:
         raise ValueError("duration must not be negative")
-    return float(value)
+    # RFC 14 has no infinite duration; 0 means no limit.
+    return 0.0 if seconds == float("inf") else seconds
