@@ -430,3 +430,76 @@ def test_stats_have_the_sections_of_real_flux(in_broker):
         assert stats["pending_requests"] == 0
 
     in_broker(scenario)
+
+
+def test_sync_leaves_a_checkpoint_that_the_content_service_can_load(in_broker):
+    async def scenario(broker):
+        client = store(broker)
+        root = await client.rpc("kvs.commit", commit(put("d.big", b"x" * 99), flags=kvs.SYNC))
+        checkpoint = (await client.rpc("content.checkpoint-get", {}))["value"][0]
+        assert (checkpoint["rootref"], checkpoint["rootseq"]) == (root["rootref"], root["rootseq"])
+        again = await client.rpc("kvs.commit", commit(flags=kvs.SYNC))
+        assert again == root
+        await broker.contexts.pop("kvs").unload()
+        ref = root["rootref"]
+        for name in ("d", "big"):
+            reply = await client.call("content.load", payload=bytes.fromhex(ref[5:]))
+            ref = json.loads(reply.payload)["data"][name]["data"][0]
+        assert (await client.call("content.load", payload=bytes.fromhex(ref[5:]))).payload == b"x" * 99
+
+    in_broker(scenario)
+
+
+def test_a_stopped_instance_leaves_a_checkpoint_in_its_statedir(in_broker, tmp_path):
+    kept = {}
+
+    async def before(broker):
+        kept.update(await store(broker).rpc("kvs.commit", commit(put("a", b"1"))))
+
+    async def after(broker):
+        broker.load(content)
+        client = broker.client()
+        assert (await client.rpc("content.checkpoint-get", {}))["value"][0]["rootref"] == kept["rootref"]
+        assert (await client.call("content.load", payload=bytes.fromhex(kept["rootref"][5:]))).errnum == 0
+
+    in_broker(before, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_snapshots_with_ended_jobs_outlive_a_restart_with_a_statedir(in_broker, tmp_path):
+    kept = {}
+    path = "job.0000.0008.d200.0000.eventlog"
+
+    async def before(broker):
+        here = jobs()
+        here["0000"]["0008"]["d200"]["0000"]["eventlog"] += '{"timestamp":2.0,"name":"clean"}\n'
+        job_store(broker, here)
+        client = store(broker)
+        dirent = (await client.rpc("kvs.lookup", look("job.0000.0008.d200.0000", TREEOBJ)))["val"]
+        kept["ref"] = dirent["data"][0]
+        await client.rpc("kvs.commit", commit({"key": "copy", "flags": 0, "dirent": dirent}))
+        root = (await client.rpc("kvs.getroot", {"namespace": "primary"}))["rootref"]
+        assert b"clean" in await value(client, path, rootref=root)
+
+    async def after(broker):
+        client = store(broker)
+        assert b"clean" in await value(client, "eventlog", rootref=kept["ref"])
+        assert b"clean" in await value(client, "copy.eventlog")
+
+    in_broker(before, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_purging_a_job_removes_what_was_committed_below_it(in_broker):
+    async def scenario(broker):
+        here = jobs()
+        job_store(broker, here)
+        client = store(broker)
+        await client.rpc("kvs.commit", commit(put("mine", b"m"), namespace=f"job-{JOBID}"))
+        here.clear()
+        broker.events.subscribe(client, "kvs.namespace-primary-setroot")
+        broker.contexts["job-manager"].publish("job-purge-inactive", {"jobs": [JOBID]})
+        await client.events.get()
+        assert await value(client, "job.0000.0008.d200.0000.guest.mine") == errno.ENOENT
+
+    in_broker(scenario)

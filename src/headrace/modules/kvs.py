@@ -39,7 +39,9 @@ from .kvs_txn import Op, decode_ops
 from .kvs_views import Fetcher, Walk, failure
 
 NAME = "kvs"
+# Flags of a commit.
 NO_MERGE = 1
+SYNC = 4
 
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
@@ -67,7 +69,7 @@ class Kvs:
     def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
         self.ctx = ctx
         self.refs = Refs(hash_name)
-        self.fetcher = Fetcher(ctx, self.refs)
+        self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
         self.store = Committer(ctx, self.refs, self.fetcher, log)
         self.spaces = self.store.spaces
         self.fences: dict[tuple[str, str], Fence] = {}
@@ -196,14 +198,32 @@ class Kvs:
 
     # Writing
 
-    def commit(self, msg: Message) -> dict[str, Any] | None:
-        """kvs.commit {namespace, flags, ops} -> {rootref, rootseq} when it is durable."""
+    def commit(self, msg: Message) -> Any:
+        """kvs.commit {namespace, flags, ops} -> {rootref, rootseq} when it is durable.
+
+        With flag SYNC the tree is also put into the content store and a checkpoint of it made.
+        """
         body = _body(msg, namespace=str, flags=int)
         space, ops = self._decode(body, msg)
         if not ops:
-            return {"rootref": space.root.reference(self.refs), "rootseq": space.seq}
-        self.store.queue(Change(space.name, [msg], ops, not body["flags"] & NO_MERGE))
+            return self._unchanged(space, body["flags"])
+        self.store.queue(self._change(space, [msg], ops, body["flags"]))
         return None
+
+    async def _unchanged(self, space: Namespace, flags: int) -> dict[str, Any]:
+        result = {"rootref": space.root.reference(self.refs), "rootseq": space.seq}
+        if flags & SYNC:
+            try:
+                await self.store.sync(space)
+            except KvsError as exc:
+                raise failure(exc) from None
+        return result
+
+    @staticmethod
+    def _change(space: Namespace, messages: list[Message], ops: list[Op], flags: int) -> Change:
+        change = Change(space.name, messages, ops, not flags & NO_MERGE)
+        change.sync = bool(flags & SYNC)
+        return change
 
     def fence(self, msg: Message) -> None:
         """kvs.fence {name, nprocs, namespace, flags, ops}: the commits of `nprocs` requests as one."""
@@ -217,7 +237,7 @@ class Kvs:
         fence.ops.extend(ops)
         if len(fence.messages) == fence.total:
             del self.fences[key]
-            change = Change(space.name, fence.messages, fence.ops, not body["flags"] & NO_MERGE)
+            change = self._change(space, fence.messages, fence.ops, body["flags"])
             change.names.append(body["name"])
             self.store.queue(change)
 
@@ -300,6 +320,20 @@ class Kvs:
         }
 
     # Housekeeping
+
+    def purged(self, event: Message) -> None:
+        """Jobs were purged: what was committed below their directories goes too."""
+        ops = []
+        for jobid in (event.obj or {}).get("jobs", ()):
+            path = job_path(jobid)
+            self.fetcher.purged(path)
+            node: Any = self.spaces[PRIMARY].root
+            for name in ["job", *path.split(".")]:
+                node = node.entries.get(name) if isinstance(node, Dir) else None
+            if node is not None:
+                ops.append(Op(f"job.{path}", 0, None))
+        if ops:
+            self.store.queue(Change(PRIMARY, [], ops))
 
     def disconnected(self, sender: str) -> None:
         """Forget the waiters of a client that is gone; its part of a fence stays, as what was sent was sent."""
@@ -388,5 +422,6 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
         methods[name] = _converting(handler)
     ctx.service(NAME, methods, open=("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version"))
     ctx.on_disconnect(kvs.disconnected)
+    ctx.subscribe("job-purge-inactive", kvs.purged)
     ctx.on_stats(kvs.stats)
     ctx.on_unload(kvs.store.close)

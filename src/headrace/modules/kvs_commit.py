@@ -28,8 +28,9 @@ PRIMARY = "primary"
 
 # Versions whose trees stay readable by reference without the content store.
 _HISTORY = 256
-# Commits are applied for at most this long (seconds) before the loop looks at its sockets again.
-_SLICE = 0.003
+# One batch: changes are applied for at most this long (seconds), and only so many, as answering takes time too.
+_SLICE = 0.002
+_BATCH = 200
 
 
 class Namespace:
@@ -49,13 +50,14 @@ class Namespace:
 class Change:
     """What waits to be written: a transaction, or with `create` or `remove` a namespace's beginning or end."""
 
-    __slots__ = ("create", "merge", "messages", "names", "ops", "remove", "space")
+    __slots__ = ("create", "merge", "messages", "names", "ops", "remove", "space", "sync")
 
     def __init__(self, space: str, messages: list[Message], ops: list[Op], merge: bool = True) -> None:
         self.space = space
         self.messages = messages
         self.ops = ops
         self.merge = merge
+        self.sync = False
         self.names: list[str] = []
         self.create: Namespace | None = None
         self.remove = False
@@ -114,7 +116,9 @@ class Committer:
         latest: dict[str, Version] = {}
         records: list[bytes] = []
         start = time.monotonic()
-        while self.pending and time.monotonic() - start < _SLICE:
+        count = 0
+        while self.pending and count < _BATCH and time.monotonic() - start < _SLICE:
+            count += 1
             change = self.pending[0]
             if change.create is not None or change.remove:
                 if versions:
@@ -230,8 +234,11 @@ class Committer:
             keys: dict[str, int] = {}
             for change in version.changes:
                 self._count(change)
-                for msg in change.messages:
-                    self.ctx.respond(msg, result)
+                if change.sync:
+                    self.ctx.spawn(self._respond_synced(space, change, result))
+                else:
+                    for msg in change.messages:
+                        self.ctx.respond(msg, result)
                 keys.update((".".join(split_key(op.key)), op.flags) for op in change.ops)
             event = {
                 "namespace": space.name,
@@ -243,6 +250,20 @@ class Committer:
             }
             self.ctx.publish(f"kvs.namespace-{space.name}-setroot", event, private=True)
             self._wake(space, result)
+
+    async def _respond_synced(self, space: Namespace, change: Change, result: dict[str, Any]) -> None:
+        try:
+            await self.sync(space)
+        except KvsError as exc:
+            self._refuse(change, failure(exc))
+            return
+        for msg in change.messages:
+            self.ctx.respond(msg, result)
+
+    async def sync(self, space: Namespace) -> None:
+        """Put the primary namespace's tree and a checkpoint of it into the content store. Raises KvsError."""
+        if space.name == PRIMARY:
+            await self.fetcher.checkpoint(space.root, space.seq)
 
     def _count(self, change: Change) -> None:
         count = len(change.ops)
@@ -288,7 +309,13 @@ class Committer:
             record = create_record(_snapshot(new)) if new is not None else remove_record(change.space)
         self._write([record], publish, [change])
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Wait for the log; with one, leave a checkpoint for those who read the content store of a stopped instance."""
+        if self._log is not None:
+            try:
+                await self.sync(self.spaces[PRIMARY])
+            except KvsError as exc:
+                self.ctx.log(logging.WARNING, f"no checkpoint was stored: {exc.text}")
         if self._thread is not None:
             self._thread.close()
         if self._log is not None:

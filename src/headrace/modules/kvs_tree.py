@@ -239,7 +239,7 @@ class Env(Protocol):
     def root_of(self, namespace: str) -> View:
         """Raises KvsError(ENOTSUP, EPERM), NeedPath."""
 
-    def frozen(self, view: Mount | Top) -> Dir:
+    def frozen(self, view: Mount | Top) -> Dir | DirRef:
         """The view as a plain directory with all that is below it. Raises NeedFrozen."""
 
 

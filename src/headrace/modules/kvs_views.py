@@ -10,7 +10,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
@@ -27,7 +27,9 @@ from .kvs_tree import (
     Refs,
     Top,
     Val,
+    ValRef,
     View,
+    dir_blob,
     value_node,
 )
 
@@ -41,7 +43,7 @@ class Walk:
         self.refs = refs
         self._root_of = root_of
         self.fetched: dict[str, str | list[str] | None] = {}
-        self.made: dict[str, Dir] = {}
+        self.made: dict[str, Dir | DirRef] = {}
 
     def outside(self, path: str) -> str | list[str] | None:
         try:
@@ -52,7 +54,7 @@ class Walk:
     def root_of(self, namespace: str) -> View:
         return self._root_of(namespace, self)
 
-    def frozen(self, view: Mount | Top) -> Dir:
+    def frozen(self, view: Mount | Top) -> Dir | DirRef:
         try:
             return self.made[_view_key(view)]
         except KeyError:
@@ -64,13 +66,20 @@ def _view_key(view: Mount | Top) -> str:
 
 
 class Fetcher:
-    """Supplies walks."""
+    """Supplies walks.
 
-    def __init__(self, ctx: ModuleContext, refs: Refs) -> None:
+    A job that ended does not change: its directory is made once. With a durable content store it goes there and only
+    its reference stays; otherwise it is remembered as long as somebody holds it.
+    """
+
+    def __init__(self, ctx: ModuleContext, refs: Refs, durable: bool) -> None:
         self.ctx = ctx
         self.refs = refs
-        # Directories of jobs that ended are made once, as long as anybody holds them.
+        self.durable = durable
         self._ended: WeakValueDictionary[str, Dir] = WeakValueDictionary()
+        self._ended_refs: dict[str, str] = {}
+        # What `keep` has stored already.
+        self._kept: WeakSet[Dir | Blob] = WeakSet()
 
     def run(self, walk: Walk, fn: Callable[[], T]) -> T | asyncio.Future[T] | Any:
         """`fn()`, or an awaitable of it when something has to be fetched first."""
@@ -111,47 +120,84 @@ class Fetcher:
         found = reply.obj or {}
         return found["val"] if "val" in found else found.get("dir")
 
-    async def freeze(self, view: Mount | Top, walk: Walk) -> Dir:
+    def purged(self, path: str) -> None:
+        """Forget the directory of a job that was purged."""
+        self._ended.pop(path, None)
+        self._ended_refs.pop(path, None)
+
+    async def freeze(self, view: Mount | Top, walk: Walk) -> Dir | DirRef:
         """The view as plain directories, values and all."""
         if isinstance(view, Top):
             jobs = view.under.entries.get("job")
             if jobs is not None and not isinstance(jobs, Dir):
                 return view.under
+            mount = await self._freeze_mount("", jobs, await self.path(""))
             entries = dict(view.under.entries)
-            mount = await self.freeze(Mount("", jobs), walk)
-            if mount.entries:
+            if isinstance(mount, DirRef) or mount.entries:
                 entries["job"] = mount
             return Dir(entries)
-        cached = self._ended.get(view.path)
-        if cached is not None and view.under is None:
-            return cached
-        listed = walk.fetched.get(view.path) or await self.path(view.path)
-        entries = dict(view.under.entries) if view.under is not None else {}
+        return await self._freeze_mount(view.path, view.under, await self.path(view.path))
+
+    async def _freeze_mount(self, path: str, under: Dir | None, listed: str | list[str] | None) -> Dir | DirRef:
+        entries = dict(under.entries) if under is not None else {}
         for name in listed if isinstance(listed, list) else ():
             over = entries.get(name)
-            if over is not None and not isinstance(over, Dir):
-                continue
-            path = f"{view.path}.{name}" if view.path else name
-            entry = await self._freeze_entry(path, over, walk)
-            if entry is not None:
-                entries[name] = entry
+            if over is None or isinstance(over, Dir):
+                entry = await self._freeze_entry(f"{path}.{name}" if path else name, over)
+                if entry is not None:
+                    entries[name] = entry
         made = Dir(entries)
-        if view.under is None and _job_ended(entries):
-            self._ended[view.path] = made
+        if under is None and _job_ended(entries):
+            if self.durable:
+                await self.keep(made)
+                self._ended_refs[path] = made.reference(self.refs)
+                return DirRef(self._ended_refs[path])
+            self._ended[path] = made
         return made
 
-    async def _freeze_entry(self, path: str, over: Dir | None, walk: Walk) -> Node | None:
+    async def _freeze_entry(self, path: str, over: Dir | None) -> Node | None:
         if over is None:
-            cached = self._ended.get(path)
-            if cached is not None:
-                return cached
+            if path in self._ended_refs:
+                return DirRef(self._ended_refs[path])
+            ended = self._ended.get(path)
+            if ended is not None:
+                return ended
         found = await self.path(path)
         if isinstance(found, str):
             return over if over is not None else value_node(found.encode("utf-8", "surrogateescape"))
-        if found is None:
-            return over
-        walk.fetched[path] = found
-        return await self.freeze(Mount(path, over), walk)
+        return over if found is None else await self._freeze_mount(path, over, found)
+
+    async def keep(self, root: Dir) -> None:
+        """Store the blobs of `root` and of all that is in memory below it. Raises KvsError."""
+        todo: list[Dir | Blob] = [root]
+        while todo:
+            batch, todo = todo[:100], todo[100:]
+            calls = []
+            for node in batch:
+                if node in self._kept:
+                    continue
+                data = dir_blob(node, self.refs) if isinstance(node, Dir) else node.data
+                if data is not None:
+                    calls.append((node, self._call("content.store", None, data or None)))
+                for entry in node.entries.values() if isinstance(node, Dir) else ():
+                    if isinstance(entry, Dir):
+                        todo.append(entry)
+                    elif isinstance(entry, ValRef):
+                        todo.extend(entry.blobs[: entry.count])
+            for (node, _call), reply in zip(calls, await asyncio.gather(*(call for _node, call in calls))):
+                if reply.errnum:
+                    # What stands above the missing blob must not pass for complete next time.
+                    self._kept.clear()
+                    raise KvsError(reply.errnum, reply.text)
+                self._kept.add(node)
+
+    async def checkpoint(self, root: Dir, seq: int) -> None:
+        """Store `root` and make it the content service's latest checkpoint. Raises KvsError."""
+        await self.keep(root)
+        value = {"version": 1, "rootref": root.reference(self.refs), "rootseq": seq, "timestamp": self.ctx.now()}
+        reply = await self._call("content.checkpoint-put", {"key": "kvs-primary", "value": value})
+        if reply.errnum:
+            raise KvsError(reply.errnum, reply.text)
 
     async def _call(self, topic: str, obj: dict[str, Any] | None, payload: bytes | None = None) -> Message:
         future: asyncio.Future[Message] = self.ctx.loop.create_future()
