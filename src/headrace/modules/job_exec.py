@@ -37,7 +37,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 class _Job:
     """One job between its start request and its final release."""
 
-    __slots__ = ("critical", "doomed", "id", "kills", "msg", "ranks", "running", "sim", "timer")
+    __slots__ = ("critical", "doomed", "failed", "id", "kills", "msg", "ranks", "running", "sim", "timer")
 
     def __init__(self, msg: Message, ranks: list[int]) -> None:
         self.id: int = msg.obj["id"]
@@ -45,6 +45,7 @@ class _Job:
         self.ranks = ranks
         self.critical: Idset | None = None
         self.running = False
+        self.failed = False
         self.doomed = False
         self.kills = 0
         self.sim: Simulation | None = None
@@ -92,7 +93,7 @@ class _Leader:
             "override": self._override,
             "critical-ranks": self._critical_ranks,
         }
-        ctx.service(NAME, {**node.methods(), **methods})
+        ctx.service(NAME, {**node.methods(), **methods}, open=("critical-ranks",))
         ctx.subscribe("job-exception", self._job_exception)
         ctx.subscribe("shell-", self._shell_event)
         ctx.on_config(self._configure)
@@ -165,7 +166,7 @@ class _Leader:
 
     def _started(self, op: Op) -> None:
         job = self.jobs[op["id"]]
-        if not job.running:
+        if not job.running and not job.failed:
             job.running = True
             self._respond(job, "start", {})
 
@@ -174,12 +175,14 @@ class _Leader:
         data = {"severity": op["severity"], "type": op["type"], "note": op.get("note", "")}
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
+        job.failed = job.failed or data["severity"] == 0
         self._respond(job, "exception", data)
 
     def _lost(self, op: Op) -> None:
         job = self.jobs[op["id"]]
         ranks = Idset.parse(op["ranks"])
         fatal = job.critical is None or bool(ranks & job.critical)
+        job.failed = job.failed or fatal
         note = f"lost contact with job shell on rank{'s' if len(ranks) > 1 else ''} {ranks}"
         self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 

@@ -120,11 +120,11 @@ class _Scheduler:
             self.rset = ResourceSet.from_obj(body["resources"])
             self.expiration = self.rset.expiration
             self.pool = Pool(self.rset)
-            self.masks.clear()
+            self._remask()
         if "shrink" in body:
             self.pool.remove(Idset.parse(body["shrink"]).bits)
             self.rset = self.rset.exclude_ranks(Idset.parse(body["shrink"]))
-            self.masks.clear()
+            self._remask()
         if "down" in body:
             self.pool.set_down(Idset.parse(body["down"]).bits)
         if "up" in body:
@@ -149,6 +149,10 @@ class _Scheduler:
             if bits:
                 rset = rset.with_property(name, Idset.from_bits(bits & rset.ranks.bits))
         self.rset = rset
+        self._remask()
+
+    def _remask(self) -> None:
+        """The resources are others now: see again which ranks meet each constraint."""
         self.masks.clear()
         for job in self.jobs.values():
             job.mask = self._mask(js.constraints(job.msg.obj["jobspec"]))

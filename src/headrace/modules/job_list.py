@@ -1,0 +1,326 @@
+"""The listing service (RFC 43): what every job was and is, for `flux jobs` and everything like it.
+
+It lives on the job manager's journal and asks nobody else. Jobs that are pending or running are objects; finished ones
+are packed, newest last, and unpacked only for a listing that reaches them. Long listings are made in slices between
+which the broker does its other work.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.modules.job_list_match import Match, MatchError
+from headrace.modules.job_list_record import (
+    ATTRS,
+    INACTIVE,
+    NEW,
+    PENDING,
+    RUNNING,
+    Job,
+    Packer,
+)
+from headrace.modules.job_list_stats import Stats
+from headrace.spec.message import Message
+
+NAME = "job-list"
+
+# Jobs looked at, matching or not, between two looks at the loop: about 2 ms.
+_SLICE = 250
+# One job a message is what flux-core sends; a listing that goes on after so many gets larger messages.
+_SINGLE = 32
+_PER_MESSAGE = 125
+# Seconds between two answers to a client that streams statistics.
+_STATS_PERIOD = 0.5
+# The journal's mark that the past is over: a batch of no events for no job.
+_ANY_ID = 0xFFFFFFFFFFFFFFFF
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Lister(ctx)
+
+
+class _Lister:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.active: dict[int, Job] = {}
+        self.inactive: dict[int, bytes] = {}
+        self.packer = Packer()
+        self.stats = Stats()
+        self.waiting: dict[int, list[tuple[int, Message]]] = {}
+        self.lookups = 0
+        self.watchers = ctx.streams("job-stats")
+        self.stats_due = False
+        self.listings = ctx.streams("list")
+        ctx.service(
+            NAME,
+            {
+                "list": self._list,
+                "list-id": self._list_id,
+                "list-attrs": lambda msg: {"attrs": [*ATTRS, "all"]},
+                "job-stats": self._job_stats,
+            },
+            open=("list", "list-id", "list-attrs", "job-stats"),
+        )
+        ctx.on_stats(self._stats)
+        ctx.on_disconnect(self._disconnected)
+        ctx.subscribe("job-purge-inactive", self._purged)
+        ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
+
+    def _stats(self) -> dict[str, Any]:
+        pending, running, inactive = self.stats.groups()
+        waits = sum(len(entries) for entries in self.waiting.values())
+        return {
+            "jobs": {"pending": pending, "running": running, "inactive": inactive},
+            "idsync": {"lookups": self.lookups, "waits": waits},
+            "stats_watchers": len(self.watchers),
+        }
+
+    # -- the journal
+
+    def _journal(self, reply: Message) -> None:
+        if reply.errnum:
+            if reply.errnum != errno.ENODATA:
+                text = reply.text or os.strerror(reply.errnum)
+                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings stand still")
+            return
+        body = reply.obj
+        job_id = body.get("id", _ANY_ID)
+        if not body.get("events") or job_id in (_ANY_ID, -1):
+            return
+        job = self.active.get(job_id)
+        if job is None:
+            if job_id in self.inactive:
+                self._late(job_id, body["events"])
+                return
+            job = self.active[job_id] = Job(job_id)
+        self._take(job, body)
+        if self.watchers:
+            self._stats_changed()
+
+    def _take(self, job: Job, body: dict[str, Any]) -> None:
+        """Apply a batch of one job's events, with the jobspec and R that may come along."""
+        old, queue = job.state, job.queue
+        if "jobspec" in body:
+            job.take_jobspec(body["jobspec"])
+            queue = job.queue
+        for event in body["events"]:
+            job.take_event(event["timestamp"], event["name"], event.get("context") or {})
+        if "R" in body:
+            job.take_r(body["R"])
+        if job.queue != queue and old != NEW:
+            new, job.state = job.state, old
+            self.stats.requeue(job, queue)
+            job.state = new
+        if job.state != old:
+            self.stats.move(job, old if old != NEW else 0)
+        if job.state == INACTIVE:
+            del self.active[job.id]
+            self.inactive[job.id] = self.packer.pack(job)
+        elif _rejected(job, body):
+            del self.active[job.id]
+        waiting = self.waiting.get(job.id)
+        if waiting:
+            self._wake(job, waiting)
+
+    def _late(self, job_id: int, events: list[dict[str, Any]]) -> None:
+        """Events after `clean`: a memo or an annotation is all that may still change."""
+        job = self.packer.unpack(job_id, self.inactive[job_id])
+        for event in events:
+            if event["name"] in ("memo", "annotations"):
+                job.take_event(event["timestamp"], event["name"], event.get("context") or {})
+        self.inactive[job_id] = self.packer.pack(job)
+
+    def _purged(self, msg: Message) -> None:
+        for job_id in msg.obj["jobs"]:
+            data = self.inactive.pop(job_id, None)
+            if data is not None:
+                self.stats.purge(self.packer.unpack(job_id, data))
+        if self.watchers:
+            self._stats_changed()
+
+    # -- list
+
+    def _list(self, msg: Message) -> dict[str, Any] | None:
+        body = msg.obj or {}
+        limit = body["max_entries"]
+        if not isinstance(limit, int) or limit < 0:
+            raise RpcError(errno.EPROTO, "invalid payload: max_entries < 0 not allowed")
+        since = body.get("since", 0.0)
+        if not isinstance(since, (int, float)):
+            raise RpcError(errno.EPROTO, "invalid payload: since must be a number")
+        names = _names(body["attrs"])
+        try:
+            match = Match(body.get("constraint"))
+        except MatchError as exc:
+            raise RpcError(errno.EPROTO, f"invalid payload: invalid constraint: {exc}") from None
+        found = (job.attributes(names) for job in self._walk(match, since) if job is not None)
+        if not msg.streaming:
+            return {"jobs": list(itertools.islice(found, limit or None))}
+        self.listings.add(msg)
+        _Listing(self, msg, self._walk(match, since), names, limit).run()
+        return None
+
+    def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
+        """Matching jobs in the order of RFC 43; None for one that was looked at and does not match."""
+        test = match.test
+        active = [job for job in self.active.values() if job.state & match.states]
+        pending = [job for job in active if job.state & PENDING]
+        pending.sort(key=lambda job: (-1 if job.priority is None else job.priority, -job.id), reverse=True)
+        running = [job for job in active if job.state & RUNNING]
+        running.sort(key=lambda job: job.t_run or 0.0, reverse=True)
+        for job in itertools.chain(pending, running):
+            yield job if test is None or test(job) else None
+        if not match.states & INACTIVE:
+            return
+        unpack = self.packer.unpack
+        for job_id in list(reversed(self.inactive)):
+            data = self.inactive.get(job_id)
+            if data is None:
+                continue
+            job = unpack(job_id, data)
+            if since > 0 and (job.t_inactive or 0.0) <= since:
+                return
+            yield job if test is None or test(job) else None
+
+    # -- list-id
+
+    def _list_id(self, msg: Message) -> dict[str, Any] | None:
+        job_id, names = msg.obj["id"], _names(msg.obj["attrs"])
+        state = msg.obj.get("state", 0)
+        job = self._find(job_id)
+        if job is not None:
+            if not state or job.state >= state:
+                return {"job": job.attributes(names)}
+            self.waiting.setdefault(job_id, []).append((state, msg))
+            return None
+        # The journal may be behind: a job that the manager knows will turn up.
+        self.lookups += 1
+        self.waiting.setdefault(job_id, []).append((state, msg))
+
+        def known(reply: Message) -> None:
+            self.lookups -= 1
+            if reply.errnum and self._forget(job_id, msg):
+                self.ctx.respond_error(msg, errno.ENOENT)
+
+        self.ctx.call("job-info.lookup", {"id": job_id, "keys": ["eventlog"], "flags": 0}, known)
+        return None
+
+    def _find(self, job_id: int) -> Job | None:
+        job = self.active.get(job_id)
+        if job is None and job_id in self.inactive:
+            job = self.packer.unpack(job_id, self.inactive[job_id])
+        return job
+
+    def _wake(self, job: Job, waiting: list[tuple[int, Message]]) -> None:
+        for entry in list(waiting):
+            if job.state >= entry[0]:
+                waiting.remove(entry)
+                self.ctx.respond(entry[1], {"job": job.attributes(_names(entry[1].obj["attrs"]))})
+        if not waiting:
+            del self.waiting[job.id]
+
+    def _forget(self, job_id: int, msg: Message) -> bool:
+        """Take a waiting request out; False when it was answered already."""
+        entries = self.waiting.get(job_id, [])
+        left = [entry for entry in entries if entry[1] is not msg]
+        if left:
+            self.waiting[job_id] = left
+        else:
+            self.waiting.pop(job_id, None)
+        return len(left) < len(entries)
+
+    def _disconnected(self, sender: str) -> None:
+        for job_id, entries in list(self.waiting.items()):
+            for _state, msg in entries:
+                if msg.sender == sender:
+                    self._forget(job_id, msg)
+
+    # -- job-stats
+
+    def _job_stats(self, msg: Message) -> dict[str, Any] | None:
+        if not msg.streaming:
+            return self.stats.as_object()
+        self.watchers.add(msg)
+        self.ctx.respond(msg, self.stats.as_object())
+        return None
+
+    def _stats_changed(self) -> None:
+        if not self.stats_due:
+            self.stats_due = True
+            self.ctx.call_later(_STATS_PERIOD, self._send_stats)
+
+    def _send_stats(self) -> None:
+        self.stats_due = False
+        self.watchers.send(self.stats.as_object())
+
+
+class _Listing:
+    """One streaming listing in progress."""
+
+    def __init__(
+        self, lister: _Lister, msg: Message, jobs: Iterator[Job | None], names: tuple[str, ...], limit: int
+    ) -> None:
+        self.lister = lister
+        self.msg = msg
+        self.jobs = jobs
+        self.names = names
+        self.left = limit or -1
+        self.sent = 0
+
+    def run(self) -> None:
+        """Answer with the next slice, then come back for more."""
+        ctx, listings = self.lister.ctx, self.lister.listings
+        if self.msg not in listings:
+            return
+        batch: list[dict[str, Any]] = []
+        for looked, job in enumerate(self.jobs, 1):
+            if job is not None:
+                batch.append(job.attributes(self.names))
+                self.left -= 1
+                if self.sent < _SINGLE or len(batch) == _PER_MESSAGE:
+                    self._send(batch)
+                    batch = []
+                if not self.left:
+                    break
+            if looked == _SLICE:
+                self._send(batch)
+                ctx.call_soon(self.run)
+                return
+        self._send(batch)
+        listings.remove(self.msg)
+        ctx.respond_error(self.msg, errno.ENODATA)
+
+    def _send(self, batch: list[dict[str, Any]]) -> None:
+        if not batch:
+            return
+        body: dict[str, Any] = {"jobs": batch}
+        if not self.sent:
+            body["version"] = 1
+        self.sent += len(batch)
+        self.lister.ctx.respond(self.msg, body)
+
+
+def _names(attrs: Any) -> tuple[str, ...]:
+    """The attributes of a request; raises RpcError(EINVAL) for one that does not exist."""
+    if not isinstance(attrs, list):
+        raise RpcError(errno.EPROTO, "invalid payload: attrs must be an array")
+    if "all" in attrs:
+        return ATTRS
+    for name in attrs:
+        if name not in _KNOWN:
+            raise RpcError(errno.EINVAL, f"attribute {name} is not valid")
+    return tuple(attrs)
+
+
+_KNOWN = frozenset(ATTRS)
+
+
+def _rejected(job: Job, body: dict[str, Any]) -> bool:
+    """A job that validation refused never existed for its user; the journal says `invalidate`."""
+    return any(event["name"] == "invalidate" for event in body["events"])

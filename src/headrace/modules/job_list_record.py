@@ -1,0 +1,372 @@
+"""One job as job-list knows it: built event by event, packed into a few bytes once the job is over. Pure.
+
+A listing service keeps every job the instance ever ran, so what counts is what a finished job costs: it becomes one
+msgpack string of about 150 bytes, its repeating texts (name, directory, queue) numbers in a shared table. What a job
+shows follows from its events (RFC 21) alone, whichever way they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.spec import jobspec as js
+from headrace.spec.idset import Idset
+
+NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
+PENDING = DEPEND | PRIORITY | SCHED
+RUNNING = RUN | CLEANUP
+COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
+
+STATE_NAMES = {
+    "new": NEW,
+    "depend": DEPEND,
+    "priority": PRIORITY,
+    "sched": SCHED,
+    "run": RUN,
+    "cleanup": CLEANUP,
+    "inactive": INACTIVE,
+    "pending": PENDING,
+    "running": RUNNING,
+    "active": PENDING | RUNNING | NEW,
+}
+RESULT_NAMES = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "timeout": TIMEOUT}
+
+# In the order flux-core lists them; `attributes` answers in this order for "all".
+ATTRS = (
+    "id",
+    "userid",
+    "urgency",
+    "priority",
+    "t_submit",
+    "t_depend",
+    "t_priority",
+    "t_sched",
+    "t_run",
+    "t_cleanup",
+    "t_inactive",
+    "state",
+    "name",
+    "cwd",
+    "queue",
+    "project",
+    "bank",
+    "ntasks",
+    "ncores",
+    "duration",
+    "nnodes",
+    "ranks",
+    "nodelist",
+    "success",
+    "exception_occurred",
+    "exception_type",
+    "exception_severity",
+    "exception_note",
+    "result",
+    "expiration",
+    "annotations",
+    "dependencies",
+    "waitstatus",
+)
+_PACKED = tuple(name for name in ATTRS if name not in ("id", "state", "dependencies"))
+_SHARED = ("name", "cwd", "queue", "project", "bank")
+
+
+class Job:
+    """A job's attributes (RFC 43), None where one is not set."""
+
+    __slots__ = (*ATTRS, "jobspec")
+
+    def __init__(self, id: int) -> None:
+        for name in ATTRS:
+            setattr(self, name, None)
+        self.id = id
+        self.state: int = NEW
+        self.jobspec: dict[str, Any] | None = None
+
+    id: int
+    userid: int
+    urgency: int
+    priority: int | None
+    annotations: dict[str, Any] | None
+    dependencies: list[str] | None
+    nnodes: int | None
+    ncores: int | None
+    ntasks: int | None
+    nodelist: str | None
+    ranks: str | None
+    duration: float | None
+    expiration: float | None
+    exception_occurred: bool | None
+    exception_type: str | None
+    exception_severity: int | None
+    exception_note: str | None
+    success: bool | None
+    result: int | None
+    waitstatus: int | None
+    name: str | None
+    cwd: str | None
+    queue: str | None
+    project: str | None
+    bank: str | None
+    t_submit: float
+    t_run: float | None
+    t_inactive: float | None
+
+    def attributes(self, names: tuple[str, ...] = ATTRS) -> dict[str, Any]:
+        """The attributes that are set, as a reply carries them; the id always."""
+        out: dict[str, Any] = {"id": self.id}
+        inactive = self.state == INACTIVE
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and (inactive or name not in _FINAL):
+                out[name] = value
+        return out
+
+    # -- what a job is given
+
+    def take_jobspec(self, jobspec: dict[str, Any]) -> None:
+        """What the jobspec says about size, name and limits."""
+        self.jobspec = jobspec
+        system = js.system(jobspec)
+        self.name = js.name(jobspec)
+        self.cwd = system.get("cwd")
+        self.queue = system.get("queue")
+        self.project = system.get("project")
+        self.bank = system.get("bank")
+        self.duration = float(system.get("duration") or 0.0)
+        counts = js.counts(jobspec)
+        self.ntasks = counts.ntasks
+        self.nnodes = counts.nnodes or None
+        # Whole nodes have an unknown number of cores until they are allocated.
+        self.ncores = None if counts.exclusive else counts.ncores
+
+    def take_r(self, r: dict[str, Any]) -> None:
+        """What was allocated (RFC 20)."""
+        execution = r["execution"]
+        groups = execution["R_lite"]
+        self.nodelist = ",".join(execution.get("nodelist", []))
+        self.expiration = execution.get("expiration", 0.0)
+        if len(groups) == 1 and groups[0]["rank"].isdigit():
+            self.ranks = groups[0]["rank"]
+            self.nnodes = 1
+            self.ncores = _width(groups[0]["children"].get("core", ""))
+        else:
+            ranks = Idset()
+            cores = 0
+            for group in groups:
+                members = Idset.parse(group["rank"])
+                ranks |= members
+                cores += len(members) * _width(group["children"].get("core", ""))
+            self.ranks, self.nnodes, self.ncores = str(ranks), len(ranks), cores
+        if self.jobspec is not None and js.shell_option(self.jobspec, "per-resource"):
+            nslots = js.counts(self.jobspec).nslots
+            self.ntasks = js.task_count(self.jobspec, self.nnodes, nslots, self.ncores)
+
+    # -- what happens to it (RFC 21)
+
+    def take_event(self, time: float, name: str, context: dict[str, Any]) -> None:
+        """One event of the job's eventlog."""
+        handler = _EVENTS.get(name)
+        if handler is not None:
+            handler(self, time, context)
+
+    def _submit(self, time: float, context: dict[str, Any]) -> None:
+        self.t_submit = time
+        self.userid = context["userid"]
+        self.urgency = context["urgency"]
+
+    def _enter(self, state: int, attr: str, time: float) -> None:
+        self.state = state
+        setattr(self, attr, time)
+
+    def _priority(self, time: float, context: dict[str, Any]) -> None:
+        self.priority = context["priority"]
+        if self.state & (PRIORITY | SCHED):
+            self._enter(SCHED, "t_sched", time)
+
+    def _urgency(self, time: float, context: dict[str, Any]) -> None:
+        self.urgency = context["urgency"]
+        self._reprioritize(time)
+
+    def _reprioritize(self, time: float) -> None:
+        if self.state == SCHED:
+            self.state = PRIORITY
+
+    def _alloc(self, time: float, context: dict[str, Any]) -> None:
+        if context.get("annotations"):
+            self.annotations = context["annotations"]
+        if self.state == SCHED:
+            self._enter(RUN, "t_run", time)
+
+    def _finish(self, time: float, context: dict[str, Any]) -> None:
+        self.waitstatus = context["status"]
+        if self.state == RUN:
+            self._enter(CLEANUP, "t_cleanup", time)
+
+    def _exception(self, time: float, context: dict[str, Any]) -> None:
+        severity = context["severity"]
+        if self.exception_severity is None or severity < self.exception_severity:
+            self.exception_type = context["type"]
+            self.exception_severity = severity
+            self.exception_note = context.get("note", "")
+        if severity == 0 and self.state < CLEANUP:
+            self._enter(CLEANUP, "t_cleanup", time)
+
+    def _clean(self, time: float, context: dict[str, Any]) -> None:
+        self._enter(INACTIVE, "t_inactive", time)
+        fatal = self.exception_severity == 0
+        self.exception_occurred = self.exception_severity is not None
+        self.success = self.waitstatus == 0 and not fatal
+        if self.success:
+            self.result = COMPLETED
+        elif fatal and self.exception_type == "cancel":
+            self.result = CANCELED
+        elif fatal and self.exception_type == "timeout":
+            self.result = TIMEOUT
+        else:
+            self.result = FAILED
+        self.dependencies = None
+        self.jobspec = None
+
+    def _dependency_add(self, time: float, context: dict[str, Any]) -> None:
+        self.dependencies = [*(self.dependencies or []), context["description"]]
+
+    def _dependency_remove(self, time: float, context: dict[str, Any]) -> None:
+        left = [text for text in self.dependencies or [] if text != context["description"]]
+        self.dependencies = left or None
+
+    def _memo(self, time: float, context: dict[str, Any]) -> None:
+        self.annotations = _updated(self.annotations or {}, {"user": context}) or None
+
+    def _annotations(self, time: float, context: dict[str, Any]) -> None:
+        """The job manager's whole set of annotations; not an event of the log but of its journal."""
+        self.annotations = context.get("annotations") or None
+
+    def _jobspec_update(self, time: float, context: dict[str, Any]) -> None:
+        for key, value in context.items():
+            if key == "attributes.system.duration":
+                self.duration = float(value)
+            elif key == "attributes.system.queue":
+                self.queue = value
+            elif key == "attributes.system.job.name":
+                self.name = value
+            elif key in ("attributes.system.bank", "attributes.system.project"):
+                setattr(self, key.rpartition(".")[2], value)
+        self._reprioritize(time)
+
+    def _resource_update(self, time: float, context: dict[str, Any]) -> None:
+        if "expiration" in context:
+            self.expiration = context["expiration"]
+
+
+_FINAL = frozenset(
+    ("success", "exception_occurred", "exception_type", "exception_severity", "exception_note", "result")
+)
+
+_EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
+    "submit": Job._submit,
+    "validate": lambda job, time, context: job._enter(DEPEND, "t_depend", time),
+    "depend": lambda job, time, context: job._enter(PRIORITY, "t_priority", time),
+    "priority": Job._priority,
+    "urgency": Job._urgency,
+    "alloc": Job._alloc,
+    "finish": Job._finish,
+    "exception": Job._exception,
+    "clean": Job._clean,
+    "dependency-add": Job._dependency_add,
+    "dependency-remove": Job._dependency_remove,
+    "memo": Job._memo,
+    "annotations": Job._annotations,
+    "jobspec-update": Job._jobspec_update,
+    "resource-update": Job._resource_update,
+    "flux-restart": lambda job, time, context: job._reprioritize(time),
+}
+
+
+def _updated(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """RFC 27: objects merge, null deletes, anything else replaces."""
+    new = dict(old)
+    for key, value in change.items():
+        if value is None:
+            new.pop(key, None)
+        elif isinstance(value, dict):
+            inner = _updated(new[key] if isinstance(new.get(key), dict) else {}, value)
+            if inner:
+                new[key] = inner
+            else:
+                new.pop(key, None)
+        else:
+            new[key] = value
+    return new
+
+
+def _width(ids: str) -> int:
+    """How many ids an idset has; most are one number or one range."""
+    if not ids:
+        return 0
+    if ids.isdigit():
+        return 1
+    low, dash, high = ids.partition("-")
+    if dash and low.isdigit() and high.isdigit():
+        return int(high) - int(low) + 1
+    return len(Idset.parse(ids))
+
+
+class Packer:
+    """Packs finished jobs; texts that jobs share are kept once."""
+
+    # Beyond so many different texts a table saves nothing.
+    _LIMIT = 20_000
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder().decode
+
+    def _number(self, text: str) -> int | str:
+        number = self._numbers.get(text)
+        if number is None:
+            if len(self._texts) >= self._LIMIT:
+                return text
+            number = self._numbers[text] = len(self._texts)
+            self._texts.append(text)
+        return number
+
+    def pack(self, job: Job) -> bytes:
+        """An inactive job without its id."""
+        values: list[Any] = [getattr(job, name) for name in _PACKED]
+        for name in _SHARED:
+            where = _INDEX[name]
+            if values[where] is not None:
+                values[where] = self._number(values[where])
+        annotations = job.annotations
+        if annotations is not None and annotations.keys() == {"sched"}:
+            sched = annotations["sched"]
+            if isinstance(sched, dict) and sched.keys() == {"resource_summary"}:
+                values[_INDEX["annotations"]] = sched["resource_summary"]
+        while values and values[-1] is None:
+            values.pop()
+        return self._encode(values)
+
+    def unpack(self, id: int, data: bytes) -> Job:
+        """The job that `pack` packed."""
+        job = Job(id)
+        job.state = INACTIVE
+        values = self._decode(data)
+        for name, value in zip(_PACKED, values):
+            setattr(job, name, value)
+        for name in _SHARED:
+            value = getattr(job, name)
+            if isinstance(value, int):
+                setattr(job, name, self._texts[value])
+        annotations: Any = job.annotations
+        if isinstance(annotations, str):
+            job.annotations = {"sched": {"resource_summary": annotations}}
+        return job
+
+
+_INDEX = {name: index for index, name in enumerate(_PACKED)}

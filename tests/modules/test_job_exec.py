@@ -1,0 +1,531 @@
+"""job-exec on one broker and on a tree of them; the agents, the job manager and its store are played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker.attrs import AttrTable
+from headrace.broker.events import Events
+from headrace.broker.module import ModuleContext
+from headrace.broker.router import Router
+from headrace.broker.topology import Topology
+from headrace.modules import job_exec
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+JOB = 44493176832
+
+
+class FakeAgent:
+    """Keeps what it is told; `say` is what a real agent would report."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+
+    def send(self, op: dict[str, Any]) -> None:
+        self.told.append(op)
+
+    def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+        self.listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
+        self.listeners.remove(listener)
+
+    def say(self, op: str, id: int = JOB, **fields: Any) -> None:
+        for listener in self.listeners:
+            listener({"op": op, "id": id, **fields})
+
+    def got(self, op: str) -> list[dict[str, Any]]:
+        return [told for told in self.told if told["op"] == op]
+
+
+class Neighbour:
+    """The other end of a tree edge: counts what crosses it, and encodes it as a real edge would."""
+
+    def __init__(self, fleet: Fleet, here: int, there: int) -> None:
+        self.fleet, self.here, self.there = fleet, here, there
+        self.uuid = f"rank-{there}"
+
+    def send(self, msg: Message) -> None:
+        if (self.here, self.there) in self.fleet.cut or (self.there, self.here) in self.fleet.cut:
+            return
+        self.fleet.crossed.append((self.here, self.there, msg.topic))
+        msg = m.decode_parts(m.encode_parts(msg))
+        peer = self.fleet.brokers[self.there]
+        if msg.type == m.REQUEST:
+            msg.routes.append(f"rank-{self.here}".encode())
+            peer.router.request(msg)
+        elif msg.type == m.RESPONSE:
+            peer.router.response(msg)
+
+
+class Fleet:
+    """Brokers in a tree within one loop, each with router, job-exec and an agent."""
+
+    def __init__(self, size: int, shape: str = "kary:2", config: dict[str, Any] | None = None) -> None:
+        self.topology = Topology(size, shape)
+        self.crossed: list[tuple[int, int, str]] = []
+        self.cut: set[tuple[int, int]] = set()
+        self.logged: list[str] = []
+        self.brokers = [self._broker(rank, size, config or {}) for rank in range(size)]
+        self.agents = [broker.agent for broker in self.brokers]
+        self.manager = ModuleContext(self.brokers[0], "manager")
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.stored: list[tuple[str, list[Any]]] = []
+        self.manager.service("job-manager", {"exec-hello": lambda msg: {}})
+        self.manager.service("job-store", {"append": self._append})
+        self.manager.service("resource", {"drain": self._drain})
+        self.drained: list[dict[str, Any]] = []
+        self.contexts = []
+        for broker in self.brokers:
+            ctx = ModuleContext(broker, "job-exec")
+            job_exec.load(ctx, [])
+            self.contexts.append(ctx)
+
+    def _broker(self, rank: int, size: int, config: dict[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        router = Router(rank, loop)
+        attrs = AttrTable()
+        for name, value in (("local-uri", f"local:///run/{rank}"), ("rundir", "/run"), ("jobid-path", "/")):
+            attrs.set(name, value)
+        children = {child: SimpleNamespace(alive=True) for child in self.topology.children(rank)}
+        overlay = SimpleNamespace(topology=self.topology, children=children, on_child_lost=[])
+        near = {other: Neighbour(self, rank, other) for other in [*children, self.topology.parent(rank)]}
+        for neighbour in near.values():
+            router.add_peer(neighbour)
+
+        def up(msg: Message) -> bool:
+            if rank:
+                router.post(near[self.topology.parent(rank)].send, msg)
+            return rank > 0
+
+        def toward(msg: Message, target: int) -> bool:
+            router.post(near[self.topology.next_hop(rank, target)].send, msg)
+            return True
+
+        router.up, router.toward = up, toward
+        return SimpleNamespace(
+            rank=rank,
+            size=size,
+            loop=loop,
+            router=router,
+            attrs=attrs,
+            config=config,
+            owner=0,
+            overlay=overlay,
+            agent=FakeAgent(),
+            events=Events(rank, router, 0),
+            log=lambda level, source, text: self.logged.append(text),
+        )
+
+    def _append(self, msg: Message) -> None:
+        assert msg.noresponse
+        self.stored.append((msg.obj["log"], msg.obj["entries"]))
+
+    def _drain(self, msg: Message) -> Any:
+        self.drained.append(msg.obj)
+        return {}
+
+    def start(self, ranks: str = "0", nodelist: str = "node0", **system: Any) -> None:
+        """`job-exec.start` as the job manager sends it."""
+        jobspec = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0, **system}}}
+        execution = {"R_lite": [{"rank": ranks, "children": {"core": "0"}}], "nodelist": [nodelist], "expiration": 0.0}
+        body = {
+            "id": JOB,
+            "userid": 0,
+            "jobspec": jobspec,
+            "R": {"version": 1, "execution": execution},
+            "reattach": False,
+        }
+
+        def answer(reply: Message) -> None:
+            assert reply.errnum == 0, reply.text
+            assert reply.obj["id"] == JOB
+            self.told.append((reply.obj["type"], reply.obj["data"]))
+
+        self.manager.call("job-exec.start", body, answer, streaming=True)
+
+    async def settle(self) -> None:
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+    def events(self) -> list[tuple[str, Any]]:
+        """guest.exec.eventlog so far, without times."""
+        return [(name, context) for log, entries in self.stored if "exec" in log for _t, name, context in entries]
+
+    async def lose(self, rank: int) -> None:
+        """A broker and all below it are gone."""
+        parent = self.topology.parent(rank)
+        self.cut.add((parent, rank))
+        self.brokers[parent].overlay.children[rank].alive = False
+        for hook in self.brokers[parent].overlay.on_child_lost:
+            hook(rank, self.topology.subtree(rank))
+        await self.settle()
+
+    async def close(self) -> None:
+        for ctx in self.contexts:
+            await ctx.unload()
+
+
+Scenario = Callable[[Fleet], Coroutine[Any, Any, None]]
+
+
+def with_fleet(size: int, scenario: Scenario, **options: Any) -> None:
+    async def main() -> None:
+        fleet = Fleet(size, **options)
+        await fleet.settle()
+        await scenario(fleet)
+        await fleet.close()
+
+    asyncio.run(main())
+
+
+DONE = [("finish", {"status": 0}), ("release", {"ranks": "all", "final": True})]
+
+
+def test_a_job_of_one_node_lives_as_recorded() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        (start,) = fleet.agents[0].told
+        assert (start["op"], start["id"], start["nodeid"], start["nnodes"], start["rank"]) == ("start", JOB, 0, 1, 0)
+        assert (start["hosts"], start["ranks"], start["uri"]) == (["node0"], [0], "local:///run/0")
+        assert (start["service"], start["idpath"]) == ("0-shell-f2AniAMV", "/ƒ2AniAMV")
+        agent = fleet.agents[0]
+        shell = {"service": "0-shell-f2AniAMV", "leader-rank": 0, "size": 1}
+        agent.say("event", t=1.0, name="shell.init", context=shell)
+        agent.say("output", entries=[[2.0, "data", {"stream": "stdout", "rank": "0", "data": "hi\n"}]])
+        agent.say("started")
+        await fleet.settle()
+        assert fleet.told == [("start", {})]
+        agent.say("finish", status=768)
+        await fleet.settle()
+        assert fleet.told[1:] == [("finish", {"status": 768}), DONE[1]]
+        assert fleet.events() == [
+            ("init", None),
+            ("starting", None),
+            ("shell.init", shell),
+            ("shell-exit", {"rank": 0, "wait_status": 768}),
+            ("complete", {"status": 768}),
+            ("done", None),
+        ]
+        assert ("guest.output", [[2.0, "data", {"stream": "stdout", "rank": "0", "data": "hi\n"}]]) in fleet.stored
+
+    with_fleet(1, scenario)
+
+
+def test_a_short_job_costs_the_store_two_messages_and_is_stored_before_it_ends() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        order: list[str] = []
+        append = fleet._append
+        fleet.manager.service("job-store", {"append": lambda msg: (order.append(msg.obj["log"]), append(msg))[1]})
+        fleet.start()
+        await fleet.settle()
+        agent = fleet.agents[0]
+        agent.say("event", t=1.0, name="shell.init", context=None)
+        agent.say("started")
+        agent.say("event", t=1.0, name="shell.task-exit", context=None)
+        agent.say("finish", status=0)
+        await fleet.settle()
+        assert fleet.told == [("start", {}), *DONE]
+        assert order == ["guest.exec.eventlog"] * 2
+        assert [name for name, _ in fleet.events()][-3:] == ["shell-exit", "complete", "done"]
+
+    with_fleet(1, scenario)
+
+
+def test_a_wide_job_starts_and_ends_with_one_message_an_edge() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-6", "node[0-6]")
+        await fleet.settle()
+        launches = [edge for edge in fleet.crossed if edge[2] == "job-exec.launch"]
+        assert len(launches) == len(set(launches)) == 6
+        assert [agent.told[0]["nodeid"] for agent in fleet.agents] == list(range(7))
+        fleet.crossed.clear()
+        for agent in fleet.agents:
+            agent.say("started")
+        await fleet.settle()
+        for rank, agent in enumerate(fleet.agents):
+            agent.say("finish", status=256 if rank == 5 else 0)
+        await fleet.settle()
+        assert fleet.told == [("start", {}), ("finish", {"status": 256}), DONE[1]]
+        assert ("shell-exit", {"rank": 0, "wait_status": 0}) in fleet.events()
+        assert ("shell-exit", {"rank": 5, "wait_status": 256}) in fleet.events()
+        assert len(fleet.crossed) == 12
+        assert {edge[2] for edge in fleet.crossed} == {"job-exec.up"}
+
+    with_fleet(7, scenario)
+
+
+def test_a_job_on_far_ranks_is_led_from_its_first_one() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("3-4,6", "node[3-4,6]")
+        await fleet.settle()
+        assert [bool(agent.told) for agent in fleet.agents] == [False, False, False, True, True, False, True]
+        assert [fleet.agents[rank].told[0]["nodeid"] for rank in (3, 4, 6)] == [0, 1, 2]
+        for rank in (6, 4, 3):
+            fleet.agents[rank].say("started")
+            await fleet.settle()
+            assert bool(fleet.told) == (rank == 3)
+            fleet.agents[rank].say("finish", status=0)
+        await fleet.settle()
+        assert fleet.told == [("start", {}), *DONE]
+        assert ("shell-exit", {"rank": 3, "wait_status": 0}) in fleet.events()
+        assert not any(ctx._stats_hooks and ctx.stats()["parts"] for ctx in fleet.contexts)
+
+    with_fleet(7, scenario)
+
+
+def test_a_barrier_gathers_all_pairs_and_releases_everyone_once() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-6", "node[0-6]")
+        await fleet.settle()
+        for rank, agent in enumerate(fleet.agents[:-1]):
+            agent.say("barrier", seq=1, kvs={f"k{rank}": str(rank)})
+        await fleet.settle()
+        assert not any(agent.got("barrier") for agent in fleet.agents)
+        fleet.agents[-1].say("barrier", seq=1, kvs={"k6": "6"})
+        await fleet.settle()
+        whole = {"op": "barrier", "id": JOB, "seq": 1, "kvs": {f"k{rank}": str(rank) for rank in range(7)}}
+        assert [agent.got("barrier") for agent in fleet.agents] == [[whole]] * 7
+
+    with_fleet(7, scenario)
+
+
+def test_a_barrier_of_one_node_never_leaves_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("2", "node2")
+        await fleet.settle()
+        fleet.crossed.clear()
+        fleet.agents[2].say("barrier", seq=1, kvs={"a": "b"})
+        await fleet.settle()
+        assert fleet.agents[2].got("barrier") == [{"op": "barrier", "id": JOB, "seq": 1, "kvs": {"a": "b"}}]
+        assert not fleet.crossed
+
+    with_fleet(3, scenario)
+
+
+def test_shells_of_a_job_talk_to_each_other_by_node_number() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("1,5", "node[1,5]")
+        await fleet.settle()
+        fleet.agents[5].say("peer", to=0, data={"x": 1})
+        fleet.agents[1].say("peer", to=1, data={"y": 2})
+        fleet.agents[1].say("peer", to=0, data={"self": True})
+        fleet.agents[1].say("peer", to=9, data={"nobody": True})
+        await fleet.settle()
+        said = {"op": "peer", "id": JOB}
+        assert fleet.agents[1].got("peer") == [
+            {**said, "from": 0, "data": {"self": True}},
+            {**said, "from": 1, "data": {"x": 1}},
+        ]
+        assert fleet.agents[5].got("peer") == [{**said, "from": 0, "data": {"y": 2}}]
+
+    with_fleet(7, scenario)
+
+
+def test_a_fatal_exception_ends_every_shell_and_sigkill_follows() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-2", "node[0-2]")
+        await fleet.settle()
+        fleet.manager.publish("job-exception", {"id": JOB, "type": "cancel", "severity": 0})
+        await fleet.settle()
+        assert [[op["signum"] for op in agent.got("kill")] for agent in fleet.agents] == [[15]] * 3
+        fleet.agents[1].say("finish", status=15)
+        await asyncio.sleep(0.08)
+        assert [[op["signum"] for op in agent.got("kill")][:2] for agent in fleet.agents] == [[15, 9], [15], [15, 9]]
+        for rank in (0, 2):
+            fleet.agents[rank].say("finish", status=9)
+        await fleet.settle()
+        assert fleet.told == [("finish", {"status": 15}), DONE[1]]
+
+    with_fleet(3, scenario, config={"exec": {"kill-timeout": 0.05}})
+
+
+def test_an_unkillable_job_gives_up_its_nodes_drained() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-1", "node[0-1]")
+        fleet.manager.publish("job-exception", {"id": JOB, "type": "timeout", "severity": 0})
+        await fleet.settle()
+        assert [op["signum"] for op in fleet.agents[0].got("kill")] == [14]
+        await asyncio.sleep(0.1)
+        (drained,) = fleet.drained
+        assert drained["targets"] == "0-1" and "ƒ2AniAMV" in drained["reason"]
+        assert fleet.told == [("finish", {"status": 9}), DONE[1]]
+
+    with_fleet(2, scenario, config={"exec": {"kill-timeout": 0.01, "max-kill-count": 2}})
+
+
+def test_harmless_exceptions_leave_the_job_alone() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        fleet.manager.publish("job-exception", {"id": JOB, "type": "test", "severity": 3})
+        fleet.manager.publish("job-exception", {"id": 1, "type": "test", "severity": 0})
+        await fleet.settle()
+        assert not fleet.agents[0].got("kill")
+
+    with_fleet(1, scenario)
+
+
+def test_the_shells_own_exceptions_reach_the_job_manager() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("1", "node1")
+        await fleet.settle()
+        fleet.agents[1].say("exception", severity=0, type="exec", note="task 0: start failed")
+        fleet.agents[1].say("finish", status=127 << 8)
+        await fleet.settle()
+        note = {"severity": 0, "type": "exec", "note": "task 0: start failed"}
+        assert fleet.told == [("exception", note), ("finish", {"status": 127 << 8}), DONE[1]]
+
+    with_fleet(2, scenario)
+
+
+def test_signals_reach_all_tasks_and_only_of_running_jobs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        with pytest.raises(job_exec.RpcError, match="not running"):
+            await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 10})
+        fleet.start("1-2", "node[1-2]")
+        await fleet.settle()
+        for rank in (1, 2):
+            fleet.agents[rank].say("started")
+        await fleet.settle()
+        await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 10})
+        fleet.manager.publish(f"shell-{JOB}.kill", {"signum": 12})
+        await fleet.manager.rpc("job-exec.expiration", {"id": JOB, "expiration": 99.0})
+        await fleet.settle()
+        for rank in (1, 2):
+            assert [op["signum"] for op in fleet.agents[rank].got("kill")] == [10, 12]
+            assert fleet.agents[rank].got("expiration")[0]["expiration"] == 99.0
+        with pytest.raises(job_exec.RpcError, match="signal number 99"):
+            await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 99})
+
+    with_fleet(3, scenario)
+
+
+def test_a_lost_broker_fails_its_jobs_and_the_rest_is_told_to_end() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-6", "node[0-6]")
+        await fleet.settle()
+        for agent in fleet.agents:
+            agent.say("started")
+        await fleet.settle()
+        await fleet.lose(2)
+        kind, data = fleet.told[1]
+        assert (kind, data["severity"], data["type"]) == ("exception", 0, "node-failure")
+        assert data["note"] == "lost contact with job shell on ranks 2,5-6"
+        for rank in (0, 1, 3, 4):
+            fleet.agents[rank].say("finish", status=15)
+        await fleet.settle()
+        assert fleet.told[2:] == [("finish", {"status": 15}), DONE[1]]
+        assert ("shell-exit", {"rank": 6, "wait_status": 9}) in fleet.events()
+
+    with_fleet(7, scenario)
+
+
+def test_a_job_for_ranks_that_are_gone_fails_at_once() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.lose(1)
+        fleet.start("3", "node3")
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["exception", "finish", "release"]
+
+    with_fleet(7, scenario)
+
+
+def test_a_job_may_survive_the_loss_of_ranks_it_calls_uncritical() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-2", "node[0-2]")
+        await fleet.settle()
+        await fleet.manager.rpc("job-exec.critical-ranks", {"id": JOB, "ranks": "0-1"})
+        await fleet.lose(2)
+        assert [data["severity"] for kind, data in fleet.told if kind == "exception"] == [2]
+
+    with_fleet(3, scenario)
+
+
+def test_requests_to_the_shell_are_answered_by_its_agent() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("1", "node1")
+        await fleet.settle()
+        asked = asyncio.ensure_future(
+            fleet.contexts[1].rpc("0-shell-f2AniAMV.stdin", {"stream": "stdin", "eof": True}, nodeid=1)
+        )
+        await fleet.settle()
+        (rpc,) = fleet.agents[1].got("rpc")
+        assert (rpc["method"], rpc["payload"], rpc["streaming"]) == ("stdin", {"stream": "stdin", "eof": True}, False)
+        fleet.agents[1].say("rpc-reply", token=rpc["token"], errnum=0, payload=None)
+        assert await asked is None
+        late = asyncio.ensure_future(fleet.contexts[0].rpc("0-shell-f2AniAMV.pty.attach", {}, nodeid=1))
+        await fleet.settle()
+        assert fleet.agents[1].got("rpc")[1]["method"] == "pty.attach"
+        fleet.agents[1].say("finish", status=0)
+        with pytest.raises(job_exec.RpcError) as unknown:
+            await late
+        assert unknown.value.errnum == errno.ENOSYS
+        with pytest.raises(job_exec.RpcError, match="No service matching 0-shell-f2AniAMV.stdin"):
+            await fleet.contexts[0].rpc("0-shell-f2AniAMV.stdin", {}, nodeid=1)
+
+    with_fleet(2, scenario)
+
+
+def test_strangers_may_not_talk_to_a_shell() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        replies: list[Message] = []
+        fleet.manager.call("0-shell-f2AniAMV.stdin", {}, replies.append, userid=77, rolemask=m.ROLE_USER)
+        await fleet.settle()
+        assert [reply.errnum for reply in replies] == [errno.EPERM]
+        assert not fleet.agents[0].got("rpc")
+
+    with_fleet(1, scenario)
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ({"run_duration": "0.001s"}, ["start", "finish", "release"]),
+        ({"run_duration": 0}, ["start", "finish", "release"]),
+        ({"mock_exception": "init"}, ["exception", "finish", "release"]),
+        ({"mock_exception": "run"}, ["start", "exception", "finish", "release"]),
+        ({"run_duration": "soon"}, ["exception", "finish", "release"]),
+    ],
+)
+def test_simulated_jobs_run_nothing(test: dict[str, Any], told: list[str]) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start(exec={"test": test})
+        await asyncio.sleep(0.02)
+        assert [kind for kind, _ in fleet.told] == told
+        assert [name for name, _ in fleet.events()] == ["init", "starting", "complete", "done"]
+        assert not fleet.agents[0].told
+
+    with_fleet(1, scenario)
+
+
+def test_an_overridden_job_starts_and_ends_on_demand() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start(exec={"test": {"override": 1}})
+        await fleet.settle()
+        with pytest.raises(job_exec.RpcError, match="not running"):
+            await fleet.manager.rpc("job-exec.override", {"jobid": JOB, "event": "finish"})
+        await fleet.manager.rpc("job-exec.override", {"jobid": JOB, "event": "start"})
+        assert fleet.told == [("start", {})]
+        await fleet.manager.rpc("job-exec.override", {"jobid": JOB, "event": "finish", "status": 256})
+        assert fleet.told[1] == ("finish", {"status": 256})
+
+    with_fleet(1, scenario)
+
+
+def test_a_bad_exec_table_is_refused_with_its_key() -> None:
+    with pytest.raises(job_exec.RpcError, match=r"exec\.kill-timeout"):
+        with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"kill-timeout": "x"}})
+    with pytest.raises(job_exec.RpcError, match=r"exec\.term-signal"):
+        with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"term-signal": "SIGNOT"}})
