@@ -2,7 +2,8 @@
 
 Policies that score look at every child in the graph's own order. Policies that stop at the first find try the child with most free
 units of the leading filter type first, and of equals the one added last. The free amounts are those of the last time something
-below the child was taken; giving back does not reorder, which real schedulers' users see and rely on.
+below the child was taken while the child itself stayed shared; giving back does not reorder, and the root's children move only
+where they were asked for by type. Recorded runs of Fluxion show each of these.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class ChildOrder:
         if not self._weighted:
             return
         graph = self._graph
+        root = graph.root
         for item in selection.items:
             v = item.vertex
             up = graph.parent[v]
-            if up < 0 or not graph.children[v] or item.path:
+            if up < 0 or item.exclusive or not graph.children[v] or (item.path and up == root):
                 continue
             keys = self._list(up)
             weight = -scheduler.free(v, self._type, at)

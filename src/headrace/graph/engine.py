@@ -59,7 +59,7 @@ class Engine:
         self.open_file = open_file
         self.flexible = flexible
         self.next_jobid = 1
-        self.types = self.graph.types() | frozenset(known_types) | {"slot", "xor_slot"}
+        self.types = self.graph.types() | frozenset(known_types) | {"slot", "xor_slot", "node", "core", "gpu"}
 
     def run(self, line: str) -> bool:
         """Run one command line; False when it asks to quit."""

@@ -89,17 +89,11 @@ class Matcher:
         if not self._visit(root, requests, False, found, 0):
             self._note(requests[0].type, requests[0].count.low, 0, root, not self.blocked)
             return None
-        picks: list[Pick] = []
-        for request in requests:
-            candidates = found.get(request.type, [])
-            qualified = sum(c.count for c in candidates)
-            count = request.count.best(qualified)
-            if not count:
-                structural = request.type == self.graph.type[root] and not self.blocked
-                self.failure = None
-                self._note(request.type, request.count.low, qualified, root, structural)
-                return None
-            picks.extend(self._take(candidates, count))
+        picks = self._choose(root, requests, found)
+        if picks is None and self.failure is not None:
+            # Too few of the top level lies in the graph's size, unless the root itself was asked for several times.
+            structural = self.failure.type == self.graph.type[root] and not self.blocked
+            self.failure = self.failure._replace(structural=structural)
         return picks
 
     def _note(self, type: str, wanted: int, available: int, where: int, structural: bool) -> None:
@@ -181,16 +175,32 @@ class Matcher:
         if not self._explore(v, requests, exclusive, found, base, 1):
             self._note(requests[0].type, requests[0].count.low, 0, v, True)
             return None
+        return self._choose(v, requests, found)
+
+    def _choose(self, v: int, requests: Sequence[Request], found: Found) -> list[Pick] | None:
+        """The policy's picks from what was found below `v`. Of sibling slots, which are alternatives, one count is served."""
         picks: list[Pick] = []
+        served = False
+        missing: Request | None = None
+        available = 0
         for request in requests:
-            candidates = found.get(request.type, [])
+            if request.is_slot and served:
+                continue
+            candidates = found.get(request.key, [])
             qualified = sum(c.count for c in candidates)
             count = request.count.best(qualified)
-            if not count:
-                self._note(request.type, request.count.low, qualified, v, True)
-                return None
-            picks.extend(self._take(candidates, count))
-        return picks
+            if count:
+                served = served or request.is_slot
+                picks.extend(self._take(candidates, count))
+            elif missing is None:
+                missing, available = request, qualified
+            if not count and not request.is_slot:
+                break
+        if missing is None or (missing.is_slot and served):
+            return picks
+        self.failure = None
+        self._note(missing.type, missing.count.low, available, v, True)
+        return None
 
     def _explore(
         self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
@@ -198,11 +208,12 @@ class Matcher:
         """Collect candidates for `requests` below `v`; True if there are any."""
         any_found = False
         rest = requests
-        for request in requests:
-            if request.is_slot and self._holds(v, request.with_):
-                if self._slot(v, request, found, base):
+        here = [r for r in requests if r.is_slot and self._holds(v, r.with_)]
+        if here:
+            for slots in _groups(here):
+                if self._slots(v, slots, found, base):
                     any_found = True
-                rest = [r for r in rest if r is not request]
+            rest = [r for r in requests if r not in here]
         if not rest:
             return any_found
         stops = self.policy.stops
@@ -222,49 +233,41 @@ class Matcher:
 
     @staticmethod
     def _enough(requests: Sequence[Request], found: Found, times: int) -> bool:
+        slots = False
         for request in requests:
-            wanted = request.count.high * times
-            if sum(c.count for c in found.get(request.type, ())) < wanted:
+            reached = sum(c.count for c in found.get(request.key, ())) >= request.count.high * times
+            if request.is_slot:
+                if reached:
+                    return True
+                slots = True
+            elif not reached:
                 return False
-        return True
+        return not slots
 
-    def _slot(self, v: int, slot: Request, found: Found, base: int) -> bool:
-        """Put together as many slots as the resources directly and further below `v` allow."""
+    def _slots(self, v: int, slots: list[Request], found: Found, base: int) -> bool:
+        """Put together as many slots as the resources below `v` allow; several kinds share what there is."""
+        shape = slots[0].with_ if len(slots) == 1 else _union(slots)
         inside: Found = {}
-        if not self._explore(v, slot.with_, True, inside, base, slot.count.high):
+        if not self._explore(v, shape, True, inside, base, max(slot.count.high for slot in slots)):
             return False
-        counts = []
-        slots = None
-        for request in slot.with_:
-            candidates = inside.get(request.type, [])
-            qualified = sum(c.count for c in candidates)
-            count = request.count.best(qualified)
-            if not count:
-                return False
-            counts.append(count)
-            # A vertex is never divided between slots, so there are at most as many slots as vertices.
-            fit = min(qualified // count, len(candidates))
-            slots = fit if slots is None else min(slots, fit)
-            if self.policy.order:
-                candidates.sort(key=_by_score, reverse=self.policy.order > 0)
-        made = found.setdefault(slot.type, [])
-        cursors = [0] * len(counts)
-        for _ in range(slots or 0):
-            score = 0
-            picks: list[Pick] = []
-            for i, request in enumerate(slot.with_):
-                candidates = inside[request.type]
-                have = 0
-                while have < counts[i]:
-                    if cursors[i] >= len(candidates):
-                        return bool(made)
-                    candidate = candidates[cursors[i]]
-                    cursors[i] += 1
-                    have += candidate.count
-                    score += candidate.score
-                    picks.extend(candidate.picks)
-            made.append(Candidate(score, 1, picks))
-        return bool(made)
+        order = self.policy.order
+        supply: dict[str, tuple[int, int]] = {}
+        for key, candidates in inside.items():
+            if order:
+                candidates.sort(key=_by_score, reverse=order > 0)
+            supply[key] = (sum(c.count for c in candidates), len(candidates))
+        kinds = [(slot, _shape_counts(slot, supply)) for slot in slots]
+        numbers = _most_slots([counts for _, counts in kinds], supply)
+        made = found.setdefault(slots[0].key, [])
+        before = len(made)
+        cursors = dict.fromkeys(inside, 0)
+        for (_, counts), number in zip(kinds, numbers, strict=True):
+            for _ in range(number):
+                candidate = _assemble(counts, inside, cursors)
+                if candidate is None:
+                    break
+                made.append(candidate)
+        return len(made) > before
 
     def _take(self, candidates: list[Candidate], count: int) -> list[Pick]:
         """The picks of the best `count` units; candidates of equal score keep the order of discovery."""
@@ -287,3 +290,96 @@ class Matcher:
 
 def _by_score(candidate: Candidate) -> int:
     return candidate.score
+
+
+def _groups(slots: Sequence[Request]) -> list[list[Request]]:
+    """Kinds of slots that share resources are made together; alternatives that exclude each other one by one.
+
+    Kinds that want the same type with different things inside cannot share candidates: only the first of those is made.
+    """
+    together: list[Request] = []
+    inner: dict[str, Request] = {}
+    groups = []
+    for slot in slots:
+        if slot.is_xor:
+            groups.append([slot])
+            continue
+        if any((r.with_ or inner[r.key].with_) and not _alike(r, inner[r.key]) for r in slot.with_ if r.key in inner):
+            continue
+        together.append(slot)
+        for request in slot.with_:
+            inner.setdefault(request.key, request)
+    return ([together] if together else []) + groups
+
+
+def _alike(a: Request, b: Request) -> bool:
+    if (a.type, a.count.low, a.count.high, a.exclusive) != (b.type, b.count.low, b.count.high, b.exclusive):
+        return False
+    return len(a.with_) == len(b.with_) and all(map(_alike, a.with_, b.with_))
+
+
+def _union(slots: Sequence[Request]) -> list[Request]:
+    """One request a type out of several kinds of slots; the first of a type stands for it."""
+    found: dict[str, Request] = {}
+    for slot in slots:
+        for request in slot.with_:
+            found.setdefault(request.key, request)
+    return list(found.values())
+
+
+def _shape_counts(slot: Request, supply: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """How many units of each type a slot of this kind takes; 0 for a type of which there is too little."""
+    return {r.key: r.count.best(supply.get(r.key, (0, 0))[0]) for r in slot.with_}
+
+
+def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[int, int]]) -> list[int]:
+    """How many slots of each kind to make so that there are most in all; earlier kinds are preferred.
+
+    A vertex is never divided between slots, so there are at most as many slots as vertices of each type.
+    """
+
+    def fit(counts: Mapping[str, int], units: Mapping[str, int], vertices: Mapping[str, int]) -> int:
+        if not all(counts.values()):
+            return 0
+        return min(min(units.get(k, 0) // n, vertices.get(k, 0)) for k, n in counts.items())
+
+    units = {k: s[0] for k, s in supply.items()}
+    vertices = {k: s[1] for k, s in supply.items()}
+    if len(kinds) == 1:
+        return [fit(kinds[0], units, vertices)]
+
+    def best(i: int, units: dict[str, int], vertices: dict[str, int]) -> list[int]:
+        most = fit(kinds[i], units, vertices)
+        if i == len(kinds) - 1:
+            return [most]
+        chosen: list[int] = []
+        for number in range(most, -1, -1):
+            left = {k: n - number * kinds[i].get(k, 0) for k, n in units.items()}
+            over = {k: n - number * (k in kinds[i]) for k, n in vertices.items()}
+            numbers = [number, *best(i + 1, left, over)]
+            if not chosen or sum(numbers) > sum(chosen):
+                chosen = numbers
+            if number < most - 64:
+                break
+        return chosen
+
+    return best(0, units, vertices)
+
+
+def _assemble(counts: Mapping[str, int], inside: Found, cursors: dict[str, int]) -> Candidate | None:
+    """One slot from the next candidates of each type, which `cursors` count."""
+    score = 0
+    picks: list[Pick] = []
+    for key, count in counts.items():
+        candidates = inside[key]
+        have = 0
+        while have < count:
+            i = cursors[key]
+            if i >= len(candidates):
+                return None
+            cursors[key] = i + 1
+            candidate = candidates[i]
+            have += candidate.count
+            score += candidate.score
+            picks.extend(candidate.picks)
+    return Candidate(score, 1, picks)

@@ -48,7 +48,7 @@ class Count:
 class Request:
     """One resource of a request: `needs` is what a single unit of it takes of each type, itself and everything below."""
 
-    __slots__ = ("count", "exclusive", "is_slot", "is_xor", "label", "needs", "type", "with_")
+    __slots__ = ("count", "exclusive", "is_slot", "is_xor", "key", "label", "needs", "type", "with_")
 
     def __init__(
         self, type: str, count: Count, with_: Sequence[Request] = (), exclusive: bool | None = None, label: str = ""
@@ -60,6 +60,8 @@ class Request:
         self.label = label
         self.is_slot = type in SLOTS
         self.is_xor = type == "xor_slot"
+        # Under which name candidates are collected: alternatives that exclude each other must not be mixed.
+        self.key = f"{type} {id(self)}" if self.is_xor else type
         self.needs: dict[str, int] = {} if self.is_slot else {type: 1}
         for name, amount in total_needs(self.with_).items():
             self.needs[name] = self.needs.get(name, 0) + amount
