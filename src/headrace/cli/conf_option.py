@@ -25,10 +25,9 @@ def merge(texts: Sequence[str]) -> Dict[str, Any]:
 
 def _read(text: str) -> Dict[str, Any]:
     if "\n" in text or text.lstrip()[:1] == "{":
-        return _decode(text, "--conf")
+        return decode(text, "--conf")
     if os.path.exists(text):
-        with open(text, encoding="utf-8") as file:
-            return _decode(file.read(), text)
+        return read_path(text)
     key, equals, value = text.partition("=")
     if not equals:
         raise CommandError(f"--conf: No such file: {text}")
@@ -41,7 +40,20 @@ def _read(text: str) -> Dict[str, Any]:
     return dict(parsed)
 
 
-def _decode(text: str, where: str) -> Dict[str, Any]:
+def read_path(path: str) -> Dict[str, Any]:
+    """The configuration in a file, or in the *.toml files of a directory. Raises CommandError, OSError."""
+    if not os.path.isdir(path):
+        with open(path, encoding="utf-8") as file:
+            return decode(file.read(), path)
+    conf: Dict[str, Any] = {}
+    for name in sorted(os.listdir(path)):
+        if name.endswith(".toml"):
+            _update(conf, read_path(os.path.join(path, name)))
+    return conf
+
+
+def decode(text: str, where: str) -> Dict[str, Any]:
+    """A configuration's text, JSON or TOML; `where` begins the error line. Raises CommandError."""
     try:
         found = json.loads(text) if text.lstrip()[:1] == "{" else _toml(text)
     except ValueError as exc:

@@ -42,12 +42,8 @@ COMMANDS = {
     "mini": ("mini", "run a MiniCluster file on this machine"),
     "module": ("module", "load, remove and inspect broker modules"),
     "overlay": ("overlay", "show the tree of brokers"),
-    "pgrep": ("pgrep", "find jobs by name"),
     "ping": ("ping", "measure a round trip to a service"),
-    "pkill": ("pgrep", "cancel jobs by name"),
-    "pmi": ("pmi", "test a process management server"),
     "proxy": ("proxy", "run a command with the environment of another instance"),
-    "pstree": ("pstree", "show jobs as a tree"),
     "python": ("python", "run the Python of this installation"),
     "queue": ("queue", "list and control queues"),
     "relay": ("relay", "connect standard input and output to a broker (the far end of ssh)"),
@@ -149,7 +145,7 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
 
 
 # Modules that serve several commands are told which one was meant.
-_SHARED = ("attr", "pgrep")
+_SHARED = ("attr",)
 
 
 def _is_connect_error(exc: OSError) -> bool:

@@ -14,7 +14,7 @@ import sys
 
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
-from headrace.spec import constraint, dependency, envrules, jobspec_build, rlimits
+from headrace.spec import envrules, jobspec_build, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -264,6 +264,8 @@ def finish(jobspec: Jobspec, args: Namespace) -> None:
 
 
 def _dependency(text: str) -> Dict[str, Any]:
+    from headrace.spec import dependency
+
     parsed = dependency.parse(text)
     if parsed["scheme"] == "after":
         sys.stderr.write("dependency scheme 'after' is deprecated, use 'afterstart'\n")
@@ -271,6 +273,8 @@ def _dependency(text: str) -> Dict[str, Any]:
 
 
 def _constraint(texts: Sequence[str]) -> Any:
+    from headrace.spec import constraint
+
     whole = texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
     try:
         return constraint.parse(whole)

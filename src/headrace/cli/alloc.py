@@ -1,0 +1,99 @@
+"""`flux alloc`: start an instance on an allocation and work in it, or leave it in the background."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli import options
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+from headrace.client.handle import Handle
+from headrace.spec import jobid, jobspec_build
+from headrace.spec.eventlog import decode_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List
+
+PREFIX = "flux-alloc: ERROR: "
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "flux-alloc",
+        usage="flux alloc [OPTIONS...] [COMMAND] [ARGS...]",
+        error_prog="flux alloc",
+        description="Start a new instance interactively",
+    )
+    options.add_common(parser)
+    options.add_slots(parser)
+    parser.add_argument("--bg", action="store_true", help="Print the id once the instance is up, and return")
+    options.add_command(parser)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    jobspec = _jobspec(args)
+    if args.dry_run:
+        options.print_jobspec(jobspec)
+        return 0
+    handle = Handle()
+    job = handle.rpc("job-ingest.submit", options.encode_request(jobspec, args)).get()["id"]
+    if args.bg:
+        return _wait_until_up(handle, job)
+    if args.verbose:
+        sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
+    from headrace.cli.attach import Attach
+
+    return Attach(handle, job, label=args.label_io, show_events=args.verbose > 1, show_exec=args.verbose > 2).run()
+
+
+def _jobspec(args: Namespace) -> Dict[str, Any]:
+    parameters = options.slot_parameters(args)
+    command = options.command_of(args)
+    if args.bg:
+        # Without a command the instance waits for work until it is shut down.
+        if not command:
+            parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
+    elif not command:
+        command = [os.environ.get("SHELL", "/bin/sh")]
+    jobspec = jobspec_build.from_nest_command(command, **parameters)
+    if args.bg:
+        jobspec_build.set_shell_option(jobspec, "pty.capture", 1)
+    elif os.isatty(0):
+        jobspec_build.set_shell_option(jobspec, "pty.interactive", 1)
+    options.finish(jobspec, args)
+    # The shell's options stay in the order in which a user reads them: limits last.
+    shell = jobspec["attributes"]["system"]["shell"]["options"]
+    shell["rlimit"] = shell.pop("rlimit")
+    return jobspec
+
+
+def _wait_until_up(handle: Handle, job: int) -> int:
+    name = jobid.encode(job, "f58")
+    uri = ""
+    try:
+        for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0}):
+            event = decode_line(answer["event"])
+            if event.name == "memo" and "uri" in event.context:
+                uri = event.context["uri"]
+                break
+            if event.name == "exception" and event.context["severity"] == 0:
+                raise CommandError(f"{name}: {event.context['type']}: {event.context.get('note', '')}")
+            if event.name == "finish":
+                raise CommandError(f"{name}: the instance ended before it was up")
+    except KeyboardInterrupt:
+        handle.rpc("job-manager.raise", {"id": job, "type": "cancel", "severity": 0}).get()
+        raise
+    from headrace.cli.instances import reachable
+
+    try:
+        # Answered when the instance's broker has run its startup.
+        Handle(reachable(uri)).rpc("state-machine.wait").get()
+    except OSError as exc:
+        raise CommandError(f"Unable to connect to {name}: {exc}") from None
+    print(name)
+    return 0

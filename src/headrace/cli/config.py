@@ -1,0 +1,147 @@
+"""`flux config`: the instance's configuration, and what this installation was built with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+PREFIX = "flux-config: "
+
+_TABLE = {
+    "get": ("Query broker configuration values", None),
+    "load": ("Load broker configuration from TOML, JSON, or config directory", None),
+    "reload": ("Reload broker configuration from TOML", None),
+    "builtin": ("Print compiled-in Flux configuration values", None),
+}
+_GET = Command(
+    "flux-config get",
+    "[OPTIONS] [NAME]",
+    "Query broker configuration values",
+    (
+        ("d", "default", "VAL", "Use a default value if unset and don't fail"),
+        ("t", "type", "TYPE", "Set expected type (any, string, integer, real, boolean, object, array, fsd, ...)"),
+        ("q", "quiet", "", "Suppress printing of errors"),
+        ("", "config-path", "PATH", 'Set broker config path: a file, a directory or "system"'),
+    ),
+)
+_LOAD = Command("flux-config load", "[PATH]", "Load broker configuration from TOML, JSON, or config directory")
+_RELOAD = Command("flux-config reload", "", "Reload broker configuration from TOML")
+_BUILTIN = Command("flux-config builtin", "[NAME]", "Print compiled-in Flux configuration values")
+_TYPES = {
+    "string": (str,),
+    "integer": (int,),
+    "real": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-config", argv, _TABLE)
+    return {"get": _get, "load": _load, "reload": _reload, "builtin": _builtin}[name](rest)
+
+
+def _get(argv: List[str]) -> int:
+    options = _GET.parse(argv)
+    name = (options.need(0, 1) or [""])[0]
+    conf = _configuration(options.get("config-path"))
+    found: Any = conf
+    for key in [key for key in name.split(".") if key]:
+        found = found.get(key) if isinstance(found, dict) else None
+        if found is None:
+            break
+    if found is None:
+        if options.has("default"):
+            print(options.get("default"))
+            return 0
+        raise CommandError("" if options.has("quiet") else f"{name} is not set")
+    print(_show(found, options.get("type", "any"), name))
+    return 0
+
+
+def _configuration(path: str) -> Any:
+    if path:
+        from headrace.cli.conf_option import read_path
+
+        return read_path(path)
+    from headrace.client.handle import Handle
+
+    return Handle().rpc("config.get").get()
+
+
+def _show(value: Any, kind: str, name: str) -> str:
+    """The value as text: plain for strings, as a duration for the fsd types, else JSON. Raises CommandError."""
+    if kind.startswith("fsd"):
+        from headrace.spec import duration
+
+        try:
+            seconds = duration.parse(value) if isinstance(value, str) else float(value)
+        except (ValueError, TypeError):
+            raise CommandError(f"{name} is not a valid FSD") from None
+        if kind == "fsd":
+            return str(value) if isinstance(value, str) else duration.encode(seconds)
+        return str(int(seconds)) if kind == "fsd-integer" else str(seconds)
+    if kind != "any":
+        if kind not in _TYPES:
+            raise CommandError(f"Unknown type: {kind}")
+        if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
+            raise CommandError(f"{name} does not have the requested type")
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _load(argv: List[str]) -> int:
+    from headrace.cli.conf_option import decode, read_path
+    from headrace.client.handle import Handle
+
+    operands = _LOAD.parse(argv).need(0, 1)
+    conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")
+    Handle().rpc("config.load", conf).get()
+    return 0
+
+
+def _reload(argv: List[str]) -> int:
+    from headrace.client.handle import Handle
+
+    _RELOAD.parse(argv).need(0, 0)
+    Handle().rpc("config.reload").get()
+    return 0
+
+
+def _builtin(argv: List[str]) -> int:
+    options = _BUILTIN.parse(argv)
+    operands = options.need(0, 1)
+    values = builtin_values()
+    if not operands:
+        for name, value in values.items():
+            print(f"{name:<20} {value}")
+        return 0
+    if operands[0] not in values:
+        raise CommandError(f"{operands[0]} is invalid: known are {', '.join(values)}")
+    print(values[operands[0]])
+    return 0
+
+
+def builtin_values() -> Any:
+    """Where this installation keeps what, by the names that Flux uses."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {
+        "python_path": os.path.join(package, "compat", "python"),
+        "exec_path": os.path.join(package, "cli"),
+        "module_path": os.path.join(package, "modules"),
+        "rc1_path": "",
+        "rc3_path": "",
+        "shell_path": "",
+        "rundir": "/run/flux",
+        "bindir": os.path.dirname(os.path.abspath(sys.argv[0])),
+    }

@@ -1,0 +1,77 @@
+"""`flux dmesg`: the broker's ring of log messages."""
+
+from __future__ import annotations
+
+import calendar
+import errno
+import sys
+import time
+
+from headrace.cli.eventlog_format import HumanTime
+from headrace.cli.getopts import Command
+from headrace.client.handle import Handle, response_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Tuple
+
+PREFIX = "flux-dmesg: "
+
+_COMMAND = Command(
+    "flux-dmesg",
+    "[OPTIONS]",
+    "print or control log ring buffer",
+    (
+        ("C", "clear", "", "Clear the ring buffer"),
+        ("c", "read-clear", "", "Clear the ring buffer contents after printing"),
+        ("f", "follow", "", "Track new entries as are logged"),
+        ("n", "new", "", "Follow only new log messages"),
+        ("H", "human", "", "Human readable output"),
+        ("d", "delta", "", "With --human, show timestamp delta between messages"),
+        ("L", "color", "[WHEN]", "Colorize output when supported"),
+    ),
+)
+_SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    options.need(0, 0)
+    handle = Handle()
+    if not options.has("clear"):
+        human = HumanTime() if options.has("human") else None
+        follow = options.has("follow") or options.has("new")
+        call = handle.stream("log.dmesg", {"follow": follow, "nobacklog": options.has("new")})
+        while True:
+            msg = call.next_message()
+            if msg.errnum == errno.ENODATA:
+                break
+            if msg.errnum:
+                raise response_error(msg)
+            sys.stdout.write(format_line(msg.text, human) + "\n")
+            if follow:
+                sys.stdout.flush()
+    if options.has("clear") or options.has("read-clear"):
+        handle.rpc("log.clear").get()
+    return 0
+
+
+def format_line(line: str, human: Optional[HumanTime]) -> str:
+    """`TIME APPNAME.SEVERITY[RANK]: TEXT` of one log line; `human` shows the time for people."""
+    stamp, severity, app, rank, text = split(line)
+    shown = stamp if human is None else human.show(_seconds(stamp))
+    return f"{shown} {app}.{severity}[{rank}]: {text}"
+
+
+def split(line: str) -> Tuple[str, str, str, str, str]:
+    """(time, severity, application, rank, text) of an RFC 5424 line `<PRI>1 TIME HOST APP PID MSGID - TEXT`."""
+    priority, _, rest = line.partition(">")
+    words = rest.split(" ", 7)
+    severity = _SEVERITIES[int(priority[1:]) & 7]
+    return words[1], severity, words[3], words[2], words[7].strip("\n\0") if len(words) > 7 else ""
+
+
+def _seconds(text: str) -> float:
+    """Seconds since the epoch of `2026-11-21T05:37:24.123456Z`."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float("0." + (fraction or "0"))

@@ -1,0 +1,34 @@
+"""`flux env`: print the environment that selects this installation and instance, or run a command with it."""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-env: "
+
+_NAMES = ("PATH", "PYTHONPATH", "FLUX_URI", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH", "FLUX_CONNECTOR_PATH")
+
+
+def main(argv: List[str]) -> int:
+    if argv[:1] == ["--"]:
+        argv = argv[1:]
+    if not argv:
+        for name in _NAMES:
+            if name in os.environ:
+                print(f'export {name}="{_quoted(os.environ[name])}"')
+        return 0
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as exc:
+        raise CommandError(f"{argv[0]}: {exc.strerror}", 127 if isinstance(exc, FileNotFoundError) else 126) from None
+
+
+def _quoted(text: str) -> str:
+    """Text for double quotes in a shell."""
+    return "".join(["\\" + char if char in '\\"$`' else char for char in text])

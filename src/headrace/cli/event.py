@@ -1,0 +1,106 @@
+"""`flux event pub` and `flux event sub`."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+from headrace.client.handle import Handle
+from headrace.spec.message import FLAG_PRIVATE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-event: "
+
+_TABLE = {"pub": ("Publish event", None), "sub": ("Subscribe to events", None)}
+_PUB = Command(
+    "flux-event pub",
+    "[OPTIONS] topic [json]",
+    "Publish event",
+    (
+        ("r", "raw", "", "Payload is raw."),
+        ("s", "synchronous", "", "Wait for event sequence before exiting."),
+        ("l", "loopback", "", "Wait for published event to be received before exiting."),
+        ("p", "private", "", "Set privacy flag on published event."),
+    ),
+)
+_SUB = Command(
+    "flux-event sub",
+    "[OPTIONS] [topic ...]",
+    "Subscribe to events",
+    (
+        ("c", "count", "N", "Process N events then exit"),
+        ("T", "timeout", "FSD", "Exit after this time without an event"),
+    ),
+)
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-event", argv, _TABLE)
+    return _pub(rest) if name == "pub" else _sub(rest)
+
+
+def _pub(argv: List[str]) -> int:
+    options = _PUB.parse(argv)
+    topic, *words = options.need(1)
+    payload = None
+    if words:
+        text = " ".join(words)
+        payload = text.encode() if options.has("raw") else _json(text)
+    handle = Handle()
+    flags = FLAG_PRIVATE if options.has("private") else 0
+    if options.has("loopback"):
+        handle.subscribe(topic)
+    request = {"topic": topic, "flags": flags}
+    if payload is not None:
+        from binascii import b2a_base64
+
+        request["payload"] = b2a_base64(payload, newline=False).decode()
+    seq = handle.rpc("event.publish", request).get()["seq"]
+    if options.has("loopback"):
+        while True:
+            event = handle.next_event()
+            if event is not None and event.sequence == seq:
+                break
+    if options.has("synchronous"):
+        print(seq)
+    return 0
+
+
+def _json(text: str) -> bytes:
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise CommandError(f"payload is not JSON: {exc}") from None
+    if not isinstance(value, dict):
+        raise CommandError("payload must be a JSON object")
+    return text.encode() + b"\0"
+
+
+def _sub(argv: List[str]) -> int:
+    options = _SUB.parse(argv)
+    handle = Handle()
+    topics = options.operands or [""]
+    for topic in topics:
+        handle.subscribe(topic)
+    timeout = None
+    if options.has("timeout"):
+        from headrace.spec import duration
+
+        timeout = duration.parse(options.get("timeout"))
+    left = options.get_int("count", -1)
+    while left:
+        event = handle.next_event(timeout)
+        if event is None:
+            raise CommandError(f"no event within {options.get('timeout')}")
+        sys.stdout.write(f"{event.topic}\t{event.text}\n")
+        sys.stdout.flush()
+        left -= 1
+    for topic in topics:
+        handle.unsubscribe(topic)
+    return 0

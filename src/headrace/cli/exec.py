@@ -1,0 +1,267 @@
+"""`flux exec`: run a command on brokers through their subprocess servers (RFC 42)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.cli.jobinfo import signal_name
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
+from headrace.spec.idset import Idset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+    from headrace.cli.getopts import Options
+    from headrace.client.handle import Rpc
+
+PREFIX = "flux-exec: "
+
+_COMMAND = Command(
+    "flux-exec",
+    "[OPTIONS] COMMAND...",
+    "Execute a command on one or more brokers",
+    (
+        ("r", "rank", "IDSET", 'Target ranks in IDSET. Default is to target "all" ranks'),
+        ("x", "exclude", "IDSET", "Exclude ranks from target."),
+        ("j", "jobid", "JOBID", "Set target ranks to nodes assigned to JOBID"),
+        ("d", "dir", "PATH", "Set the working directory to PATH"),
+        ("l", "label-io", "", "Label lines of output with the source RANK"),
+        ("n", "noinput", "", "Redirect stdin from /dev/null"),
+        ("v", "verbose", "", "Run with more verbosity."),
+        ("q", "quiet", "", "Suppress extraneous output."),
+        ("", "service", "NAME", "Override service name (default: rexec)."),
+        ("", "bg", "", "Run processes in background and exit"),
+        ("", "waitable", "", "With --bg, make processes waitable"),
+        ("", "label", "NAME", "Name the processes"),
+    ),
+)
+_STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
+_CHUNK = 1 << 16
+_STATUS_OF_ERROR = {errno.ENOENT: 127, errno.EACCES: 126, errno.EPERM: 126, errno.EHOSTUNREACH: 68}
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv, stop_early=True)
+    command = options.need(1)
+    handle = Handle()
+    ranks = _ranks(handle, options)
+    return (
+        _background(handle, ranks, command, options)
+        if options.has("bg")
+        else _Exec(handle, ranks, command, options).run()
+    )
+
+
+def _ranks(handle: Handle, options: Options) -> List[int]:
+    """The ranks that are meant. Raises CommandError for one that does not exist."""
+    size = int(handle.attr_get("size"))
+    text = options.get("rank", "all")
+    everything = Idset(range(size))
+    try:
+        if options.has("jobid"):
+            wanted = _job_ranks(handle, options.get("jobid"))
+        else:
+            wanted = everything if text == "all" else Idset.parse(text)
+        excluded = Idset.parse(options.get("exclude")) if options.has("exclude") else Idset([])
+    except ValueError as exc:
+        raise CommandError(f"error parsing --rank/--exclude option: {exc}") from None
+    wrong = wanted - everything
+    if wrong:
+        raise CommandError(f"One or more invalid --ranks specified: {wrong}")
+    chosen = wanted - excluded
+    if not chosen:
+        raise CommandError("No targets specified")
+    return list(chosen)
+
+
+def _job_ranks(handle: Handle, text: str) -> Idset:
+    from headrace.cli.job import parse_id
+
+    attrs = {"id": parse_id(text), "attrs": ["ranks"]}
+    return Idset.parse(handle.rpc("job-list.list-id", attrs).get()["job"].get("ranks", ""))
+
+
+def _request(command: List[str], options: Options, flags: int) -> Dict[str, Any]:
+    cmd: Dict[str, Any] = {
+        "cwd": options.get("dir") or os.getcwd(),
+        "cmdline": command,
+        "env": dict(os.environ),
+        "opts": {},
+        "channels": [],
+        "msgchan": [],
+    }
+    if options.has("label"):
+        cmd["label"] = options.get("label")
+    return {"cmd": cmd, "flags": flags, "local_flags": 0}
+
+
+def _background(handle: Handle, ranks: List[int], command: List[str], options: Options) -> int:
+    request = _request(command, options, _WAITABLE if options.has("waitable") else 0)
+    service = options.get("service", "rexec")
+    calls = [(rank, handle.rpc(f"{service}.exec", request, rank)) for rank in ranks]
+    status = 0
+    for rank, call in calls:
+        try:
+            print(f"{rank}: {call.get()['pid']}")
+        except OSError as exc:
+            status = 1
+            sys.stderr.write(f"flux-exec: rank {rank}: {exc.strerror}\n")
+    return status
+
+
+class _Exec:
+    """The processes of one command line, one a rank, until the last has ended."""
+
+    def __init__(self, handle: Handle, ranks: List[int], command: List[str], options: Options) -> None:
+        self.handle = handle
+        self.ranks = ranks
+        self.command = command
+        self.service = options.get("service", "rexec")
+        self.label = options.has("label-io")
+        self.quiet = options.has("quiet")
+        self.verbose = options.has("verbose")
+        self.no_input = options.has("noinput")
+        self.request = _request(command, options, _STDOUT | _STDERR | _WRITE_CREDIT)
+        self.reactor = Reactor()
+        self.calls: Dict[int, Rpc] = {}
+        self.pids: Dict[int, int] = {}
+        self.credit: Dict[int, int] = {}
+        self.ended: Dict[int, List[int]] = {}
+        self.status = 0
+        self._reading: Optional[bool] = None
+
+    def run(self) -> int:
+        for rank in self.ranks:
+            call = self.handle.stream(f"{self.service}.exec", self.request, rank)
+            self.calls[rank] = call
+            self.credit[rank] = -1
+            call.then(self._answered(rank))
+        self.reactor.add_handle(self.handle)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            self.reactor.add_signal(signum, self._forward(signum))
+        self.reactor.run()
+        sys.stdout.flush()
+        self._tell_ends()
+        return self.status
+
+    def _answered(self, rank: int) -> Any:
+        def answered(call: Rpc) -> None:
+            try:
+                self._take(rank, call.get())
+            except OSError as exc:
+                if exc.errno != errno.ENODATA:
+                    self._failed(rank, exc)
+                del self.calls[rank]
+                self.credit.pop(rank, None)
+                if not self.calls:
+                    self.reactor.stop()
+                else:
+                    self._watch_input()
+
+        return answered
+
+    def _take(self, rank: int, answer: Dict[str, Any]) -> None:
+        kind = answer["type"]
+        if kind == "output":
+            self._output(rank, answer["io"])
+        elif kind == "started":
+            self.pids[rank] = answer["pid"]
+        elif kind == "add-credit":
+            self.credit[rank] = max(self.credit[rank], 0) + answer["channels"].get("stdin", 0)
+            self._watch_input()
+        elif kind == "finished":
+            status = answer["status"]
+            code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            self.status = max(self.status, code)
+            if status:
+                self.ended.setdefault(status, []).append(rank)
+
+    def _failed(self, rank: int, exc: OSError) -> None:
+        self.status = max(self.status, _STATUS_OF_ERROR.get(exc.errno or 0, 1))
+        text = str(exc.strerror)
+        if exc.errno in (errno.ENOENT, errno.EACCES) and "error launching" not in text:
+            text = f"error launching process: {os.strerror(exc.errno)}"
+        sys.stderr.write(f"flux-exec: Error: rank {rank}: {self.command[0]}: {text}\n")
+
+    def _output(self, rank: int, io: Dict[str, Any]) -> None:
+        text = io.get("data")
+        if not text:
+            return
+        if io.get("encoding") == "base64":
+            from binascii import a2b_base64
+
+            data = a2b_base64(text)
+        else:
+            data = text.encode("utf-8", "surrogateescape")
+        if self.label:
+            data = b"".join([f"{rank}: ".encode() + line for line in data.splitlines(keepends=True)])
+        stream = sys.stderr if io["stream"] == "stderr" else sys.stdout
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+    # -- input: read no more than the slowest process has room for
+
+    def _room(self) -> int:
+        return min(self.credit.values()) if self.credit else -1
+
+    def _watch_input(self) -> None:
+        if self._reading is None and self._room() >= 0:
+            self._reading = False
+            if self.no_input:
+                self._write({"eof": True})
+                return
+        if self._reading is False and not self.no_input and self._room() > 0:
+            self._reading = True
+            self.reactor.add_fd(0, self._input_ready)
+
+    def _input_ready(self, _revents: int) -> None:
+        try:
+            data = os.read(0, min(_CHUNK, self._room()))
+        except OSError:
+            data = b""
+        if not data:
+            self.reactor.remove_fd(0)
+            self.no_input = True
+            self._write({"eof": True})
+            return
+        try:
+            self._write({"data": data.decode("utf-8")})
+        except UnicodeDecodeError:
+            from binascii import b2a_base64
+
+            self._write({"data": b2a_base64(data, newline=False).decode(), "encoding": "base64"})
+        for rank in self.credit:
+            self.credit[rank] -= len(data)
+        if self._room() <= 0:
+            self._reading = False
+            self.reactor.remove_fd(0)
+
+    def _write(self, entry: Dict[str, Any]) -> None:
+        for rank, call in self.calls.items():
+            io = {"stream": "stdin", "rank": "0", **entry}
+            self.handle.rpc_noreply(f"{self.service}.write", {"matchtag": call.matchtag, "io": io}, rank)
+
+    # -- the end
+
+    def _forward(self, signum: int) -> Any:
+        def forward() -> None:
+            for rank in self.calls:
+                if rank in self.pids:
+                    self.handle.rpc_noreply(f"{self.service}.kill", {"pid": self.pids[rank], "signum": signum}, rank)
+
+        return forward
+
+    def _tell_ends(self) -> None:
+        """Say which ranks ended badly, unless told to be quiet."""
+        if self.quiet:
+            return
+        for status, ranks in sorted(self.ended.items()):
+            how = signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
+            sys.stderr.write(f"{Idset(ranks)}: {how}\n")

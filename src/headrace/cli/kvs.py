@@ -1,0 +1,87 @@
+"""`flux kvs SUBCOMMAND`: the table of its subcommands; reading, writing and eventlogs have files of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.getopts import dispatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from headrace.cli.getopts import Options
+    from headrace.client.handle import Handle
+
+PREFIX = "flux-kvs: "
+
+NAMESPACE = ("N", "namespace", "NAME", "Specify KVS namespace to use.")
+
+# kvs.lookup flags
+READDIR, READLINK, WATCH, WAITCREATE, TREEOBJ, APPEND = 1, 2, 4, 8, 16, 32
+WATCH_FULL, WATCH_UNIQ, WATCH_APPEND, STREAM = 64, 128, 256, 512
+
+_TABLE = {
+    "get": ("Get value stored under key", "kvs_read"),
+    "put": ("Store value under key", "kvs_write"),
+    "dir": ("Display all keys under directory", "kvs_list"),
+    "ls": ("List directory", "kvs_list"),
+    "unlink": ("Remove key", "kvs_write"),
+    "link": ("Create a new name for target", "kvs_write"),
+    "readlink": ("Retrieve the key a link refers to", "kvs_read"),
+    "mkdir": ("Create a directory", "kvs_write"),
+    "copy": ("Copy source key to destination key", "kvs_write"),
+    "move": ("Move source key to destination key", "kvs_write"),
+    "getroot": ("Get KVS root treeobj", "kvs_read"),
+    "version": ("Display curent KVS version", "kvs_read"),
+    "wait": ("Block until the KVS reaches version", "kvs_read"),
+    "namespace": ("Perform KVS namespace operations", "kvs_namespace"),
+    "eventlog": ("Manipulate a KVS eventlog", "kvs_eventlog"),
+}
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-kvs", argv, _TABLE)
+    full = f"headrace.cli.{_TABLE[name][1]}"
+    __import__(full)
+    handler = getattr(sys.modules[full], name if name != "dir" else "dir_")
+    return int(handler(rest))
+
+
+def namespace(options: Options) -> str:
+    return options.get("namespace", os.environ.get("FLUX_KVS_NAMESPACE", "primary"))
+
+
+def lookup(handle: Handle, key: str, space: str, flags: int, root: Any = None) -> Dict[str, Any]:
+    """The tree object (RFC 11) under `key`, looked up as `flags` say, in the snapshot `root` if one is given."""
+    request: Dict[str, Any] = {"key": key, "namespace": space, "flags": flags}
+    if root is not None:
+        request["rootdir"] = root
+    found: Dict[str, Any] = handle.rpc("kvs.lookup", request).get()["val"]
+    return found
+
+
+def commit(handle: Handle, space: str, ops: List[Dict[str, Any]], flags: int = 0) -> Dict[str, Any]:
+    """Commit a transaction and return its root reference and sequence."""
+    answer: Dict[str, Any] = handle.rpc("kvs.commit", {"namespace": space, "flags": flags, "ops": ops}).get()
+    return answer
+
+
+def op(key: str, dirent: Any, flags: int = 0) -> Dict[str, Any]:
+    """One operation of a transaction; a null dirent unlinks."""
+    return {"key": key, "flags": flags, "dirent": dirent}
+
+
+def val(data: bytes) -> Dict[str, Any]:
+    """A tree object that holds `data` itself."""
+    from binascii import b2a_base64
+
+    return {"ver": 1, "type": "val", "data": b2a_base64(data, newline=False).decode()}
+
+
+def data_of(found: Dict[str, Any]) -> bytes:
+    """The bytes of a value tree object."""
+    from binascii import a2b_base64
+
+    return a2b_base64(found["data"])

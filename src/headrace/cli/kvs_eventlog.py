@@ -1,0 +1,142 @@
+"""`flux kvs eventlog append|get|wait-event`: eventlogs (RFC 18) under any key."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+import time
+
+from headrace.cli import eventlog_format, kvs
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+from headrace.client.handle import Handle
+from headrace.spec import duration
+from headrace.spec.eventlog import Event, decode, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, List, Optional
+
+    from headrace.cli.getopts import Options
+
+_TABLE = {
+    "append": ("Append to eventlog", None),
+    "get": ("Get eventlog", None),
+    "wait-event": ("Wait for an event", None),
+}
+_APPEND = Command(
+    "flux-kvs eventlog append",
+    "[OPTIONS] key name [context ...]",
+    "Append to eventlog",
+    (kvs.NAMESPACE, ("t", "timestamp", "SECONDS", "Specify timestamp in seconds since epoch")),
+)
+_SHOW = (
+    ("u", "unformatted", "", "Show event in RFC 18 form"),
+    ("H", "human", "", "Display human-readable output"),
+    ("L", "color", "[WHEN]", "Colorize output when supported"),
+)
+_GET = Command(
+    "flux-kvs eventlog get",
+    "[OPTIONS] key",
+    "Get eventlog",
+    (
+        kvs.NAMESPACE,
+        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
+        ("w", "watch", "", "Monitor eventlog"),
+        ("c", "count", "COUNT", "Display at most COUNT events"),
+        *_SHOW,
+    ),
+)
+_WAIT_EVENT = Command(
+    "flux-kvs eventlog wait-event",
+    "[OPTIONS] key event",
+    "Wait for an event",
+    (
+        kvs.NAMESPACE,
+        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
+        ("t", "timeout", "SECONDS", "timeout after specified seconds"),
+        ("q", "quiet", "", "Do not output matched event"),
+        ("v", "verbose", "", "Output all events before matched event"),
+        *_SHOW,
+    ),
+)
+
+
+def eventlog(argv: List[str]) -> int:
+    name, rest = dispatch("flux-kvs eventlog", argv, _TABLE)
+    return {"append": _append, "get": _get, "wait-event": _wait_event}[name](rest)
+
+
+def _append(argv: List[str]) -> int:
+    options = _APPEND.parse(argv)
+    key, name, *words = options.need(2)
+    context: Any = None
+    if words:
+        try:
+            context = json.loads(" ".join(words))
+        except ValueError as exc:
+            raise CommandError(f"context is not a JSON object: {exc}") from None
+    stamp = float(options.get("timestamp")) if options.has("timestamp") else time.time()
+    line = encode(Event(stamp, name, context))
+    kvs.commit(Handle(), kvs.namespace(options), [kvs.op(key, kvs.val(line.encode()), kvs.APPEND)])
+    return 0
+
+
+def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -> Iterator[Any]:
+    """Events as they are appended. Raises TimeoutError when `limit` (monotonic seconds) passes."""
+    flags = kvs.WATCH | kvs.WATCH_APPEND | (kvs.WAITCREATE if options.has("waitcreate") else 0)
+    request = {"key": key, "namespace": kvs.namespace(options), "flags": flags}
+    call = handle.stream("kvs-watch.lookup", request)
+    while True:
+        try:
+            answer = call.get(None if limit is None else max(0.0, limit - time.monotonic()))
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return
+            raise
+        yield from decode(kvs.data_of(answer["val"]).decode())
+
+
+def _line(formatter: eventlog_format.Formatter, event: Any, options: Options) -> str:
+    return encode(event) if options.has("unformatted") else formatter.line(event)
+
+
+def _get(argv: List[str]) -> int:
+    options = _GET.parse(argv)
+    (key,) = options.need(1, 1)
+    formatter = eventlog_format.Formatter(options)
+    handle = Handle()
+    left = options.get_int("count", -1)
+    try:
+        if options.has("watch") or options.has("waitcreate"):
+            events: Any = _watch(handle, key, options, None)
+        else:
+            events = decode(kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)).decode())
+        for event in events:
+            if not left:
+                break
+            eventlog_format.write(_line(formatter, event, options))
+            left -= 1
+    except OSError as exc:
+        raise CommandError(f"{key}: {exc.strerror}") from None
+    return 0
+
+
+def _wait_event(argv: List[str]) -> int:
+    options = _WAIT_EVENT.parse(argv)
+    key, name = options.need(2, 2)
+    formatter = eventlog_format.Formatter(options)
+    limit = time.monotonic() + duration.parse(options.get("timeout")) if options.has("timeout") else None
+    try:
+        for event in _watch(Handle(), key, options, limit):
+            found = event.name == name
+            if (found and not options.has("quiet")) or (options.has("verbose") and not found):
+                sys.stdout.write(_line(formatter, event, options))
+            if found:
+                return 0
+    except TimeoutError:
+        raise CommandError(f"wait-event timeout on event '{name}'") from None
+    except OSError as exc:
+        raise CommandError(f"{key}: {exc.strerror}") from None
+    raise CommandError(f"event '{name}' never received")

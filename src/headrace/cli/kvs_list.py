@@ -1,0 +1,160 @@
+"""`flux kvs ls` and `flux kvs dir`: directories of the key value store."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from headrace.cli import kvs
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.cli.kvs_read import shown
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+    from headrace.cli.getopts import Options
+
+_LS = Command(
+    "flux-kvs ls",
+    "[OPTIONS] [key...]",
+    "List directory",
+    (
+        kvs.NAMESPACE,
+        ("R", "recursive", "", "List directory recursively"),
+        ("d", "directory", "", "List directory instead of contents"),
+        ("w", "width", "N", "Set output width to N.  0 means no limit"),
+        ("1", "1", "", "Force one entry per line"),
+        ("F", "classify", "", "Append indicator (one of .@) to entries"),
+    ),
+)
+_DIR = Command(
+    "flux-kvs dir",
+    "[OPTIONS] [key]",
+    "Display all keys under directory",
+    (
+        kvs.NAMESPACE,
+        ("R", "recursive", "", "Recursively display keys under subdirectories"),
+        ("d", "directory", "", "List directory entries and not values"),
+        ("w", "width", "N", "Set output width to N.  0 means no limit"),
+        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
+    ),
+)
+_GAP = 4
+_DEFAULT_WIDTH = 80
+_MARKS = {"dir": ".", "dirref": ".", "symlink": "@"}
+
+
+def _width(options: Options) -> int:
+    """Columns to fill: as given, else the terminal's, else 80; 0 means no limit."""
+    if options.has("width"):
+        return options.get_int("width", 0)
+    try:
+        return os.get_terminal_size(1).columns
+    except OSError:
+        return _DEFAULT_WIDTH
+
+
+def ls(argv: List[str]) -> int:
+    options = _LS.parse(argv)
+    handle = Handle()
+    space = kvs.namespace(options)
+    keys = options.operands or ["."]
+    status = 0
+    singles: List[str] = []
+    folders: List[str] = []
+    for key in keys:
+        try:
+            kind = kvs.lookup(handle, key, space, kvs.TREEOBJ)["type"]
+        except OSError as exc:
+            sys.stderr.write(f"{key}: {exc.strerror}\n")
+            status = 1
+            continue
+        is_folder = kind in ("dir", "dirref") and not options.has("directory")
+        (folders if is_folder else singles).append(key)
+    if singles:
+        _columns(singles, options)
+    titled = options.has("recursive") or len(keys) > 1
+    for index, key in enumerate(folders):
+        _ls_folder(handle, key, space, options, titled, first=index == 0 and not singles)
+    return status
+
+
+def _ls_folder(handle: Handle, key: str, space: str, options: Options, titled: bool, first: bool) -> None:
+    entries: Dict[str, Any] = kvs.lookup(handle, key, space, kvs.READDIR)["data"]
+    if not first:
+        print()
+    if titled:
+        print(f"{key}:")
+    marked = options.has("classify")
+    _columns([name + (_MARKS.get(entries[name]["type"], "") if marked else "") for name in sorted(entries)], options)
+    if options.has("recursive"):
+        for name in sorted(entries):
+            if entries[name]["type"] in ("dir", "dirref"):
+                _ls_folder(handle, _join(key, name), space, options, True, first=False)
+
+
+def _join(folder: str, name: str) -> str:
+    return name if folder in (".", "") else f"{folder}.{name}"
+
+
+def _columns(names: List[str], options: Options) -> None:
+    """Names in columns, filled downwards, as ls(1) does."""
+    if not names:
+        return
+    if options.has("1"):
+        sys.stdout.write("".join(f"{name}\n" for name in names))
+        return
+    width = max(len(name) for name in names) + _GAP
+    limit = _width(options)
+    count = max(1, limit // width) if limit else len(names)
+    rows = -(-len(names) // count)
+    for row in range(rows):
+        line = "".join([f"{name:<{width}}" for name in names[row::rows]])
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def dir_(argv: List[str]) -> int:
+    options = _DIR.parse(argv)
+    key = (options.need(0, 1) or ["."])[0]
+    root = json.loads(options.get("at")) if options.has("at") else None
+    handle = Handle()
+    space = kvs.namespace(options)
+    try:
+        for name, entry in _walk(handle, key, space, root, options.has("recursive")):
+            _print_entry(handle, name, entry, space, root, options)
+    except OSError as exc:
+        raise CommandError(f"{key}: {exc.strerror}") from None
+    return 0
+
+
+def _walk(handle: Handle, key: str, space: str, root: Any, deep: bool) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    entries: Dict[str, Any] = kvs.lookup(handle, key, space, kvs.READDIR, root)["data"]
+    for name in sorted(entries):
+        full = _join(key, name)
+        if deep and entries[name]["type"] in ("dir", "dirref"):
+            yield from _walk(handle, full, space, root, deep)
+        else:
+            yield full, entries[name]
+
+
+def _print_entry(handle: Handle, name: str, entry: Dict[str, Any], space: str, root: Any, options: Options) -> None:
+    kind = entry["type"]
+    if kind in ("dir", "dirref"):
+        line = f"{name}."
+    elif kind == "symlink":
+        target = entry["data"]
+        prefix = f"{target['namespace']}::" if "namespace" in target else ""
+        line = f"{name} -> {prefix}{target['target']}"
+    elif options.has("directory"):
+        line = name
+    else:
+        value = shown(kvs.data_of(kvs.lookup(handle, name, space, 0, root)))
+        line = f"{name} = {value}"
+        limit = _width(options) if options.has("width") or sys.stdout.isatty() else 0
+        if limit and len(line) > limit:
+            line = line[: limit - 3] + "..."
+    print(line)

@@ -1,0 +1,64 @@
+"""`flux kvs namespace create|remove|list`."""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_TABLE = {
+    "create": ("Create a KVS namespace", None),
+    "remove": ("Remove a KVS namespace", None),
+    "list": ("List namespaces on local rank", None),
+}
+_CREATE = Command(
+    "flux-kvs namespace create",
+    "[OPTIONS] name [name...]",
+    "Create a KVS namespace",
+    (("o", "owner", "UID", "Specify alternate namespace owner via userid"), ("r", "rootref", "BLOBREF", "Start here")),
+)
+_REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove a KVS namespace")
+_LIST = Command("flux-kvs namespace list", "", "List namespaces on local rank")
+_ANYONE = 0xFFFFFFFF
+
+
+def namespace(argv: List[str]) -> int:
+    name, rest = dispatch("flux-kvs namespace", argv, _TABLE)
+    return {"create": _create, "remove": _remove, "list": _list}[name](rest)
+
+
+def _create(argv: List[str]) -> int:
+    options = _CREATE.parse(argv)
+    request: Dict[str, Any] = {"owner": options.get_int("owner", os.getuid()), "flags": 0}
+    if options.has("rootref"):
+        request["rootref"] = options.get("rootref")
+    return _each("create", options.need(1), request)
+
+
+def _each(verb: str, names: List[str], request: Dict[str, Any]) -> int:
+    handle = Handle()
+    for name in names:
+        try:
+            handle.rpc(f"kvs.namespace-{verb}", {"namespace": name, **request}).get()
+        except OSError as exc:
+            raise CommandError(f"{name}: {exc.strerror}") from None
+    return 0
+
+
+def _remove(argv: List[str]) -> int:
+    return _each("remove", _REMOVE.parse(argv).need(1), {})
+
+
+def _list(argv: List[str]) -> int:
+    _LIST.parse(argv).need(0, 0)
+    print(f"{'NAMESPACE':<36} {'OWNER':>10} {'FLAGS':>10}")
+    for space in Handle().rpc("kvs.namespace-list").get()["namespaces"]:
+        owner = "-" if space["owner"] == _ANYONE else space["owner"]
+        print(f"{space['namespace']:<36} {owner:>10} {space['flags']:#010x}")
+    return 0

@@ -1,0 +1,203 @@
+"""`flux kvs get`, `readlink`, `getroot`, `version` and `wait`."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+
+from headrace.cli import kvs
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from headrace.cli.getopts import Options
+
+_GET = Command(
+    "flux-kvs get",
+    "[OPTIONS] key",
+    "Get value stored under key",
+    (
+        kvs.NAMESPACE,
+        ("r", "raw", "", "Interpret value(s) as raw data"),
+        ("t", "treeobj", "", "Show RFC 11 object"),
+        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
+        ("l", "label", "", "Print key= before value"),
+        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
+        ("w", "watch", "", "Monitor key changes"),
+        ("u", "uniq", "", "Only monitor key changes if values have changed"),
+        ("A", "append", "", "Only show appended data on watch"),
+        ("f", "full", "", "Monitor key changes with more complete accuracy"),
+        ("c", "count", "COUNT", "Display at most COUNT changes"),
+        ("S", "stream", "", "Return potentially large values in multiple chunks"),
+    ),
+)
+_READLINK = Command(
+    "flux-kvs readlink",
+    "[OPTIONS] key [key...]",
+    "Retrieve the key a link refers to",
+    (
+        kvs.NAMESPACE,
+        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
+        ("o", "namespace-only", "", "Output only namespace if link points to a namespace"),
+        ("k", "key-only", "", "Output only key if link points to a namespace"),
+    ),
+)
+_GETROOT = Command(
+    "flux-kvs getroot",
+    "[OPTIONS]",
+    "Get KVS root treeobj",
+    (
+        kvs.NAMESPACE,
+        ("s", "sequence", "", "Show sequence number"),
+        ("o", "owner", "", "Show owner"),
+        ("b", "blobref", "", "Show blobref"),
+    ),
+)
+_VERSION = Command("flux-kvs version", "[OPTIONS]", "Display curent KVS version", (kvs.NAMESPACE,))
+_WAIT = Command("flux-kvs wait", "[OPTIONS] version", "Block until the KVS reaches version", (kvs.NAMESPACE,))
+
+
+def get(argv: List[str]) -> int:
+    options = _GET.parse(argv)
+    keys = options.need(1)
+    handle = Handle()
+    space = kvs.namespace(options)
+    if options.has("watch"):
+        return _watch(handle, keys[0], space, options)
+    flags = kvs.TREEOBJ if options.has("treeobj") else 0
+    root = json.loads(options.get("at")) if options.has("at") else None
+    for key in keys:
+        try:
+            found = (
+                _wait_for(handle, key, space, flags)
+                if options.has("waitcreate")
+                else kvs.lookup(handle, key, space, flags, root)
+            )
+        except OSError as exc:
+            raise CommandError(f"{key}: {exc.strerror}") from None
+        _print(key, found, options)
+    return 0
+
+
+def _wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]:
+    request = {"key": key, "namespace": space, "flags": flags | kvs.WAITCREATE}
+    call = handle.stream("kvs-watch.lookup", request)
+    found: Dict[str, Any] = call.get()["val"]
+    call.cancel("kvs-watch.cancel")
+    return found
+
+
+def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
+    flags = kvs.WATCH
+    for name, bit in (
+        ("waitcreate", kvs.WAITCREATE),
+        ("treeobj", kvs.TREEOBJ),
+        ("uniq", kvs.WATCH_UNIQ),
+        ("full", kvs.WATCH_FULL),
+        ("append", kvs.WATCH_APPEND),
+        ("stream", kvs.STREAM),
+    ):
+        if options.has(name):
+            flags |= bit
+    left = options.get_int("count", -1)
+    call = handle.stream("kvs-watch.lookup", {"key": key, "namespace": space, "flags": flags})
+    while left:
+        try:
+            answer = call.get()
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return 0
+            raise CommandError(f"{key}: {exc.strerror}") from None
+        _print(key, answer["val"], options)
+        sys.stdout.flush()
+        left -= 1
+    call.cancel("kvs-watch.cancel")
+    return 0
+
+
+def _print(key: str, found: Dict[str, Any], options: Options) -> None:
+    out = sys.stdout
+    if options.has("label"):
+        out.write(f"{key}=")
+    if options.has("treeobj"):
+        out.write(json.dumps(found, separators=(",", ":"), sort_keys=True) + "\n")
+        return
+    data = kvs.data_of(found)
+    out.flush()
+    out.buffer.write(data if options.has("raw") else shown(data).encode("utf-8", "surrogateescape") + b"\n")
+    out.buffer.flush()
+
+
+def shown(data: bytes) -> str:
+    """A value as text: a JSON string without its quotes, anything else as it is."""
+    text = data.decode("utf-8", "surrogateescape")
+    if text[:1] == '"':
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            pass
+    return text
+
+
+def readlink(argv: List[str]) -> int:
+    options = _READLINK.parse(argv)
+    keys = options.need(1)
+    handle = Handle()
+    root = json.loads(options.get("at")) if options.has("at") else None
+    for key in keys:
+        try:
+            target = kvs.lookup(handle, key, kvs.namespace(options), kvs.READLINK, root)["data"]
+        except OSError as exc:
+            raise CommandError(f"readlink: {key}: {exc.strerror}") from None
+        space = target.get("namespace")
+        if space is None or options.has("key-only"):
+            print(target["target"])
+        else:
+            print(space if options.has("namespace-only") else f"{space}::{target['target']}")
+    return 0
+
+
+def _root(options: Options) -> Dict[str, Any]:
+    space = kvs.namespace(options)
+    try:
+        answer: Dict[str, Any] = Handle().rpc("kvs.getroot", {"namespace": space}).get()
+    except OSError as exc:
+        raise CommandError(f"{space}: {exc.strerror}") from None
+    return answer
+
+
+def getroot(argv: List[str]) -> int:
+    options = _GETROOT.parse(argv)
+    options.need(0, 0)
+    root = _root(options)
+    if options.has("sequence"):
+        print(root["rootseq"])
+    elif options.has("owner"):
+        print(root["owner"])
+    elif options.has("blobref"):
+        print(root["rootref"])
+    else:
+        dirref = {"data": [root["rootref"]], "type": "dirref", "ver": 1}
+        print(json.dumps(dirref, separators=(",", ":")))
+    return 0
+
+
+def version(argv: List[str]) -> int:
+    options = _VERSION.parse(argv)
+    options.need(0, 0)
+    print(_root(options)["rootseq"])
+    return 0
+
+
+def wait(argv: List[str]) -> int:
+    options = _WAIT.parse(argv)
+    (text,) = options.need(1, 1)
+    if not text.isdigit():
+        raise CommandError(f"invalid version '{text}'")
+    Handle().rpc("kvs.wait-version", {"namespace": kvs.namespace(options), "rootseq": int(text)}).get()
+    return 0

@@ -1,0 +1,166 @@
+"""`flux kvs put`, `unlink`, `link`, `mkdir`, `copy` and `move`."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+
+from headrace.cli import kvs
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from headrace.cli.getopts import Options
+
+_OUTPUT = (
+    ("O", "treeobj-root", "", "Output resulting RFC11 root containing KVS changes"),
+    ("b", "blobref", "", "Output resulting blobref of root containing KVS changes"),
+    ("s", "sequence", "", "Output sequence number of root containing KVS changes"),
+)
+_PUT = Command(
+    "flux-kvs put",
+    "[OPTIONS] key=value [key=value...]",
+    "Store value under key",
+    (
+        kvs.NAMESPACE,
+        *_OUTPUT,
+        ("r", "raw", "", "Store value(s) as-is without adding NULL termination"),
+        ("t", "treeobj", "", "Store RFC 11 object"),
+        ("n", "no-merge", "", "Set the NO_MERGE flag to ensure commit is standalone"),
+        ("A", "append", "", "Append value(s) to key instead of overwriting"),
+        ("S", "sync", "", "Flush content and checkpoint after completing put"),
+    ),
+)
+_UNLINK = Command(
+    "flux-kvs unlink",
+    "[OPTIONS] key [key...]",
+    "Remove key",
+    (
+        kvs.NAMESPACE,
+        *_OUTPUT,
+        ("R", "recursive", "", "Remove directory contents recursively"),
+        ("f", "force", "", "ignore nonexistent files"),
+    ),
+)
+_LINK = Command(
+    "flux-kvs link",
+    "[OPTIONS] target linkname",
+    "Create a new name for target",
+    (kvs.NAMESPACE, *_OUTPUT, ("T", "target-namespace", "NAME", "Specify target's namespace")),
+)
+_MKDIR = Command("flux-kvs mkdir", "[OPTIONS] key [key...]", "Create a directory", (kvs.NAMESPACE, *_OUTPUT))
+_MOVE_OPTIONS = (
+    ("S", "src-namespace", "NAME", "Specify source key's namespace"),
+    ("D", "dst-namespace", "NAME", "Specify destination key's namespace"),
+)
+_COPY = Command("flux-kvs copy", "source destination", "Copy source key to destination key", _MOVE_OPTIONS)
+_MOVE = Command("flux-kvs move", "source destination", "Move source key to destination key", _MOVE_OPTIONS)
+_NO_MERGE, _SYNC = 1, 2
+
+
+def _commit(handle: Handle, options: Options, ops: List[Dict[str, Any]], flags: int = 0) -> int:
+    answer = kvs.commit(handle, kvs.namespace(options), ops, flags)
+    if options.has("treeobj-root"):
+        dirref = {"data": [answer["rootref"]], "type": "dirref", "ver": 1}
+        print(json.dumps(dirref, separators=(",", ":")))
+    elif options.has("blobref"):
+        print(answer["rootref"])
+    elif options.has("sequence"):
+        print(answer["rootseq"])
+    return 0
+
+
+def put(argv: List[str]) -> int:
+    options = _PUT.parse(argv)
+    ops = []
+    for text in options.need(1):
+        key, sep, value = text.partition("=")
+        if not sep or not key:
+            raise CommandError("put: you must specify a value as key=value")
+        ops.append(kvs.op(key, _dirent(key, value, options), kvs.APPEND if options.has("append") else 0))
+    flags = (_NO_MERGE if options.has("no-merge") else 0) | (_SYNC if options.has("sync") else 0)
+    return _commit(Handle(), options, ops, flags)
+
+
+def _dirent(key: str, value: str, options: Options) -> Dict[str, Any]:
+    if value == "-" and (options.has("raw") or options.has("treeobj")):
+        data = sys.stdin.buffer.read()
+    else:
+        data = value.encode("utf-8", "surrogateescape")
+    if options.has("treeobj"):
+        try:
+            found = json.loads(data)
+        except ValueError as exc:
+            raise CommandError(f"{key}: not a tree object: {exc}") from None
+        if not isinstance(found, dict):
+            raise CommandError(f"{key}: not a tree object: it must be a JSON object")
+        return found
+    if options.has("raw"):
+        return kvs.val(data)
+    try:
+        json.loads(value)
+    except ValueError:
+        data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return kvs.val(data)
+
+
+def unlink(argv: List[str]) -> int:
+    options = _UNLINK.parse(argv)
+    handle = Handle()
+    space = kvs.namespace(options)
+    ops = []
+    for key in options.need(1):
+        try:
+            kind = kvs.lookup(handle, key, space, kvs.TREEOBJ)["type"]
+            full = kind in ("dir", "dirref") and not options.has("recursive")
+            if full and kvs.lookup(handle, key, space, kvs.READDIR)["data"]:
+                raise CommandError(f"cannot unlink '{key}': Directory not empty")
+        except OSError as exc:
+            if exc.errno == errno.ENOENT and options.has("force"):
+                continue
+            raise CommandError(f"cannot unlink '{key}': {exc.strerror}") from None
+        ops.append(kvs.op(key, None))
+    return _commit(handle, options, ops) if ops else 0
+
+
+def link(argv: List[str]) -> int:
+    options = _LINK.parse(argv)
+    target, name = options.need(2, 2)
+    data = {"target": target}
+    if options.has("target-namespace"):
+        data["namespace"] = options.get("target-namespace")
+    return _commit(Handle(), options, [kvs.op(name, {"ver": 1, "type": "symlink", "data": data})])
+
+
+def mkdir(argv: List[str]) -> int:
+    options = _MKDIR.parse(argv)
+    ops = [kvs.op(key, {"ver": 1, "type": "dir", "data": {}}) for key in options.need(1)]
+    return _commit(Handle(), options, ops)
+
+
+def copy(argv: List[str]) -> int:
+    return _copy(_COPY.parse(argv), remove=False)
+
+
+def move(argv: List[str]) -> int:
+    return _copy(_MOVE.parse(argv), remove=True)
+
+
+def _copy(options: Options, remove: bool) -> int:
+    source, destination = options.need(2, 2)
+    handle = Handle()
+    default = kvs.namespace(options)
+    space_from, space_to = options.get("src-namespace", default), options.get("dst-namespace", default)
+    try:
+        found = kvs.lookup(handle, source, space_from, kvs.TREEOBJ)
+        kvs.commit(handle, space_to, [kvs.op(destination, found)])
+        if remove:
+            kvs.commit(handle, space_from, [kvs.op(source, None)])
+    except OSError as exc:
+        raise CommandError(f"{source}: {exc.strerror}") from None
+    return 0

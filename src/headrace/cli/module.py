@@ -1,0 +1,178 @@
+"""`flux module`: load, remove, list and inspect broker modules."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
+
+PREFIX = "flux-module: "
+
+_TABLE = {
+    "list": ("List loaded modules", None),
+    "remove": ("Unload module", None),
+    "load": ("Load module", None),
+    "reload": ("Reload module", None),
+    "stats": ("Display stats on module", None),
+    "debug": ("Get/set module debug flags", None),
+}
+_FORCE = ("f", "force", "", "Ignore nonexistent modules")
+_LIST = Command(
+    "flux-module list",
+    "[OPTIONS]",
+    "List loaded modules",
+    (("l", "long", "", "Show the path of each module"),),
+)
+_LOAD = Command(
+    "flux-module load",
+    "[OPTIONS] module",
+    "Load module",
+    (("", "name", "NAME", "Override default module name"), ("", "exec", "", "Run the module in a process of its own")),
+)
+_REMOVE = Command("flux-module remove", "[OPTIONS] module", "Unload module", (_FORCE,))
+_RELOAD = Command("flux-module reload", "[OPTIONS] module", "Reload module", (_FORCE,))
+_STATS = Command(
+    "flux-module stats",
+    "[OPTIONS] module",
+    "Display stats on module",
+    (
+        ("p", "parse", "OBJNAME", "Parse object period-delimited object name"),
+        ("s", "scale", "N", "Scale numeric JSON value by N"),
+        ("t", "type", "int|double", "Convert JSON value to type"),
+        ("c", "clear", "", "Clear stats on target rank"),
+        ("C", "clear-all", "", "Clear stats on all ranks"),
+        ("R", "rusage", "[WHO]", "Return rusage of the broker"),
+    ),
+)
+_DEBUG = Command(
+    "flux-module debug",
+    "[OPTIONS] module",
+    "Get/set module debug flags",
+    (
+        ("C", "clear", "", "Set debug flags to 0"),
+        ("S", "set", "MASK", "Set debug flags to MASK"),
+        ("s", "setbit", "MASK", "Set debug flags specified in MASK to 1"),
+        ("c", "clearbit", "MASK", "Set debug flags specified in MASK to 0"),
+    ),
+)
+_STATUS = {0: "I", 1: "R", 2: "F", 3: "X"}
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-module", argv, _TABLE)
+    actions: Dict[str, Callable[[List[str]], int]] = {
+        "list": _list,
+        "load": _load,
+        "remove": _remove,
+        "reload": _reload,
+        "stats": _stats,
+        "debug": _debug,
+    }
+    return actions[name](rest)
+
+
+def _list(argv: List[str]) -> int:
+    options = _LIST.parse(argv)
+    options.need(0, 0)
+    lines = ["Module                    Idle  S Sendq Recvq Service\n"]
+    for mod in Handle().rpc("module.list").get()["mods"]:
+        idle = mod["idle"] if mod["idle"] < 100 else "idle"
+        services = ",".join(sorted(name for name in mod["services"] if name != mod["name"]))
+        name = mod["path"] if options.has("long") else mod["name"]
+        state = _STATUS.get(mod["status"], "?")
+        lines.append(f"{name:<24} {idle:>5}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}\n")
+    sys.stdout.write("".join(lines))
+    return 0
+
+
+def _load(argv: List[str]) -> int:
+    options = _LOAD.parse(argv, stop_early=True)
+    path, *args = options.need(1)
+    _load_one(Handle(), path, args, options.get("name"), options.has("exec"))
+    return 0
+
+
+def _load_one(handle: Handle, path: str, args: List[str], name: str, as_process: bool) -> None:
+    request: Dict[str, Any] = {"path": path, "args": args}
+    if name:
+        request["name"] = name
+    if as_process:
+        request["exec"] = True
+    try:
+        handle.rpc("module.load", request).get()
+    except OSError as exc:
+        raise CommandError(f"load {path}: {exc.strerror}") from None
+
+
+def _remove(argv: List[str]) -> int:
+    options = _REMOVE.parse(argv)
+    (name,) = options.need(1, 1)
+    _remove_one(Handle(), name, options.has("force"))
+    return 0
+
+
+def _remove_one(handle: Handle, name: str, force: bool) -> None:
+    try:
+        handle.rpc("module.remove", {"name": name}).get()
+    except OSError as exc:
+        if not (force and exc.errno == 2):
+            raise CommandError(f"remove {name}: {exc.strerror}") from None
+
+
+def _reload(argv: List[str]) -> int:
+    options = _RELOAD.parse(argv, stop_early=True)
+    path, *args = options.need(1)
+    handle = Handle()
+    name = path.rpartition("/")[2].partition(".")[0]
+    _remove_one(handle, name, options.has("force"))
+    _load_one(handle, path, args, "", False)
+    return 0
+
+
+def _stats(argv: List[str]) -> int:
+    options = _STATS.parse(argv)
+    name = (options.need(0, 1) or ["broker"])[0]
+    handle = Handle()
+    try:
+        if options.has("clear-all"):
+            handle.publish(f"{name}.stats-clear")
+            handle.attr_get("size")
+            return 0
+        if options.has("clear"):
+            handle.rpc(f"{name}.stats-clear").get()
+            return 0
+        answer = handle.rpc(f"{name}.rusage" if options.has("rusage") else f"{name}.stats-get").get()
+    except OSError as exc:
+        raise CommandError(f"{name}: {exc.strerror}") from None
+    found: Any = answer
+    for key in [key for key in options.get("parse").split(".") if key]:
+        found = found.get(key) if isinstance(found, dict) else None
+    if found is None:
+        raise CommandError(f"`{options.get('parse')}' not found in response")
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        found = found * float(options.get("scale", "1")) if options.has("scale") else found
+        kind = options.get("type")
+        found = int(found) if kind == "int" else float(found) if kind == "double" else found
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _debug(argv: List[str]) -> int:
+    options = _DEBUG.parse(argv)
+    (name,) = options.need(1, 1)
+    for option, op in (("clear", "clr"), ("set", "set"), ("setbit", "setbit"), ("clearbit", "clrbit")):
+        if options.has(option):
+            mask = 0xFFFFFFFF if option == "clear" else options.get_int(option, 0)
+            request = {"op": op, "flags": mask}
+            break
+    else:
+        request = {"op": "setbit", "flags": 0}
+    print(f"{Handle().rpc(f'{name}.debug', request).get()['flags']:#x}")
+    return 0

@@ -1,0 +1,120 @@
+"""`flux ping`: the round trip to a service, with the route it took."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.client.handle import NODEID_ANY, Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Tuple
+
+PREFIX = "flux-ping: "
+
+_COMMAND = Command(
+    "flux-ping",
+    "[OPTIONS] target",
+    "Send data packets to a Flux broker module or service",
+    (
+        ("r", "rank", "NODEID", "Target specific rank or hostname"),
+        ("p", "pad", "N", "Include in the payload a string of length N bytes"),
+        ("i", "interval", "N", "Delay N seconds between requests (default 1.0)"),
+        ("c", "count", "N", "Exit after N pings"),
+        ("b", "batch", "", "Delay collecting responses until all requests are sent"),
+        ("u", "userid", "", "Include userid and rolemask in output"),
+    ),
+)
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    (text,) = options.need(1, 1)
+    handle = Handle()
+    node, service = _target(handle, text, options.get("rank"))
+    shown = f"{'any' if node == NODEID_ANY else node}!{service}"
+    print(f"flux-ping {shown}", flush=True)
+    count = options.get_int("count", 0)
+    pad = "z" * options.get_int("pad", 0)
+    interval = float(options.get("interval", "1"))
+    pings = _Pings(handle, node, service, pad, options.has("userid"))
+    if options.has("batch"):
+        if not count:
+            raise CommandError("--batch requires --count")
+        for call in [pings.send(seq) for seq in range(count)]:
+            pings.receive(call)
+        return 0
+    seq = 0
+    while True:
+        pings.receive(pings.send(seq))
+        seq += 1
+        if seq == count:
+            return 0
+        time.sleep(interval)
+
+
+def _target(handle: Handle, text: str, rank: str) -> Tuple[int, str]:
+    """Node and service of `SERVICE`, `RANK`, `HOST` or `RANK!SERVICE`. Raises CommandError."""
+    service = text
+    if "!" in text:
+        rank, service = text.split("!", 1)
+    elif not rank and _looks_like_node(handle, text):
+        rank, service = text, "broker"
+    if not rank or rank == "any":
+        return NODEID_ANY, service
+    if rank == "upstream":
+        return 0xFFFFFFFE, service
+    node = _node(handle, rank)
+    if node < 0:
+        raise CommandError(f"invalid nodeid/host: '{rank}'")
+    return node, service or "broker"
+
+
+def _looks_like_node(handle: Handle, text: str) -> bool:
+    return text.isdigit() or _node(handle, text) >= 0
+
+
+def _node(handle: Handle, text: str) -> int:
+    """The rank that a number or host name stands for, -1 if none."""
+    if text.isdigit():
+        handle.attr_get("hostlist")
+        return int(text)
+    from headrace.spec.hostlist import Hostlist
+
+    hosts = list(Hostlist.parse(handle.attr_get("hostlist")))
+    return hosts.index(text) if text in hosts else -1
+
+
+class _Pings:
+    """Sends and prints pings to one service."""
+
+    def __init__(self, handle: Handle, node: int, service: str, pad: str, show_user: bool) -> None:
+        self._handle = handle
+        self._node = node
+        self._service = service
+        self._pad = pad
+        self._show_user = show_user
+
+    def send(self, seq: int) -> object:
+        now = time.monotonic_ns()
+        request = {"seq": seq, "time.tv_sec": now // 10**9, "time.tv_nsec": now % 10**9, "pad": self._pad}
+        return self._handle.rpc(f"{self._service}.ping", request, self._node)
+
+    def receive(self, call: object) -> None:
+        try:
+            answer = call.get()  # type: ignore[attr-defined]
+        except OSError as exc:
+            rank = "any" if self._node == NODEID_ANY else self._node
+            raise CommandError(f"{rank}!{self._service}.ping: {exc.strerror}") from None
+        sent = answer["time.tv_sec"] * 10**9 + answer["time.tv_nsec"]
+        took = (time.monotonic_ns() - sent) / 1e6
+        rank = answer.get("rank", self._node)
+        user = f" userid={answer['userid']} rolemask={answer['rolemask']:#x}" if self._show_user else ""
+        sys.stdout.write(
+            f"{rank}!{self._service}.ping pad={len(answer['pad'])}{user} seq={answer['seq']} "
+            f"time={took:.3f} ms ({answer['route']})\n"
+        )
+        sys.stdout.flush()

@@ -1,0 +1,74 @@
+"""`flux shutdown`: stop an instance, showing its log until it is gone."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+PREFIX = "flux-shutdown: "
+
+_COMMAND = Command(
+    "flux-shutdown",
+    "[OPTIONS] [TARGET]",
+    "Shut down a Flux instance",
+    (
+        ("", "background", "", "Background operation - don't wait for shutdown to complete"),
+        ("", "quiet", "", "Show only log messages <= LOG_WARNING level"),
+        ("v", "verbose", "[LEVEL]", "Increase log verbosity: 0=show log messages <= LOG_INFO level"),
+        ("", "dump", "PATH", "Dump KVS content to specified archive file using flux-dump(1)."),
+        ("", "gc", "", "Garbage collect KVS"),
+        ("", "skip-gc", "", "Skip KVS garbage collection this time, if already enabled"),
+        ("y", "yes", "", "Answer yes to any questions"),
+        ("n", "no", "", "Answer no to any questions"),
+    ),
+)
+_INFO, _WARNING, _DEBUG = 6, 4, 7
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    operands = options.need(0, 1)
+    if operands:
+        from headrace.cli.uri import resolve
+
+        handle = Handle(resolve(operands[0]))
+    else:
+        handle = Handle()
+    if handle.attr_get("rank") != "0":
+        raise CommandError("shutdown may only be run on the rank 0 broker")
+    if options.has("dump"):
+        dump = options.get("dump")
+        handle.rpc("attr.set", {"name": "content.dump", "value": dump}).get()
+        sys.stderr.write(f"flux-shutdown: shutdown will dump KVS to {dump} (this may take some time)\n")
+    level = _WARNING if options.has("quiet") else _DEBUG if options.has("verbose") else _INFO
+    request: Dict[str, Any] = {"loglevel": level}
+    if options.has("background"):
+        handle.rpc("shutdown.start", request).get()
+        return 0
+    return _follow(handle, request)
+
+
+def _follow(handle: Handle, request: Dict[str, Any]) -> int:
+    """Start the shutdown and show log lines until the broker closes the connection."""
+    from headrace.cli.dmesg import split
+
+    call = handle.stream("shutdown.start", request)
+    try:
+        for answer in call:
+            entry = (answer or {}).get("log")
+            if not entry:
+                continue
+            _, severity, app, rank, text = split(str(entry))
+            sys.stderr.write(f"{app}.{severity}[{rank}]: {text}\n")
+    except OSError as exc:
+        if exc.errno not in (errno.ECONNRESET, errno.EPIPE):
+            raise CommandError(str(exc.strerror)) from None
+    return 0

@@ -1,0 +1,36 @@
+"""`flux version`: versions of the commands and of the broker they would talk to."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace import __version__
+from headrace.cli.getopts import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-version: "
+
+_COMMAND = Command("flux-version", "", "Display flux version information")
+
+
+def main(argv: List[str]) -> int:
+    _COMMAND.parse(argv).need(0, 0)
+    lines = [("commands", __version__), ("libflux-core", __version__)]
+    uri = os.environ.get("FLUX_URI")
+    if uri:
+        from headrace.client.handle import Handle
+
+        try:
+            lines.append(("broker", Handle().attr_get("version")))
+        except OSError as exc:
+            sys.stderr.write(f"flux-version: {exc.strerror}\n")
+        lines.append(("FLUX_URI", uri))
+    lines.append(("build-options", f"+headrace+python=={sys.version_info[0]}.{sys.version_info[1]}"))
+    for name, value in lines:
+        tabs = "\t" * (3 - (len(name) + 1) // 8)
+        print(f"{name}:{tabs}{value}")
+    return 0
