@@ -470,7 +470,7 @@ def test_requests_to_the_shell_are_answered_by_its_agent() -> None:
         with pytest.raises(job_exec.RpcError) as unknown:
             await late
         assert unknown.value.errnum == errno.ENOSYS
-        with pytest.raises(job_exec.RpcError, match="No service matching 0-shell-f2AniAMV.stdin"):
+        with pytest.raises(job_exec.RpcError, match=r"No service matching 0-shell-f2AniAMV\.stdin"):
             await fleet.contexts[0].rpc("0-shell-f2AniAMV.stdin", {}, nodeid=1)
 
     with_fleet(2, scenario)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -45,7 +45,7 @@ def four_nodes(**execution: Any) -> dict[str, Any]:
 class World:
     """Plays `resource` and `job-manager`; `answers` gathers every response of the scheduler by job."""
 
-    def __init__(self, broker: Any, r: dict[str, Any], up: str = "0-3", running: list[dict[str, Any]] = []) -> None:
+    def __init__(self, broker: Any, r: dict[str, Any], up: str = "0-3", running: Iterable[dict[str, Any]] = ()) -> None:
         self.broker = broker
         self.ctx = broker.context("world")
         self.r, self.up, self.running = r, up, running

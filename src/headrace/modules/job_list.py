@@ -148,13 +148,13 @@ class _Lister:
 
     def _list(self, msg: Message) -> dict[str, Any] | None:
         body = msg.obj or {}
-        limit = body["max_entries"]
+        limit = body.get("max_entries")
         if not isinstance(limit, int) or limit < 0:
-            raise RpcError(errno.EPROTO, "invalid payload: max_entries < 0 not allowed")
+            raise RpcError(errno.EPROTO, "invalid payload: max_entries must be a number, 0 for no limit")
         since = body.get("since", 0.0)
         if not isinstance(since, (int, float)):
             raise RpcError(errno.EPROTO, "invalid payload: since must be a number")
-        names = _names(body["attrs"])
+        names = _names(body.get("attrs"))
         try:
             match = Match(body.get("constraint"))
         except MatchError as exc:

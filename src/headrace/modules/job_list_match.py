@@ -36,7 +36,7 @@ class Match:
     def __init__(self, constraint: Any) -> None:
         """Compile; None matches every job. Raises MatchError."""
         self.test: Test | None
-        self.test, self.states = _compile(constraint, 0) if constraint else (None, ALL_STATES)
+        self.test, self.states = (None, ALL_STATES) if constraint is None else _compile(constraint, 0)
 
 
 def _compile(constraint: Any, depth: int) -> tuple[Test | None, int]:

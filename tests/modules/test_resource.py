@@ -1,0 +1,340 @@
+"""The resource service of rank 0, with groups, KVS and scheduler played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.broker.module import RpcError
+from headrace.modules import resource
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+Run = Callable[..., None]
+
+CONFIG = {"config": [{"hosts": "node[0-3]", "cores": "0-1"}], "noverify": True}
+
+
+class World:
+    """Plays `groups`, `kvs` and `sched`; `kvs` holds what was committed."""
+
+    def __init__(self, broker: Any, size: int = 4, kvs: dict[str, str] | None = None) -> None:
+        broker.size = size
+        self.broker = broker
+        self.ctx = broker.context("world")
+        self.kvs: dict[str, str] = kvs if kvs is not None else {}
+        self.watching: dict[str, Message] = {}
+        self.ctx.service("groups", {"get": self._group})
+        self.ctx.service("kvs", {"lookup": self._lookup, "commit": self._commit})
+        self.ctx.service("sched", {"resource-status": lambda msg: {"allocated": {"version": 1}}})
+        self.module = broker.load(resource)
+        self.client = broker.client()
+
+    def _group(self, msg: Message) -> None:
+        self.watching[msg.obj["name"]] = msg
+        self.ctx.respond(msg, {"members": "0" if msg.obj["name"] == "broker.online" else ""})
+
+    def online(self, ranks: str) -> None:
+        self.ctx.respond(self.watching["broker.online"], {"members": ranks})
+
+    def _lookup(self, msg: Message) -> Any:
+        if msg.obj["key"] not in self.kvs:
+            raise RpcError(errno.ENOENT)
+        data = base64.b64encode(self.kvs[msg.obj["key"]].encode()).decode()
+        return {"val": {"ver": 1, "type": "val", "data": data}}
+
+    def _commit(self, msg: Message) -> Any:
+        for op in msg.obj["ops"]:
+            text = base64.b64decode(op["dirent"]["data"]).decode()
+            self.kvs[op["key"]] = self.kvs.get(op["key"], "") + text if op["flags"] & 32 else text
+        return {"rootref": "", "rootseq": 1}
+
+    async def settle(self) -> None:
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+    async def take(self, tag: int) -> Any:
+        return (await self.client.next(tag)).obj
+
+    def acquire(self) -> int:
+        return int(self.client.start("resource.acquire", flags=m.FLAG_STREAMING))
+
+
+def with_world(in_broker: Run, scenario: Callable[[World], Any], table: Any = CONFIG, **options: Any) -> None:
+    async def run(broker: Any) -> None:
+        world = World(broker, **options)
+        await world.settle()
+        await scenario(world)
+
+    in_broker(run, config={"resource": table} if table else {}, hostlist="node[0-3]", hostname="node0")
+
+
+def test_status_reads_as_recorded(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.online("0-3")
+        await world.client.rpc("resource.drain", {"targets": "1", "reason": "testing"})
+        status = await world.broker.client(guest=True).rpc("resource.status")
+        (drained,) = status.pop("drain").items()
+        assert (drained[0], drained[1]["reason"]) == ("1", "testing")
+        assert status == {
+            "R": {
+                "version": 1,
+                "execution": {
+                    "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
+                    "starttime": 0.0,
+                    "expiration": 0.0,
+                    "nodelist": ["node[0-3]"],
+                },
+            },
+            "online": "0-3",
+            "offline": "",
+            "exclude": "",
+            "torpid": "",
+        }
+
+    with_world(in_broker, scenario)
+
+
+def test_sched_status_puts_drained_and_offline_ranks_down(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.online("0-2")
+        await world.client.rpc("resource.drain", {"targets": "1", "reason": "testing"})
+        status = await world.client.rpc("resource.sched-status")
+        assert list(status) == ["all", "down", "allocated"]
+        assert status["down"]["execution"]["R_lite"] == [{"rank": "1,3", "children": {"core": "0-1"}}]
+        assert status["down"]["execution"]["nodelist"] == ["node[1,3]"]
+        assert status["allocated"] == {"version": 1}
+
+    with_world(in_broker, scenario)
+
+
+def test_without_a_scheduler_nothing_is_allocated(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.ctx.unservice("sched")
+        allocated = (await world.client.rpc("resource.sched-status"))["allocated"]["execution"]
+        assert (allocated["R_lite"], allocated["nodelist"]) == ([], [""])
+
+    with_world(in_broker, scenario)
+
+
+def test_a_scheduler_gets_everything_and_then_each_change(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        tag = world.acquire()
+        first = await world.take(tag)
+        assert first["resources"]["execution"]["R_lite"] == [{"rank": "0-3", "children": {"core": "0-1"}}]
+        assert first["up"] == "0"
+        world.online("0-3")
+        assert await world.take(tag) == {"up": "1-3"}
+        await world.client.rpc("resource.drain", {"targets": "node[2-3]", "reason": "x"})
+        assert await world.take(tag) == {"down": "2-3"}
+        world.online("0-1,3")
+        await world.client.rpc("resource.undrain", {"targets": "2-3"})
+        assert await world.take(tag) == {"up": "3"}
+        await world.client.rpc("resource.acquire-mute")
+        world.online("0")
+        await world.settle()
+        assert world.client.queues[tag].empty()
+
+    with_world(in_broker, scenario)
+
+
+def test_resources_have_one_owner_until_it_disconnects(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        await world.take(world.acquire())
+        refused = await world.client.next(world.acquire())
+        assert refused.errnum == errno.EBUSY
+        world.client.disconnect("resource")
+        assert "resources" in await world.take(world.acquire())
+
+    with_world(in_broker, scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "text"),
+    [
+        ("drain", {"targets": "nosuchhost"}, "invalid targets: invalid hosts: nosuchhost"),
+        ("drain", {"targets": "0,9"}, "invalid targets: idset is out of range: highest rank is 3"),
+        ("undrain", {"targets": "2"}, "rank 2 not drained"),
+    ],
+)
+def test_wrong_targets_are_refused_as_recorded(in_broker: Run, method: str, body: Any, text: str) -> None:
+    async def scenario(world: World) -> None:
+        reply = await world.client.call(f"resource.{method}", body)
+        assert (reply.errnum, reply.text) == (errno.EINVAL, text)
+        guest = await world.broker.client(guest=True).call(f"resource.{method}", {"targets": "0"})
+        assert guest.errnum == errno.EPERM
+
+    with_world(in_broker, scenario)
+
+
+def test_the_journal_gives_the_past_a_sentinel_and_then_what_happens(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        tag = world.client.start("resource.journal", flags=m.FLAG_STREAMING)
+        past = await world.take(tag)
+        assert [event["name"] for event in past["events"]] == ["restart", "resource-define", "online"]
+        assert past["events"][1]["context"] == {"method": "configuration"}
+        assert past["R"]["version"] == 1
+        assert await world.take(tag) == {"events": []}
+        await world.client.rpc("resource.drain", {"targets": "3", "reason": None})
+        (event,) = (await world.take(tag))["events"]
+        assert event["name"] == "drain" and "reason" not in event["context"]
+
+    with_world(in_broker, scenario)
+
+
+def test_drains_are_kept_in_the_kvs_over_a_restart(in_broker: Run) -> None:
+    kvs: dict[str, str] = {}
+
+    async def first(world: World) -> None:
+        await world.client.rpc("resource.drain", {"targets": "2", "reason": "disk"})
+        await world.settle()
+
+    async def second(world: World) -> None:
+        await world.settle()
+        assert (await world.client.rpc("resource.status"))["drain"]["2"]["reason"] == "disk"
+
+    with_world(in_broker, first, kvs=kvs)
+    lines = [json.loads(line) for line in kvs["resource.eventlog"].splitlines()]
+    assert [line["name"] for line in lines] == ["restart", "resource-define", "online", "drain"]
+    assert json.loads(kvs["resource.R"])["execution"]["nodelist"] == ["node[0-3]"]
+    with_world(in_broker, second, kvs=kvs)
+
+
+def test_excluded_hosts_are_left_to_themselves(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.online("0-3")
+        first = await world.take(world.acquire())
+        assert first["resources"]["execution"]["R_lite"][0]["rank"] == "1-3"
+        assert first["resources"]["execution"]["nodelist"] == ["node[1-3]"]
+        assert (await world.client.rpc("resource.status"))["exclude"] == "0"
+
+    with_world(in_broker, scenario, {**CONFIG, "exclude": "node0"})
+
+
+def test_without_configuration_every_broker_counts_its_node(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        tag = world.acquire()
+        await world.settle()
+        assert world.client.queues[tag].empty()
+        nodes = [[1, "b", "0-3", ""], [3, "d", "0-3", "0"]]
+        await world.client.rpc("resource.gather", {"nodes": nodes})
+        await world.client.rpc("resource.gather", {"nodes": [[2, "c", "0-3", ""]]})
+        execution = (await world.take(tag))["resources"]["execution"]
+        assert execution["nodelist"] == [f"{socket.gethostname()},b,c,d"]
+        by_rank = {group["rank"]: group["children"] for group in execution["R_lite"]}
+        assert by_rank["3"] == {"core": "0-3", "gpu": "0"}
+        status = await world.client.rpc("resource.status")
+        assert status["R"]["execution"]["R_lite"] == execution["R_lite"]
+
+    with_world(in_broker, scenario, None)
+
+
+def test_a_node_that_has_less_than_configured_is_drained(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        nodes = [[1, "node1", "0", ""], [2, "node2", "0-7", ""]]
+        await world.client.rpc("resource.gather", {"nodes": nodes})
+        drain = (await world.client.rpc("resource.status"))["drain"]
+        assert drain["1"]["reason"] == "missing resources: core[1]"
+        assert "2" not in drain
+
+    with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1"}]})
+
+
+def test_another_r_can_be_loaded_while_no_scheduler_holds_it(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        execution = {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["big"]}
+        path = tmp_path / "R"
+        path.write_text(json.dumps({"version": 1, "execution": execution}))
+        await world.client.rpc("resource.reload", {"path": str(path)})
+        assert (await world.client.rpc("resource.get"))["R"]["execution"]["nodelist"] == ["big"]
+        missing = await world.client.call("resource.reload", {"path": "/home/user/nosuchfile"})
+        assert (missing.errnum, missing.text) == (
+            errno.ENOENT,
+            "/home/user/nosuchfile:-1 unable to open /home/user/nosuchfile: No such file or directory",
+        )
+        path.write_text('{"version": 1,\n "execution": }')
+        broken = await world.client.call("resource.reload", {"path": str(path)})
+        assert broken.errnum == errno.EINVAL and f"{path}:2 " in broken.text
+        await world.take(world.acquire())
+        path.write_text(json.dumps({"version": 1, "execution": execution}))
+        assert (await world.client.call("resource.reload", {"path": str(path)})).errnum == errno.EBUSY
+
+    with_world(in_broker, scenario)
+
+
+def test_waiting_for_brokers_ends_when_enough_are_up(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        tag = world.client.start("resource.monitor-waitup", {"up": 3})
+        await world.settle()
+        assert world.client.queues[tag].empty()
+        world.online("0-2")
+        assert (await world.client.next(tag)).errnum == 0
+        assert (await world.client.call("resource.monitor-waitup", {"up": 9})).errnum == errno.EINVAL
+
+    with_world(in_broker, scenario)
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ([], "resource: must be a table"),
+        ({"exclude": 3}, "resource.exclude"),
+        ({"noverify": "yes"}, "resource.noverify"),
+        ({"config": []}, "no hosts configured"),
+        ({"path": "/nosuch"}, "unable to open /nosuch"),
+    ],
+)
+def test_a_bad_resource_table_names_what_is_wrong(in_broker: Run, table: Any, text: str) -> None:
+    async def scenario(broker: Any) -> None:
+        with pytest.raises(RpcError, match=text):
+            World(broker)
+
+    in_broker(scenario, config={"resource": table}, hostlist="node[0-3]")
+
+
+def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -> None:
+    execution = {
+        "R_lite": [{"rank": "2-3", "children": {"core": "1"}}],
+        "nodelist": ["node[2-3]"],
+        "starttime": 1.0,
+        "expiration": 99.0,
+    }
+    asked: list[Any] = []
+
+    async def parent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\0")
+        deframer = m.Deframer()
+        deframer.feed(await reader.read(65536))
+        for msg in deframer:
+            asked.append((msg.topic, msg.obj))
+            text = json.dumps({"version": 1, "execution": execution, "scheduling": {"graph": {}}})
+            writer.write(m.frame(m.response(msg, {"id": msg.obj["id"], "R": text})))
+        await writer.drain()
+        writer.close()
+
+    async def scenario(broker: Any) -> None:
+        path = str(tmp_path / "local")
+        server = await asyncio.start_unix_server(parent, path)
+        broker.attrs.set("parent-uri", f"local://{path}")
+        broker.attrs.set("jobid", "ƒ2AniAMV")
+        world = World(broker, size=2)
+        first = await world.take(world.acquire())
+        assert first["resources"]["execution"] == {
+            "R_lite": [{"rank": "0-1", "children": {"core": "1"}}],
+            "starttime": 1.0,
+            "expiration": 99.0,
+            "nodelist": ["node[2-3]"],
+        }
+        assert "scheduling" not in first["resources"]
+        assert asked == [("job-info.lookup", {"id": 44493176832, "keys": ["R"], "flags": 2})]
+        server.close()
+
+    in_broker(scenario, hostlist="node[2-3]", hostname="node2")
