@@ -1,9 +1,9 @@
 """In which order a vertex's children are tried.
 
-Policies that score look at every child in the graph's own order. Policies that stop at the first find try the child with most free
-units of the leading filter type first, and of equals the one added last. The free amounts are those of the last time something
-below the child was taken while the child itself stayed shared; giving back does not reorder, and the root's children move only
-where they were asked for by type. Recorded runs of Fluxion show each of these.
+Policies that score look at every child in the graph's own order. Policies that stop at the first find try the child
+with most free units of the leading filter type first, and of equals the one added last. The free amounts are those of
+the last time something below the child was taken while the child itself stayed shared; giving back does not reorder,
+and the root's children move only where they were asked for by type. Recorded runs of Fluxion show each of these.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Constraints of RFC 31 on a graph: the node vertices that a constraint leaves.
 
-A node counts as having a property under its own name; a property of one of its resources is written `name@type` and stands at the
-node as well. Answers are kept by constraint, because a queue holds many jobs with the same one.
+A node counts as having a property under its own name; a property of one of its resources is written `name@type` and
+stands at the node as well. Answers are kept by constraint, because a queue holds many jobs with the same one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commands of `resource-query`, line by line, without files or terminals: text in, text out.
 
-Fluxion's `resource-query` is how sites try out graphs and policies; scripts compare its output byte by byte, so wording and spacing
-here are an interface.
+Fluxion's `resource-query` is how sites try out graphs and policies; scripts compare its output byte by byte, so
+wording and spacing here are an interface.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _MATCH = {
 
 
 class Engine:
-    """A graph, its scheduler, and the numbering of jobs. `out` takes results, `err` messages; `open_file` gives a file's text."""
+    """A graph, its scheduler, and the numbering of jobs.
+
+    `out` takes results, `err` messages; `open_file` gives a file's text.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,6 @@ class Engine:
         err: Callable[[str], Any],
         open_file: Callable[[str], str],
         known_types: Iterable[str] = (),
-        flexible: bool = False,
     ) -> None:
         self.scheduler = scheduler
         self.graph: Graph = scheduler.graph
@@ -57,7 +59,6 @@ class Engine:
         self.out = out
         self.err = err
         self.open_file = open_file
-        self.flexible = flexible
         self.next_jobid = 1
         self.types = self.graph.types() | frozenset(known_types) | {"slot", "xor_slot", "node", "core", "gpu"}
 
@@ -172,7 +173,7 @@ class Engine:
         if len(words) != 6 or words[0] not in ("allocate", "reserve"):
             self.err("ERROR: malformed command\n")
             return
-        operation, form, name, jobid_text, at_text, duration_text = words
+        _, form, name, jobid_text, at_text, duration_text = words
         try:
             jobid, at, duration = int(jobid_text), int(at_text), int(duration_text)
         except ValueError:
@@ -252,9 +253,8 @@ class Engine:
     def stat(self, words: list[str]) -> None:
         graph = self.graph
         edges = len(graph) - 1 + len(graph.edges)
-        self.out(
-            f"INFO: Num. of Vertices: {len(graph)}\nINFO: Num. of Edges: {edges}\nINFO: Jobs: {len(self.scheduler.jobs)}\n"
-        )
+        self.out(f"INFO: Num. of Vertices: {len(graph)}\nINFO: Num. of Edges: {edges}\n")
+        self.out(f"INFO: Jobs: {len(self.scheduler.jobs)}\n")
 
     def set_property(self, words: list[str]) -> None:
         usage = "Incorrect input format. \nPlease use `set-property <resource> PROPERTY=VALUE`.\n"

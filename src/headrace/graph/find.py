@@ -1,8 +1,8 @@
 """Finding vertices by expression: `sched-now=free and status=up`, as Fluxion's tools write it.
 
 An expression is criteria joined by `and`, `or`, `not` and parentheses. A criterion is `key=value`:
-`sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`, `jobid-reserved=ID`,
-`jobid-tag=ID`, `names=NAME`, `property=KEY`.
+`sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`,
+`jobid-reserved=ID`, `jobid-tag=ID`, `names=NAME`, `property=KEY`.
 """
 
 from __future__ import annotations

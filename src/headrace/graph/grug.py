@@ -1,14 +1,14 @@
 """Resource recipes in GraphML: a small graph that says how to make a large one.
 
-A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are numbered. Edges
-are followed breadth first, each for all its sources, which gives the vertices their numbers.
+A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are
+numbered. Edges are followed breadth first, each for all its sources, which gives the vertices their numbers.
 """
 
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import deque
+from xml.etree import ElementTree
 
 from headrace.graph.model import Graph, GraphError
 
@@ -122,8 +122,7 @@ def _multiply(graph: Graph, sources: list[int], kind: _Attributes, edge: _Attrib
                 break
             owner = graph.parent[owner]
         count = counts.get(owner, 0)
-        for i in range(scale):
-            made.append(_add(graph, kind, source, start + (count + i) * stride))
+        made.extend(_add(graph, kind, source, start + (count + i) * stride) for i in range(scale))
         counts[owner] = count + scale
 
 

@@ -1,7 +1,8 @@
 """Graphs in the JSON Graph Format as R's scheduling key carries it (RFC 20, RFC 40).
 
-Read with typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of JSON. What a
-vertex leaves out follows from the rest: its name from its containment path, its id from the digits its name ends in.
+Read with typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of JSON.
+What a vertex leaves out follows from the rest: its name from its containment path, its id from the digits its name
+ends in.
 """
 
 from __future__ import annotations

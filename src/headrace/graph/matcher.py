@@ -1,9 +1,9 @@
 """One match: which vertices satisfy a request during [at, end), and which of those the policy takes.
 
-The search walks containment from the root. A vertex of a requested type becomes a candidate once everything requested below it
-is satisfied; a vertex of another type passes its children's candidates up, so a request may skip levels of the graph. A slot
-is put together at the lowest vertex that directly contains one of its resources. At every vertex that carries a request, and at the
-root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
+The search walks containment from the root. A vertex of a requested type becomes a candidate once everything requested
+below it is satisfied; a vertex of another type passes its children's candidates up, so a request may skip levels of
+the graph. A slot is put together at the lowest vertex that directly contains one of its resources. At every vertex
+that carries a request, and at the root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
 
 Nothing changes while matching: the result is a tree of picks, which the scheduler turns into spans.
 """
@@ -30,10 +30,10 @@ class Pick(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Something that would satisfy `count` units of a request: one vertex, or the picks of one slot."""
+    """Something that would satisfy `units` units of a request: one vertex, or the picks of one slot."""
 
     score: int
-    count: int
+    units: int
     picks: Sequence[Pick]
 
 
@@ -41,7 +41,9 @@ Found = dict[str, list[Candidate]]
 
 
 class View(NamedTuple):
-    """What a match reads: the graph, and its use over time (by vertex; `busy` by vertex and type for whole subtrees)."""
+    """What a match reads: the graph, and its use over time (by vertex; `busy` by vertex and type for whole
+    subtrees).
+    """
 
     graph: Graph
     plans: Mapping[int, Planner]
@@ -178,7 +180,10 @@ class Matcher:
         return self._choose(v, requests, found)
 
     def _choose(self, v: int, requests: Sequence[Request], found: Found) -> list[Pick] | None:
-        """The policy's picks from what was found below `v`. Of sibling slots, which are alternatives, one count is served."""
+        """The policy's picks from what was found below `v`.
+
+        Of sibling slots, which are alternatives, one count is served.
+        """
         picks: list[Pick] = []
         served = False
         missing: Request | None = None
@@ -187,7 +192,7 @@ class Matcher:
             if request.is_slot and served:
                 continue
             candidates = found.get(request.key, [])
-            qualified = sum(c.count for c in candidates)
+            qualified = sum(c.units for c in candidates)
             count = request.count.best(qualified)
             if count:
                 served = served or request.is_slot
@@ -233,16 +238,9 @@ class Matcher:
 
     @staticmethod
     def _enough(requests: Sequence[Request], found: Found, times: int) -> bool:
-        slots = False
-        for request in requests:
-            reached = sum(c.count for c in found.get(request.key, ())) >= request.count.high * times
-            if request.is_slot:
-                if reached:
-                    return True
-                slots = True
-            elif not reached:
-                return False
-        return not slots
+        return all(
+            sum(c.units for c in found.get(request.key, ())) >= request.count.high * times for request in requests
+        )
 
     def _slots(self, v: int, slots: list[Request], found: Found, base: int) -> bool:
         """Put together as many slots as the resources below `v` allow; several kinds share what there is."""
@@ -255,7 +253,7 @@ class Matcher:
         for key, candidates in inside.items():
             if order:
                 candidates.sort(key=_by_score, reverse=order > 0)
-            supply[key] = (sum(c.count for c in candidates), len(candidates))
+            supply[key] = (sum(c.units for c in candidates), len(candidates))
         kinds = [(slot, _shape_counts(slot, supply)) for slot in slots]
         numbers = _most_slots([counts for _, counts in kinds], supply)
         made = found.setdefault(slots[0].key, [])
@@ -276,13 +274,13 @@ class Matcher:
             candidates = sorted(candidates, key=_by_score, reverse=order > 0)
         picks: list[Pick] = []
         for candidate in candidates:
-            if candidate.count <= count:
+            if candidate.units <= count:
                 picks.extend(candidate.picks)
             else:
                 # Part of a pool: an exclusive vertex is taken whole all the same.
                 pick = candidate.picks[0]
                 picks.append(pick._replace(needs=count))
-            count -= candidate.count
+            count -= candidate.units
             if count <= 0:
                 break
         return picks
@@ -379,7 +377,7 @@ def _assemble(counts: Mapping[str, int], inside: Found, cursors: dict[str, int])
                 return None
             cursors[key] = i + 1
             candidate = candidates[i]
-            have += candidate.count
+            have += candidate.units
             score += candidate.score
             picks.extend(candidate.picks)
     return Candidate(score, 1, picks)

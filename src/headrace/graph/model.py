@@ -1,8 +1,9 @@
 """The graph itself: vertices as parallel columns, containment as a tree, other subsystems as typed edges.
 
-A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per vertex would
-cost more memory than everything stored here. Names and paths are computed from basename, id and parent, and only names that do
-not follow that rule are stored. Counts of what a subtree holds are shared between all subtrees of the same shape.
+A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per
+vertex would cost more memory than everything stored here. Names and paths are computed from basename, id and parent,
+and only names that do not follow that rule are stored. Counts of what a subtree holds are shared between all subtrees
+of the same shape.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ class GraphError(ValueError):
 class Graph:
     """Resource vertices under one containment root.
 
-    Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank` (execution
-    target, -1 for none), `parent` (-1 for the root), `position` (place among the parent's children), `uniq` (the reader's own
-    number, shown by writers), `up`. Sparse: `unit`, `names` (names that are not basename plus id), `properties`.
+    Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank`
+    (execution target, -1 for none), `parent` (-1 for the root), `position` (place among the parent's children),
+    `uniq` (the reader's own number, shown by writers), `up`. Sparse: `unit`, `names` (names that are not basename
+    plus id), `properties`.
     """
 
     __slots__ = (

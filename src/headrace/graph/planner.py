@@ -1,7 +1,8 @@
 """A quantity over time: how much of it is in use, as a step function of whole seconds.
 
-The points are two parallel lists kept sorted, so that a question about an interval is a bisection and a `max` over a slice, both
-of which run in C. Points that no longer change anything are removed, so that a planner is as long as its live spans.
+The points are two parallel lists kept sorted, so that a question about an interval is a bisection and a `max` over a
+slice, both of which run in C. Points that no longer change anything are removed, so that a planner is as long as its
+live spans.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ class Planner:
             return self.used[0]
         i = bisect_right(times, start) - 1
         j = bisect_left(times, end)
-        if i < 0:
-            i = 0
+        i = max(i, 0)
         if j <= i + 1:
             return self.used[i]
         return max(self.used[i:j])

@@ -1,7 +1,7 @@
 """A job's request as the matcher wants it: the resource tree of RFC 14 with counts resolved to sequences.
 
-The jobspec arrives as plain decoded data. What the matcher asks of every vertex (how much of each type one unit of a request needs
-below it) is worked out once here, so that pruning a subtree is a comparison of two numbers.
+The jobspec arrives as plain decoded data. What the matcher asks of every vertex (how much of each type one unit of a
+request needs below it) is worked out once here, so that pruning a subtree is a comparison of two numbers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Count:
 
 
 class Request:
-    """One resource of a request: `needs` is what a single unit of it takes of each type, itself and everything below."""
+    """One resource of a request: `needs` is what a single unit of it takes of each type, itself and everything
+    below.
+    """
 
     __slots__ = ("count", "exclusive", "is_slot", "is_xor", "key", "label", "needs", "type", "with_")
 
@@ -68,7 +70,9 @@ class Request:
 
 
 class JobRequest:
-    """A whole job: its resources, how long (seconds, 0: as long as the graph lasts), and its constraint (RFC 31) or None."""
+    """A whole job: its resources, how long (seconds, 0: as long as the graph lasts), and its constraint (RFC 31)
+    or None.
+    """
 
     __slots__ = ("constraint", "duration", "resources")
 
@@ -79,7 +83,10 @@ class JobRequest:
 
 
 def total_needs(requests: Sequence[Request]) -> dict[str, int]:
-    """The least that satisfies all of `requests`, by type. Sibling slots of alternatives (xor) need only the least of them."""
+    """The least that satisfies all of `requests`, by type.
+
+    Sibling slots of alternatives (xor) need only the least of them.
+    """
     needs: dict[str, int] = {}
     alternatives: list[dict[str, int]] = []
     for request in requests:

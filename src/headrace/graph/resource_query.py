@@ -6,6 +6,7 @@ Nothing here but arguments, files and streams; `engine` does the rest.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,23 +77,18 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             f": Runtime error: resource_query_t: ERROR: {detail}\nERROR: error generating resources\n", file=sys.stderr
         )
         return 1
-    out = open(args.test_output, "w") if args.test_output else sys.stdout
-    try:
-        scheduler = Scheduler(graph, args.match_policy, _filters(args.prune_filters))
+    with contextlib.ExitStack() as stack:
+        out: TextIO = stack.enter_context(open(args.test_output, "w")) if args.test_output else sys.stdout
         engine = Engine(
-            scheduler,
+            Scheduler(graph, args.match_policy, _filters(args.prune_filters)),
             WRITERS[args.match_format],
             out.write,
             sys.stderr.write,
             lambda name: Path(name).read_text(),
-            flexible=args.traverser_type == "flexible",
         )
         for line in stdin:
             if not engine.run(line):
                 break
-    finally:
-        if args.test_output:
-            out.close()
     return 0
 
 

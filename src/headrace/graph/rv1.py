@@ -103,7 +103,10 @@ def _seconds(execution: Mapping[str, Any], key: str) -> int:
 
 
 def read(text: str | bytes, scheduling: bool = False) -> Graph:
-    """The graph of an R document; `scheduling` uses the graph of its scheduling key where it has one. Raises GraphError."""
+    """The graph of an R document; `scheduling` uses the graph of its scheduling key where it has one.
+
+    Raises GraphError.
+    """
     try:
         obj = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -1,7 +1,7 @@
 """Who holds what and until when: allocations, reservations, and everything that changes the graph's use over time.
 
-`Scheduler` owns the planners; the matcher only reads them. Every change is a set of spans added for one job, and taking the same
-spans away undoes it exactly. Time is whole seconds and always an argument.
+`Scheduler` owns the planners; the matcher only reads them. Every change is a set of spans added for one job, and
+taking the same spans away undoes it exactly. Time is whole seconds and always an argument.
 """
 
 from __future__ import annotations
@@ -188,7 +188,10 @@ class Scheduler:
             planner.add(allocation.start, allocation.end, -amount)
 
     def release(self, jobid: int, part: Selection) -> None:
-        """Give back part of what a job holds; a job that is left without anything exclusive is over. Raises KeyError."""
+        """Give back part of what a job holds; a job that is left without anything exclusive is over.
+
+        Raises KeyError.
+        """
         allocation = self.jobs[jobid]
         freed = {item.vertex for item in part.items if item.exclusive}
         kept = [
@@ -206,7 +209,9 @@ class Scheduler:
         self._constraints.forget()
 
     def set_status(self, v: int, up: bool) -> None:
-        """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what they have."""
+        """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what
+        they have.
+        """
         self.graph.up[v] = 1 if up else 0
 
     def free(self, v: int, type: str, at: int) -> int:

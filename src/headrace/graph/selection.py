@@ -1,4 +1,5 @@
-"""What a match chose, as the part of the graph it covers: the picks, everything below those given whole, and the way up.
+"""What a match chose, as the part of the graph it covers: the picks, everything below those given whole, and the way
+up.
 
 Writers walk it children first, in the graph's order. The scheduler turns it into spans.
 """
@@ -32,7 +33,9 @@ class Selection:
 
 
 def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozenset()) -> Selection:
-    """The selection of `picks`. Vertices of a type in `whole` that lie on the way are given whole (node-exclusive policies)."""
+    """The selection of `picks`. Vertices of a type in `whole` that lie on the way are given whole (node-exclusive
+    policies).
+    """
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
     parent, size, types = graph.parent, graph.size, graph.type

@@ -13,7 +13,10 @@ from headrace.graph.selection import Selection, from_vertices
 
 
 def read(graph: Graph, form: str, text: str) -> Selection:
-    """The vertices of `graph` that a document names, with their exclusivity. Raises GraphError for one that is not there."""
+    """The vertices of `graph` that a document names, with their exclusivity.
+
+    Raises GraphError for one that is not there.
+    """
     if form == "jgf":
         return _from_jgf(graph, text)
     if form == "rv1exec":

@@ -1,6 +1,7 @@
 """What was chosen, in the forms that people and programs read: `simple` trees, JGF, R version 1 in its variants.
 
-`write(name, ...)` finds a format by Fluxion's name for it. Every writer takes a graph and an allocation and returns text.
+`write(name, ...)` finds a format by Fluxion's name for it. Every writer takes a graph and an allocation and returns
+text.
 """
 
 from __future__ import annotations
@@ -20,23 +21,20 @@ _EXECUTION_TYPES = frozenset({"core", "gpu"})
 
 def simple(graph: Graph, allocation: Allocation) -> str:
     """One line a vertex, children first: `name[units:x]` for exclusive, `s` for shared."""
-    selection = allocation.selection
-    lines = [
-        f"      {'---' * (depth + 1)}{graph.name(item.vertex)}[{item.needs}:{'x' if item.exclusive else 's'}]\n"
-        for item, depth in zip(selection.items, selection.depths, strict=True)
-    ]
-    return "".join(lines)
+    return "".join(_lines(graph, allocation, "x", "s"))
 
 
 def pretty_simple(graph: Graph, allocation: Allocation) -> str:
     """One line a vertex, parents first, with sharing in words."""
+    return "".join(reversed(_lines(graph, allocation, "exclusive", "shared")))
+
+
+def _lines(graph: Graph, allocation: Allocation, exclusive: str, shared: str) -> list[str]:
     selection = allocation.selection
-    lines = [
-        f"      {'---' * (depth + 1)}{graph.name(item.vertex)}[{item.needs}:{'exclusive' if item.exclusive else 'shared'}]\n"
-        for item, depth in zip(selection.items, selection.depths, strict=True)
+    return [
+        f"      {'---' * (depth + 1)}{graph.name(i.vertex)}[{i.needs}:{exclusive if i.exclusive else shared}]\n"
+        for i, depth in zip(selection.items, selection.depths, strict=True)
     ]
-    lines.reverse()
-    return "".join(lines)
 
 
 def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | None = None) -> dict[str, Any]:
@@ -89,10 +87,9 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
         kind = graph.type[v]
         if kind in _EXECUTION_TYPES:
             pending[kind] = pending.get(kind, 0) | 1 << graph.id[v]
-        elif kind == "node":
-            if pending:
-                found[graph.rank[v]] = (v, pending)
-                pending = {}
+        elif kind == "node" and pending:
+            found[graph.rank[v]] = (v, pending)
+            pending = {}
     groups: dict[tuple[tuple[str, str], ...], int] = {}
     properties: dict[str, int] = {}
     hosts: list[str] = []
@@ -147,7 +144,9 @@ def rv1(graph: Graph, allocation: Allocation) -> str:
 
 
 def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
-    """As rv1, but what lies below an exclusive vertex given whole is left out of the graph: its own entry stands for it."""
+    """As rv1, but what lies below an exclusive vertex given whole is left out of the graph: its own entry stands
+    for it.
+    """
     selection = allocation.selection
     covered: set[int] = set()
     items = []

@@ -1,4 +1,7 @@
-"""Match policies: which of the resources that fit is taken. One file each; `by_name` finds them as Fluxion names them."""
+"""Match policies: which of the resources that fit is taken.
+
+One file each; `by_name` finds them as Fluxion names them.
+"""
 
 from __future__ import annotations
 
