@@ -32,7 +32,7 @@ class _Formatter(argparse.HelpFormatter):
 def job_id(text: str) -> int:
     """An argument that is a job id in any of its forms."""
     try:
-        return jobid.parse(text)
+        return int(jobid.parse(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"invalid JobID value: '{text}'") from None
 

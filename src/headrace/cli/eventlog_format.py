@@ -41,13 +41,15 @@ class HumanTime:
 
 
 class Formatter:
-    """Formats one eventlog's events in order, as the options say. Raises CommandError for an unknown format."""
+    """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
+
+    Raises CommandError for anything else.
+    """
 
     __slots__ = ("_human", "_json", "_start", "_times")
 
-    def __init__(self, options: Options) -> None:
-        form = options.get("format", "text")
-        self._times = "human" if options.has("human") else options.get("time-format", "raw")
+    def __init__(self, form: str = "text", times: str = "raw") -> None:
+        self._times = times
         if form not in ("text", "json"):
             raise CommandError(f"invalid format type '{form}'")
         if self._times not in ("raw", "iso", "offset", "human", "reltime"):
@@ -65,7 +67,7 @@ class Formatter:
         """One line, with its newline."""
         self.start_at(event.timestamp)
         if self._json:
-            return eventlog.encode(event)
+            return str(eventlog.encode(event))
         return f"{self._time(event.timestamp)} {text(event)}\n"
 
     def _time(self, timestamp: float) -> str:
@@ -77,6 +79,12 @@ class Formatter:
         if self._times == "offset":
             return f"{timestamp - self._start:.6f}"
         return f"{timestamp:.6f}"
+
+
+def formatter(options: Options) -> Formatter:
+    """The formatter that a command's options (OPTIONS) ask for."""
+    times = "human" if options.has("human") else options.get("time-format", "raw")
+    return Formatter(options.get("format", "text"), times)
 
 
 def text(event: Any) -> str:

@@ -54,6 +54,6 @@ def parse_id(text: str) -> int:
     from headrace.spec import jobid
 
     try:
-        return jobid.parse(text)
+        return int(jobid.parse(text))
     except ValueError:
         raise CommandError(f'error parsing jobid: "{text}"') from None

@@ -95,7 +95,7 @@ def eventlog(argv: List[str]) -> int:
     (text,) = options.need(1, 1)
     job = parse_id(text)
     path = _path(options)
-    formatter = eventlog_format.Formatter(options)
+    formatter = eventlog_format.formatter(options)
     handle = Handle()
     try:
         if options.has("follow"):
@@ -127,7 +127,7 @@ def wait_event(argv: List[str]) -> int:
             limit = time.monotonic() + duration.parse(options.get("timeout"))
         except ValueError as exc:
             raise CommandError(f"invalid timeout: {exc}") from None
-    formatter = eventlog_format.Formatter(options)
+    formatter = eventlog_format.formatter(options)
     path = _path(options)
     watch = {"id": job, "path": path, "flags": 1 if options.has("waitcreate") else 0}
     call = Handle().stream("job-info.eventlog-watch", watch)

@@ -105,7 +105,7 @@ def _line(formatter: eventlog_format.Formatter, event: Any, options: Options) ->
 def _get(argv: List[str]) -> int:
     options = _GET.parse(argv)
     (key,) = options.need(1, 1)
-    formatter = eventlog_format.Formatter(options)
+    formatter = eventlog_format.formatter(options)
     handle = Handle()
     left = options.get_int("count", -1)
     try:
@@ -126,7 +126,7 @@ def _get(argv: List[str]) -> int:
 def _wait_event(argv: List[str]) -> int:
     options = _WAIT_EVENT.parse(argv)
     key, name = options.need(2, 2)
-    formatter = eventlog_format.Formatter(options)
+    formatter = eventlog_format.formatter(options)
     limit = time.monotonic() + duration.parse(options.get("timeout")) if options.has("timeout") else None
     try:
         for event in _watch(Handle(), key, options, limit):

@@ -57,7 +57,7 @@ def _parse(text: str, now: float, future: bool) -> float:
             seconds = duration.parse(plain[1:])
         except ValueError:
             raise WhenError(f'Invalid datetime: "{text}"') from None
-        return now + (seconds if plain[0] == "+" else -seconds)
+        return float(now + (seconds if plain[0] == "+" else -seconds))
     if plain == "now":
         return now
     if re.fullmatch(r"\d+(\.\d+)?", plain):

@@ -1,0 +1,190 @@
+"""`flux bulksubmit`: submit a job for each combination of arguments, in the manner of GNU parallel.
+
+`bulksubmit CMD {} ::: a b ::: 1 2` makes every combination of the lists, `:::+` runs a list beside the one before
+it, `::::` reads a list from files. Replacement strings are `{}`, `{N}`, their path forms `{./}` `{.//}` `{.%}`
+`{./%}`, `{seq}` (from 0), `{seq1}` and `{cc}`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+
+from headrace.cli import options
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+from headrace.cli.submit import add_bulk, copies_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+PREFIX = "flux-bulksubmit: ERROR: "
+
+_REPLACEMENT = re.compile(r"\{(\d*)(\.//|\./%|\./|\.%)?\}|\{(seq1?|[A-Za-z_]\w*)\}")
+_SEPARATORS = (":::", ":::+", "::::", "::::+")
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "flux-bulksubmit",
+        usage="flux bulksubmit [OPTIONS...] COMMAND [ARGS...]",
+        error_prog="flux bulksubmit",
+        description="Submit many jobs",
+    )
+    options.add_common(parser)
+    # Sizes may hold replacement strings, so they are numbers only once these are filled in.
+    options.add_tasks(parser)
+    for action in parser._actions:
+        if action.type is int:
+            action.type = None
+    add_bulk(parser)
+    parser.add_argument("--shuffle", action="store_true", help="Submit in random order")
+    parser.add_argument("--sep", metavar="S", help="Split standard input at S instead of newlines")
+    parser.add_argument("--define", metavar="NAME=CODE", action="append", help="Define {NAME} as a Python expression")
+    options.add_command(parser)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    command, lists = _split(options.command_of(args), args)
+    combinations = _combinations(lists)
+    if args.shuffle:
+        random.shuffle(combinations)
+    definitions = dict(_definition(text) for text in args.define or [])
+    given = [word for word in argv if word not in _SEPARATORS]
+    if args.dry_run:
+        shown = [word for word in _before_command(argv, args) if word != "--dry-run"]
+        for seq, values in enumerate(combinations):
+            words = [_fill(word, values, seq, definitions) for word in [*shown, *command]]
+            print("bulksubmit: submit " + " ".join(words))
+        return 0
+    if not given:
+        raise CommandError("job command and arguments are missing")
+    from headrace.cli.submitter import Submitter
+
+    return Submitter(args, "flux-bulksubmit").run(_jobs(args, command, combinations, definitions))
+
+
+def _before_command(argv: List[str], args: Namespace) -> List[str]:
+    """The options as they were given: everything before the command."""
+    return argv[: len(argv) - len(args.command)]
+
+
+def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[bool, List[str]]]]:
+    """The command, and the input lists as (linked to the one before, values)."""
+    command: List[str] = []
+    lists: List[Tuple[bool, List[str]]] = []
+    separator = ""
+    for word in words:
+        if word in _SEPARATORS:
+            separator = word
+            lists.append((word.endswith("+"), []))
+        elif not separator:
+            command.append(word)
+        elif separator.startswith("::::"):
+            lists[-1][1].extend(_lines(word, args.sep))
+        else:
+            lists[-1][1].append(word)
+    if not lists:
+        lists.append((False, _lines("-", args.sep)))
+    if not command:
+        command = ["{}"]
+    elif not any(_REPLACEMENT.search(word) for word in [*command, *_texts(args)]):
+        command.append("{}")
+    return command, lists
+
+
+def _texts(args: Namespace) -> List[str]:
+    found: List[str] = []
+    for name, value in vars(args).items():
+        if name != "command":
+            found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return found
+
+
+def _lines(path: str, separator: Any) -> List[str]:
+    if path == "-":
+        text = sys.stdin.read()
+    else:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    return [line.rstrip("\n") for line in (text.split(separator) if separator else text.splitlines()) if line.strip()]
+
+
+def _combinations(lists: List[Tuple[bool, List[str]]]) -> List[List[str]]:
+    """Every combination of the lists, the first one varying slowest; a linked list goes along with its partner."""
+    columns: List[List[List[str]]] = []
+    for linked, values in lists:
+        if linked and columns:
+            last = columns[-1]
+            if len(values) != len(last):
+                raise CommandError(f":::+ needs lists of one length, these have {len(last)} and {len(values)} values")
+            columns[-1] = [have + [value] for have, value in zip(last, values)]
+        else:
+            columns.append([[value] for value in values])
+    result: List[List[str]] = [[]]
+    for column in columns:
+        result = [have + values for have in result for values in column]
+    return result
+
+
+def _definition(text: str) -> Tuple[str, Any]:
+    name, sep, code = text.partition("=")
+    if not sep:
+        raise CommandError(f"--define: '{text}' is not NAME=CODE")
+    return name, compile(code, f"--define={name}", "eval")
+
+
+def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any]) -> str:
+    def replace(match: Any) -> str:
+        number, form, name = match.groups()
+        if name:
+            if name in ("seq", "seq1"):
+                return str(seq + (name == "seq1"))
+            if name in definitions:
+                return str(eval(definitions[name], {"x": values[0], "os": os, "re": re}))
+            return str(match.group(0))
+        index = int(number) if number else 0
+        if index >= len(values):
+            raise CommandError(f"{match.group(0)}: there are only {len(values)} inputs")
+        value = values[index]
+        if form == "./":
+            return os.path.basename(value)
+        if form == ".//":
+            return os.path.dirname(value)
+        if form == ".%":
+            return os.path.splitext(value)[0]
+        if form == "./%":
+            return os.path.splitext(os.path.basename(value))[0]
+        return value
+
+    return _REPLACEMENT.sub(replace, word)
+
+
+def _jobs(
+    args: Namespace, command: List[str], combinations: List[List[str]], definitions: Dict[str, Any]
+) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
+    import copy
+
+    numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
+    for seq, values in enumerate(combinations):
+        one = copy.copy(args)
+        for name, value in vars(args).items():
+            if isinstance(value, str):
+                setattr(one, name, _fill(value, values, seq, definitions))
+            elif isinstance(value, list):
+                setattr(one, name, [_fill(word, values, seq, definitions) for word in value])
+        one.command = [_fill(word, values, seq, definitions) for word in command]
+        for name in (*numbers, "gpus_per_node"):
+            text = getattr(one, name)
+            if text is not None:
+                try:
+                    setattr(one, name, int(text))
+                except ValueError:
+                    raise CommandError(f"--{name.replace('_', '-')}: invalid int value: '{text}'") from None
+        yield from copies_of(one)

@@ -1,0 +1,192 @@
+"""`flux hostlist`: combine, count, sort and search lists of hosts (RFC 29), given or taken from the instance."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import List
+
+PREFIX = "flux-hostlist: ERROR: "
+
+
+def _parser() -> Parser:
+    parser = Parser("flux-hostlist", description="Fetch, combine and query lists of hosts")
+    add = parser.add_argument
+    add("-e", "--expand", action="store_true", help="Print every host, not the short form")
+    add("-d", "--delimiter", metavar="S", default=" ", help="What stands between hosts with --expand")
+    add("-c", "--count", action="store_true", help="Print the number of hosts")
+    add("-n", "--nth", metavar="[-]N|IDS", help="Print the hosts at these positions (from 0; -N from the end)")
+    add("-F", "--find", metavar="HOSTS", help="Print the positions of HOSTS in the list")
+    add("-L", "--limit", metavar="N", type=int, help="Print at most N hosts (-N: the last ones)")
+    add("-S", "--sort", action="store_true", help="Sort the list")
+    add("-x", "--exclude", metavar="IDS|HOSTS", help="Leave out hosts, or hosts at these positions")
+    add("-u", "--union", "--unique", action="store_true", help="Keep one of each host")
+    add("-i", "--intersect", action="store_true", help="Keep hosts that are in every source")
+    add("-m", "--minus", action="store_true", help="Take the other sources from the first")
+    add("-X", "--xor", action="store_true", help="Keep hosts that are in an odd number of sources")
+    add("-f", "--fallback", action="store_true", help="Take an argument that is no job id for a host")
+    add("-l", "--from-stdin", action="store_true", help="Read standard input, too")
+    add("-q", "--quiet", action="store_true", help="Print nothing; exit 1 if the list is empty")
+    add("sources", metavar="SOURCES", nargs="*", help="instance, jobid, local, avail, stdin, a JOBID or a hostlist")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    sources = list(args.sources) or ["stdin"]
+    lists = [_source(text, args) for text in sources]
+    hosts = _combine(lists, args)
+    if args.exclude:
+        hosts = _exclude(hosts, args.exclude)
+    if args.sort:
+        hosts = _sorted(hosts)
+    if args.union:
+        hosts = list(dict.fromkeys(hosts))
+    if args.limit is not None:
+        hosts = hosts[: args.limit] if args.limit >= 0 else hosts[args.limit :]
+    if args.nth:
+        hosts = _nth(hosts, args.nth)
+    if args.quiet:
+        return 0 if hosts else 1
+    if args.find:
+        return _find(hosts, args)
+    if args.count:
+        print(len(hosts))
+    elif args.expand:
+        separator = args.delimiter.replace("\\n", "\n")
+        if hosts:
+            print(separator.join(hosts))
+    elif hosts:
+        print(_encoded(hosts))
+    return 0
+
+
+def _encoded(hosts: List[str]) -> str:
+    return str(Hostlist(hosts).encode())
+
+
+def _sorted(hosts: List[str]) -> List[str]:
+    ordered = Hostlist(hosts)
+    ordered.sort()
+    return list(ordered)
+
+
+def _source(text: str, args: Namespace) -> List[str]:
+    """The hosts of one source. Raises CommandError."""
+    if text == "stdin":
+        return [host for line in sys.stdin for word in line.split() for host in _parse(word)]
+    if text in ("instance", "local", "avail", "jobid"):
+        return _from_instance(text)
+    if text[:1] == "/":
+        return _job(text.rpartition("/")[2])
+    from headrace.spec import jobid
+
+    try:
+        jobid.parse(text)
+    except ValueError:
+        return _parse(text)
+    if args.fallback:
+        try:
+            return _job(text)
+        except (CommandError, OSError):
+            return _parse(text)
+    return _job(text)
+
+
+def _parse(text: str) -> List[str]:
+    try:
+        return list(Hostlist.parse(text))
+    except ValueError:
+        raise CommandError(f"Invalid jobid or hostlist {text}") from None
+
+
+def _from_instance(name: str) -> List[str]:
+    from headrace.client.handle import Handle
+
+    own = os.environ.get("FLUX_JOB_ID", "")
+    if name == "jobid" or (name == "local" and own):
+        if not own:
+            raise CommandError("jobid: FLUX_JOB_ID is not set")
+        return _job(own)
+    handle = Handle()
+    everything = _parse(handle.attr_get("hostlist"))
+    if name != "avail":
+        return everything
+    status = handle.rpc("resource.status", nodeid=0).get()
+    usable = Idset.parse(status["online"]) - Idset.parse(status.get("exclude", ""))
+    for ids in status["drain"]:
+        usable = usable - Idset.parse(ids)
+    return [host for rank, host in enumerate(everything) if rank in usable]
+
+
+def _job(text: str) -> List[str]:
+    from headrace.client.handle import Handle
+    from headrace.spec import jobid
+
+    try:
+        job = jobid.parse(text)
+    except ValueError:
+        raise CommandError(f"Invalid jobid or hostlist {text}") from None
+    try:
+        found = Handle().rpc("job-list.list-id", {"id": job, "attrs": ["nodelist"]}).get()["job"]
+    except FileNotFoundError as exc:
+        if "connect" in str(exc.strerror):
+            raise
+        raise CommandError(f"job {text} not found") from None
+    return _parse(found["nodelist"]) if found.get("nodelist") else []
+
+
+def _combine(lists: List[List[str]], args: Namespace) -> List[str]:
+    first = lists[0]
+    if args.intersect:
+        rest = [set(other) for other in lists[1:]]
+        return [host for host in first if all(host in other for other in rest)]
+    if args.minus:
+        away = {host for other in lists[1:] for host in other}
+        return [host for host in first if host not in away]
+    if args.xor:
+        for other in lists[1:]:
+            here, there = set(first), set(other)
+            first = [host for host in first if host not in there] + [host for host in other if host not in here]
+        return _sorted(first)
+    return [host for hosts in lists for host in hosts]
+
+
+def _exclude(hosts: List[str], text: str) -> List[str]:
+    try:
+        positions = Idset.parse(text)
+    except ValueError:
+        away = set(_parse(text))
+        return [host for host in hosts if host not in away]
+    return [host for index, host in enumerate(hosts) if index not in positions]
+
+
+def _nth(hosts: List[str], text: str) -> List[str]:
+    """The hosts at position N, -N from the end, or at several."""
+    negative = text[:1] == "-"
+    try:
+        positions = list(Idset.parse(text.lstrip("-")))
+    except ValueError:
+        raise CommandError(f"--nth: invalid index or idset '{text}'") from None
+    if not positions or max(positions) > len(hosts) - (0 if negative else 1):
+        raise CommandError(f"--nth: index {text} is out of range: the list has {len(hosts)} hosts")
+    return [hosts[-position if negative else position] for position in positions]
+
+
+def _find(hosts: List[str], args: Namespace) -> int:
+    wanted = _parse(args.find)
+    missing = [host for host in wanted if host not in hosts]
+    if missing:
+        raise CommandError(f"hosts '{_encoded(missing)}' not found")
+    positions = Idset([hosts.index(host) for host in wanted])
+    print(args.delimiter.join(str(position) for position in positions) if args.expand else positions)
+    return 0

@@ -1,0 +1,77 @@
+"""`flux keygen`: a CURVE certificate for an instance whose brokers find each other by configuration.
+
+The key pair is random (from libzmq, which this command alone of its room loads, late). The file is text in the
+certificate format that ZeroMQ tools know, readable by its owner only; the secret key is never printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from headrace import __version__
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-keygen: "
+
+_COMMAND = Command(
+    "flux-keygen",
+    "[OPTIONS] [PATH]",
+    "Generate CURVE certificate for Flux security",
+    (
+        ("n", "name", "NAME", "Set certificate name (default: hostname)"),
+        ("", "meta", "KEYVALS", "Add comma separated KEY=VALUE pairs to metadata"),
+    ),
+)
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    operands = options.need(0, 1)
+    text = certificate(options.get("name", os.uname().nodename), options.get("meta"))
+    if not operands:
+        sys.stderr.write("flux-keygen: WARNING: add PATH argument to save generated certificate\n")
+        return 0
+    fd = os.open(operands[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="ascii") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+    return 0
+
+
+def certificate(name: str, meta: str = "") -> str:
+    """The text of a new certificate with its secret key. Raises CommandError for metadata that is not KEY=VALUE."""
+    zmq = __import__("zmq")
+    public, secret = zmq.curve_keypair()
+    now = time.localtime()
+    entries = {
+        "name": name,
+        "keygen.flux-core-version": __version__,
+        "keygen.hostname": os.uname().nodename,
+        "keygen.time": time.strftime("%Y-%m-%dT%H:%M:%S", now),
+        "keygen.userid": str(os.getuid()),
+        "keygen.zmq-version": zmq.zmq_version(),
+    }
+    for pair in [pair for pair in meta.split(",") if pair]:
+        key, sep, value = pair.partition("=")
+        if not sep or '"' in value:
+            raise CommandError(f"--meta: '{pair}' is not KEY=VALUE")
+        entries[key] = value
+    lines = [
+        f"#   ****  Generated on {time.strftime('%Y-%m-%d %H:%M:%S', now)} by headrace  ****",
+        "#   ZeroMQ CURVE **Secret** Certificate",
+        "#   DO NOT PROVIDE THIS FILE TO OTHER USERS nor change its permissions.",
+        "",
+        "metadata",
+        *(f'    {key} = "{value}"' for key, value in entries.items()),
+        "curve",
+        f'    public-key = "{public.decode()}"',
+        f'    secret-key = "{secret.decode()}"',
+    ]
+    return "\n".join(lines) + "\n"

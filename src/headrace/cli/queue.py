@@ -1,0 +1,143 @@
+"""`flux queue`: list queues, and open, close, start, stop and drain them (RFC 33)."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List
+
+PREFIX = "flux-queue: ERROR: "
+
+_BY_ADMINISTRATOR = "disabled by administrator"
+
+
+def _parser() -> Parser:
+    parser = Parser("flux-queue", description="Manipulate queues")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, text: str) -> Any:
+        return commands.add_parser(name, prog=f"flux-queue {name}", description=text, help=text)
+
+    one = command("list", "List queues")
+    one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
+    one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Show these queues only")
+    one.add_argument("-o", "--format", default="default", metavar="FORMAT")
+    one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default="always")
+    one = command("status", "Show whether queues take and schedule jobs")
+    one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
+    one.add_argument("queue", metavar="QUEUE", nargs="?", help="Show this queue only")
+    for name, text in (
+        ("enable", "Allow job submission"),
+        ("disable", "Refuse job submission"),
+        ("start", "Start scheduling"),
+        ("stop", "Stop scheduling"),
+    ):
+        one = command(name, text)
+        one.add_argument("-a", "--all", action="store_true", help="All queues")
+        one.add_argument("--quiet", action="store_true", help="Do not show the new status")
+        one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
+        if name in ("disable", "stop"):
+            one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
+        if name in ("start", "stop"):
+            one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
+        one.add_argument("queue", metavar="QUEUE", nargs="?", help="This queue only")
+    for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
+        one = command(name, text)
+        one.add_argument("-t", "--timeout", metavar="DURATION", help="Give up after this time")
+        one.add_argument("--quiet", action="store_true", help="Print nothing")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.error("the following arguments are required: COMMAND")
+    if args.command == "list":
+        from headrace.cli.queue_list import list_queues
+
+        return list_queues(args)
+    handle = Handle()
+    if args.command in ("drain", "idle"):
+        return _wait(handle, args)
+    names = _names(handle)
+    if args.command == "status":
+        _show(handle, [args.queue] if args.queue else names or [""], ("enable", "start"), args.verbose)
+        return 0
+    return _change(handle, args, names)
+
+
+def _names(handle: Handle) -> List[str]:
+    return list(handle.rpc("job-manager.queue-list").get()["queues"])
+
+
+def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
+    field = "enable" if args.command in ("enable", "disable") else "start"
+    if names and not args.queue and not args.all:
+        raise CommandError("Named queues detected; use the QUEUE argument or --all to specify queues")
+    request: Dict[str, Any] = {field: args.command == field, "all": bool(args.all)}
+    if field == "start":
+        request["nocheckpoint"] = args.nocheckpoint
+    if args.queue:
+        request["name"] = args.queue
+    reason = getattr(args, "message", None)
+    if args.command == "disable" and reason is None:
+        reason = _BY_ADMINISTRATOR
+    if reason is not None:
+        request["reason"] = reason
+    handle.rpc(f"job-manager.queue-{field}", request, 0).get()
+    if not args.quiet:
+        names = _names(handle)
+        _show(handle, [args.queue] if args.queue else names or [""], (field,), args.verbose)
+    return 0
+
+
+def status_of(handle: Handle, name: str) -> Any:
+    """The call that asks for a queue's status; "" is the anonymous queue."""
+    return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, 0)
+
+
+def _show(handle: Handle, names: List[str], fields: Any, verbose: bool) -> None:
+    calls = [(name, status_of(handle, name)) for name in names]
+    for name, call in calls:
+        status = call.get()
+        prefix = f"{name}: " if name else ""
+        if "enable" in fields:
+            reason = status.get("disable_reason") or _BY_ADMINISTRATOR
+            print(f"{prefix}Job submission is " + ("enabled" if status["enable"] else f"disabled: {reason}"))
+        if "start" in fields:
+            reason = status.get("stop_reason")
+            stopped = f"stopped: {reason}" if reason else "stopped"
+            print(f"{prefix}Scheduling is " + ("started" if status["start"] else stopped))
+    if verbose:
+        counts = handle.rpc("job-manager.alloc-query", nodeid=0).get()
+        print(f"{counts['queue_length']} alloc requests queued")
+        print(f"{counts['alloc_pending']} alloc requests pending to scheduler")
+        print(f"{counts['running']} running jobs")
+
+
+def _wait(handle: Handle, args: Namespace) -> int:
+    timeout = None
+    if args.timeout:
+        from headrace.spec import duration
+
+        timeout = duration.parse(args.timeout)
+    try:
+        answer = handle.rpc(f"job-manager.{args.command}").get(timeout)
+    except TimeoutError:
+        raise CommandError("Connection timed out") from None
+    except OSError as exc:
+        if exc.errno == errno.ENOSYS:
+            raise CommandError(str(exc.strerror)) from None
+        raise
+    if args.command == "idle" and not args.quiet:
+        sys.stdout.write(f"{answer['pending']} jobs\n")
+    return 0

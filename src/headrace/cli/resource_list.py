@@ -1,0 +1,148 @@
+"""`flux resource list`, `info` and `R`: what the scheduler has, by state and queue."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.resource_sets import STATES, SchedulerResources
+from headrace.client.handle import Handle
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, List
+
+_START = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} {ncores:>6} "
+FORMATS = {
+    "default": _START + "?:{ngpus:>5} {nodelist}",
+    "rlist": _START + "+{ngpus:>5} {rlist}",
+}
+_PURPOSES = {
+    "default": "Default flux-resource list format string",
+    "rlist": "Format including resource list details",
+}
+_HEADINGS = {
+    "state": "STATE",
+    "queue": "QUEUE",
+    "properties": "PROPERTIES",
+    "propertiesx": "PROPERTIES",
+    "nnodes": "NNODES",
+    "ncores": "NCORES",
+    "ngpus": "NGPUS",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+    "rlist": "LIST",
+}
+
+
+class _Line:
+    """One line: the resources of a queue in a state."""
+
+    def __init__(self, state: str, queue: str, found: ResourceSet, queues: List[str]) -> None:
+        self.state = state
+        self.queue = queue
+        self.found = found
+        self.queues = queues
+
+    def get(self, field: str) -> Any:
+        if field == "state":
+            return self.state
+        if field == "queue":
+            return self.queue
+        if field == "rlist":
+            return self.found.short_form()
+        if field in ("properties", "propertiesx"):
+            names = sorted(self.found.properties)
+            return ",".join(name for name in names if field == "properties" or name not in self.queues)
+        return getattr(self.found, field) if field != "ranks" else str(self.found.ranks)
+
+
+def included(found: ResourceSet, text: str) -> ResourceSet:
+    """The part of a set on the nodes of `--include`: ranks, or hosts. Raises CommandError."""
+    try:
+        return found.select_ranks(Idset.parse(text))
+    except ValueError:
+        pass
+    try:
+        return found.select_hosts(Hostlist.parse(text))
+    except ValueError:
+        raise CommandError(f"--include: invalid targets: {text}") from None
+
+
+def _resources(args: Namespace) -> SchedulerResources:
+    handle = Handle()
+    config = handle.rpc("config.get")
+    resources = SchedulerResources(handle)
+    resources.configure(config.get())
+    return resources
+
+
+def _states(text: Any, default: List[str]) -> List[str]:
+    states = text.split(",") if text else default
+    for state in states:
+        if state not in STATES:
+            raise CommandError(f"Invalid resource state {state} specified")
+    return list(states)
+
+
+def _wanted_queues(args: Namespace, resources: SchedulerResources) -> List[str]:
+    known = resources.queues
+    if not args.queue:
+        return known
+    wanted = [name for text in args.queue for name in text.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise CommandError(f"No such queue: {name}")
+    return wanted
+
+
+def list_resources(args: Namespace) -> int:
+    if args.format == "help":
+        sys.stdout.write(help_text("flux-resource", FORMATS, _PURPOSES))
+        return 0
+    try:
+        layout = Format(choose(args.format, FORMATS), _HEADINGS)
+    except FormatError as exc:
+        raise CommandError(str(exc)) from None
+    resources = _resources(args)
+    lines = []
+    by_queue = "queue" in layout.names
+    for state in _states(args.states, ["free", "allocated", "down"]):
+        queues = _wanted_queues(args, resources) if by_queue or args.queue else []
+        for queue in queues or [""]:
+            found = resources.in_queue(state, queue)
+            if args.include:
+                found = included(found, args.include)
+            if found or not (args.include or args.skip_empty):
+                lines.append(_Line(state, queue, found, resources.queues))
+    layout.fit([line.get for line in lines])
+    out = [] if args.no_header else [layout.header()]
+    out += [layout.row(line.get) for line in lines]
+    sys.stdout.write("".join(f"{line}\n" for line in out))
+    return 0
+
+
+def _merged(args: Namespace) -> ResourceSet:
+    resources = _resources(args)
+    merged = ResourceSet()
+    for state in _states(args.states, ["all"]):
+        for queue in (_wanted_queues(args, resources) if args.queue else []) or [""]:
+            merged = merged.union(resources.in_queue(state, queue))
+    return included(merged, args.include) if args.include else merged
+
+
+def info(args: Namespace) -> int:
+    found = _merged(args)
+    print(f"{found.nnodes} Nodes, {found.ncores} Cores, {found.ngpus} GPUs")
+    return 0
+
+
+def R(args: Namespace) -> int:
+    print(json.dumps(_merged(args).to_obj()))
+    return 0

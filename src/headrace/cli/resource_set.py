@@ -1,0 +1,235 @@
+"""`flux R`: make, combine and show resource sets (RFC 20) on the command line, without an instance.
+
+Sets come in on standard input, one JSON object after another, and go out on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command, dispatch
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet, RsetError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List
+
+    from headrace.cli.getopts import Options
+
+PREFIX = "flux-R: "
+
+_TABLE = {
+    "encode": ("Encode simple R", None),
+    "append": ("Read multiple R and append", None),
+    "diff": ("Read multiple R and return set difference", None),
+    "intersect": ("Read multiple R and return intersection", None),
+    "remap": ("Remap resource IDs to zero origin", None),
+    "rerank": ("Re-rank hosts by their position in a hostlist", None),
+    "decode": ("Decode R on stdin", None),
+    "verify": ("Verify the second R contains at least the resources of the first", None),
+    "set-property": ("Set properties on R from stdin", None),
+    "parse-config": ("Read config from resource.config array", None),
+}
+_ENCODE = Command(
+    "flux-R encode",
+    "[OPTIONS]",
+    "Encode simple R",
+    (
+        ("r", "ranks", "IDS", "Specify target ranks (default=0)"),
+        ("c", "cores", "IDS", "Assign core IDS to each rank in R"),
+        ("g", "gpus", "IDS", "Assign gpu IDS to each rank in R"),
+        ("H", "hosts", "HOSTS", "Set hosts in R to HOSTS"),
+        ("p", "property", "NAME:RANKS", "Assign property NAME to target RANKS"),
+        ("l", "local", "", "Assign the cores of this machine"),
+    ),
+)
+_DECODE = Command(
+    "flux-R decode",
+    "[OPTIONS]",
+    "Decode R on stdin",
+    (
+        ("s", "short", "", "Emit short-form R on stdout"),
+        ("n", "nodelist", "", "Emit nodelist on stdout"),
+        ("r", "ranks", "", "Emit ranks on stdout"),
+        ("c", "count", "TYPE", "Emit count of resource TYPE on stdout"),
+        ("i", "include", "RANKS", "Include only RANKS in output"),
+        ("x", "exclude", "RANKS", "Exclude RANKS from output"),
+        ("p", "properties", "PROPERTIES", "Include only ranks with these properties"),
+    ),
+)
+_PLAIN = {
+    name: Command(f"flux-R {name}", "", _TABLE[name][0]) for name in ("append", "diff", "intersect", "remap", "verify")
+}
+_RERANK = Command("flux-R rerank", "HOSTLIST", "Re-rank hosts by their position in a hostlist")
+_SET_PROPERTY = Command("flux-R set-property", "NAME:TARGETS...", "Set properties on R from stdin")
+_PARSE_CONFIG = Command("flux-R parse-config", "PATH", "Read config from resource.config array")
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-R", argv, _TABLE)
+    try:
+        return _ACTIONS[name](rest)
+    except RsetError as exc:
+        raise CommandError(str(exc)) from None
+
+
+def _read(least: int = 1) -> List[ResourceSet]:
+    """Every set on standard input. Raises CommandError when there are too few, or when one cannot be read."""
+    text = sys.stdin.read()
+    found: List[ResourceSet] = []
+    decoder = json.JSONDecoder()
+    pos = 0
+    while True:
+        while pos < len(text) and text[pos].isspace():
+            pos += 1
+        if pos == len(text):
+            break
+        try:
+            obj, pos = decoder.raw_decode(text, pos)
+        except ValueError as exc:
+            raise CommandError(f"failed to read R from standard input: {exc}") from None
+        found.append(ResourceSet.from_obj(obj))
+    if len(found) < least:
+        raise CommandError(
+            "Unable to read R from standard input" if least == 1 else f"need {least} R on standard input"
+        )
+    return found
+
+
+def _write(found: ResourceSet) -> int:
+    print(found.encode())
+    return 0
+
+
+def _ids(text: str, rank: str) -> Idset:
+    """An idset of cores or gpus. Raises CommandError in the words that real Flux has for it."""
+    try:
+        return Idset.parse(text)
+    except ValueError:
+        raise CommandError(f"rlist_append rank={rank}: Invalid argument") from None
+
+
+def _encode(argv: List[str]) -> int:
+    options = _ENCODE.parse(argv)
+    options.need(0, 0)
+    text = options.get("ranks", "0")
+    ranks = _ids(text, text)
+    first = str(min(ranks, default=0))
+    if options.has("local"):
+        cores = Idset(sorted(os.sched_getaffinity(0)))
+    else:
+        cores = _ids(options.get("cores"), first)
+    gpus = _ids(options.get("gpus"), first)
+    hosts = list(Hostlist.parse(options.get("hosts"))) if options.has("hosts") else [os.uname().nodename] * len(ranks)
+    found = ResourceSet.build(ranks, cores, gpus, hosts)
+    for pair in options.get_list("property"):
+        name, target = _property(pair)
+        found = found.with_property(name, _ids(target, target) if target else ranks)
+    return _write(found)
+
+
+def _property(pair: str) -> List[str]:
+    name, _, target = pair.partition(":")
+    return [name, target]
+
+
+def _combine(name: str) -> Callable[[List[str]], int]:
+    def combine(argv: List[str]) -> int:
+        _PLAIN[name].parse(argv).need(0, 0)
+        result, *others = _read()
+        for other in others:
+            result = getattr(result, name)(other)
+        return _write(result)
+
+    return combine
+
+
+def _remap(argv: List[str]) -> int:
+    _PLAIN["remap"].parse(argv).need(0, 0)
+    return _write(_read()[0].remap())
+
+
+def _rerank(argv: List[str]) -> int:
+    (hosts,) = _RERANK.parse(argv).need(1, 1)
+    return _write(_read()[0].rerank(list(Hostlist.parse(hosts))))
+
+
+def _decode(argv: List[str]) -> int:
+    options = _DECODE.parse(argv)
+    options.need(0, 0)
+    result, *others = _read()
+    for other in others:
+        result = result.append(other)
+    result = _selected(result, options)
+    if options.has("short"):
+        print(result.short_form())
+    elif options.has("nodelist"):
+        print(result.nodelist)
+    elif options.has("ranks"):
+        print(result.ranks)
+    elif options.has("count"):
+        print(result.count(options.get("count")))
+    else:
+        _write(result)
+    return 0
+
+
+def _selected(found: ResourceSet, options: Options) -> ResourceSet:
+    if options.has("include"):
+        found = found.select_ranks(Idset.parse(options.get("include")))
+    if options.has("exclude"):
+        found = found.exclude_ranks(Idset.parse(options.get("exclude")))
+    if options.has("properties"):
+        found = found.select_constraint({"properties": options.get("properties").split(",")})
+    return found
+
+
+def _verify(argv: List[str]) -> int:
+    _PLAIN["verify"].parse(argv).need(0, 0)
+    expected, actual = _read(2)[:2]
+    missing = expected.diff(actual)
+    if missing:
+        raise CommandError(f"missing resources: {missing.short_form()}")
+    return 0
+
+
+def _set_property(argv: List[str]) -> int:
+    pairs = _SET_PROPERTY.parse(argv).need(1)
+    found = _read()[0]
+    for pair in pairs:
+        name, target = _property(pair)
+        if not target:
+            ranks = found.ranks
+        else:
+            try:
+                ranks = Idset.parse(target)
+            except ValueError:
+                ranks = found.select_hosts(Hostlist.parse(target)).ranks
+        found = found.with_property(name, ranks)
+    return _write(found)
+
+
+def _parse_config(argv: List[str]) -> int:
+    from headrace.cli.conf_option import read_path
+
+    (path,) = _PARSE_CONFIG.parse(argv).need(1, 1)
+    return _write(ResourceSet.from_config(read_path(path).get("resource", {}).get("config", [])))
+
+
+_ACTIONS: Dict[str, Callable[[List[str]], int]] = {
+    "encode": _encode,
+    "append": _combine("append"),
+    "diff": _combine("diff"),
+    "intersect": _combine("intersect"),
+    "remap": _remap,
+    "rerank": _rerank,
+    "decode": _decode,
+    "verify": _verify,
+    "set-property": _set_property,
+    "parse-config": _parse_config,
+}

@@ -1,0 +1,222 @@
+"""`flux resource status` and `flux resource drain` without targets: which nodes may be used, and why not."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.client.handle import Handle
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List, Tuple
+
+_STATUS_FORMATS = {
+    "default": "{state:>12}{color_up}{up:>2}{color_off} {nnodes:>6} {nodelist}",
+    "long": "{state:>12}{color_up}{up:>2}{color_off} {nnodes:>6} +:{ranks:<5} {nodelist} ?:{reason:<25.25+}",
+}
+_STATUS_PURPOSES = {
+    "default": "Default flux-resource status format string",
+    "long": "Long flux-resource status format string",
+}
+_DRAIN_FORMATS = {
+    "default": "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
+    "long": "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} {reason:<30.30+} {nodelist}",
+}
+_DRAIN_PURPOSES = {
+    "default": "Default flux-resource drain format string",
+    "long": "Long flux-resource drain format string",
+}
+_HEADINGS = {
+    "state": "STATE",
+    "statex": "STATE",
+    "up": "UP",
+    "up.ascii": "UP",
+    "status": "STATUS",
+    "nnodes": "NNODES",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+    "reason": "REASON",
+    "timestamp": "TIME",
+    "color_up": "",
+    "color_off": "",
+}
+_STATES = ("avail", "exclude", "torpid", "housekeeping", "draining", "drained")
+# States that are shown unasked even when no node is in them.
+_ALWAYS = ("avail",)
+_GREEN, _RED, _OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
+
+
+class _Nodes:
+    """What the resource module says of nodes, and which of them are at work."""
+
+    def __init__(self, handle: Handle) -> None:
+        status = handle.rpc("resource.status", nodeid=0)
+        stats = handle.rpc("job-manager.stats-get", nodeid=0)
+        self.status: Dict[str, Any] = status.get()
+        self.R = ResourceSet.from_obj(self.status["R"])
+        self.ranks = self.R.ranks
+        self.online = Idset.parse(self.status["online"])
+        self.exclude = Idset.parse(self.status.get("exclude", ""))
+        self.torpid = Idset.parse(self.status.get("torpid", ""))
+        sched = handle.rpc("resource.sched-status", nodeid=0)
+        running = stats.get().get("housekeeping", {}).get("running", {})
+        self.housekeeping = Idset([])
+        for entry in running.values():
+            self.housekeeping = self.housekeeping | Idset.parse(entry["pending"])
+        self.allocated = ResourceSet.from_obj(sched.get()["allocated"]).ranks
+        self.drains: List[Tuple[Idset, float, str]] = [
+            (Idset.parse(ids), float(entry["timestamp"]), str(entry.get("reason") or ""))
+            for ids, entry in self.status["drain"].items()
+        ]
+        self.drain = Idset([])
+        for ids, _, _ in self.drains:
+            self.drain = self.drain | ids
+
+    def in_state(self, state: str) -> Idset:
+        busy = self.allocated | self.housekeeping
+        return {
+            "avail": self.ranks - self.exclude - self.drain,
+            "exclude": self.exclude,
+            "torpid": self.torpid,
+            "housekeeping": self.housekeeping,
+            "draining": self.drain & busy,
+            "drained": self.drain - busy,
+        }[state]
+
+    def nodelist(self, ranks: Idset) -> str:
+        return ResourceSet.select_ranks(self.R, ranks).nodelist
+
+
+class _Line:
+    """Nodes of one state that are all up, or all down."""
+
+    def __init__(self, nodes: _Nodes, state: str, ranks: Idset, up: bool, reason: str, when: float, tint: bool) -> None:
+        self.nodes = nodes
+        self.state = state
+        self.ranks = ranks
+        self.up = up
+        self.reason = reason
+        self.when = when
+        self.tint = tint
+
+    def get(self, field: str) -> Any:
+        if field in ("up", "up.ascii"):
+            return ("✔" if self.up else "✗") if field == "up" else "y" if self.up else "n"
+        if field == "nnodes":
+            return len(self.ranks)
+        if field == "nodelist":
+            return self.nodes.nodelist(self.ranks)
+        if field == "color_up":
+            return (_GREEN if self.up else _RED) if self.tint else ""
+        if field == "color_off":
+            return _OFF if self.tint else ""
+        return {
+            "state": self.state,
+            "statex": self.state if self.up else self.state + "*",
+            "status": "online" if self.up else "offline",
+            "ranks": str(self.ranks),
+            "reason": self.reason,
+            "timestamp": self.when,
+        }[field]
+
+
+def _layout(text: str, formats: Dict[str, str]) -> Format:
+    try:
+        return Format(choose(text, formats), _HEADINGS)
+    except FormatError as exc:
+        raise CommandError(str(exc)) from None
+
+
+def _included(nodes: _Nodes, text: Any) -> Idset:
+    if not text:
+        return nodes.ranks
+    try:
+        return Idset.parse(text)
+    except ValueError:
+        return nodes.R.select_hosts(Hostlist.parse(text)).ranks
+
+
+def status(args: Namespace) -> int:
+    if args.format == "help":
+        sys.stdout.write(help_text("flux-resource", _STATUS_FORMATS, _STATUS_PURPOSES))
+        return 0
+    layout = _layout(args.format, _STATUS_FORMATS)
+    handle = Handle()
+    nodes = _Nodes(handle)
+    chosen = _included(nodes, args.include)
+    if args.queue:
+        chosen = chosen & _queue_ranks(handle, nodes, args.queue)
+    states, ups = _asked(args.states)
+    tint = args.color == "always" or (args.color == "auto" and sys.stdout.isatty())
+    lines = []
+    for state in states:
+        for up in ups:
+            ranks = nodes.in_state(state) & chosen
+            ranks = ranks & nodes.online if up else ranks - nodes.online
+            shown = bool(args.states) and not args.skip_empty and (up or len(ups) == 1)
+            if ranks or shown or (up and state in _ALWAYS and not args.skip_empty):
+                reasons = {text for ids, _, text in nodes.drains if ids & ranks}
+                lines.append(_Line(nodes, state, ranks, up, ",".join(sorted(reasons)), 0.0, tint))
+    _print(layout, lines, args.no_header)
+    return 0
+
+
+def _asked(text: Any) -> Tuple[List[str], List[bool]]:
+    """(states, up and down) of `--states`; `online` and `offline` mean every state."""
+    states: List[str] = []
+    ups: List[bool] = []
+    for name in text.split(",") if text else []:
+        if name in ("online", "offline"):
+            ups.append(name == "online")
+        elif name == "all":
+            states += _STATES
+        elif name == "drain":
+            states += ["draining", "drained"]
+        elif name in _STATES:
+            states.append(name)
+        else:
+            raise CommandError(f"Invalid resource state {name} specified")
+    return states or list(_STATES), ups or [True, False]
+
+
+def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
+    queues = handle.rpc("config.get").get().get("queues", {})
+    ranks = Idset([])
+    for name in [name for text in texts for name in text.split(",")]:
+        if name not in queues:
+            raise CommandError(f"No such queue: {name}")
+        requires = queues[name].get("requires")
+        found = nodes.R.matching_ranks({"properties": requires}) if requires else nodes.ranks
+        ranks = ranks | found
+    return ranks
+
+
+def drained(args: Namespace) -> int:
+    """List drained nodes, one line for each time and reason."""
+    if args.format == "help":
+        sys.stdout.write(help_text("flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES))
+        return 0
+    layout = _layout(args.format, _DRAIN_FORMATS)
+    nodes = _Nodes(Handle())
+    chosen = _included(nodes, args.include)
+    lines = []
+    for ids, when, reason in nodes.drains:
+        for state in ("draining", "drained"):
+            ranks = ids & nodes.in_state(state) & chosen
+            if ranks:
+                lines.append(_Line(nodes, state, ranks, True, reason, when, False))
+    _print(layout, lines, args.no_header)
+    return 0
+
+
+def _print(layout: Format, lines: List[_Line], no_header: bool) -> None:
+    layout.fit([line.get for line in lines])
+    out = [] if no_header else [layout.header()]
+    out += [layout.row(line.get) for line in lines]
+    sys.stdout.write("".join(f"{line}\n" for line in out))
