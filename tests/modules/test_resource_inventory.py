@@ -63,9 +63,9 @@ def test_ranks_drained_together_are_listed_together() -> None:
 def test_draining_twice_needs_a_mode() -> None:
     made = inventory()
     made.drain(0b1100, "bad fan", "", 10.0)
-    with pytest.raises(TargetError, match="^rank 3 already drained$"):
+    with pytest.raises(TargetError, match=r"^rank 3 already drained$"):
         made.drain(0b1000, "again", "", 11.0)
-    with pytest.raises(TargetError, match="^ranks 2-3 already drained$"):
+    with pytest.raises(TargetError, match=r"^ranks 2-3 already drained$"):
         made.drain(0b1110, "again", "", 11.0)
     assert made.drain(0b0100, "worse fan", "update", 12.0) is None
     assert made.drained[2] == Drain(10.0, "bad fan")
@@ -87,7 +87,7 @@ def test_an_update_gives_a_reason_to_ranks_that_have_none() -> None:
 def test_undraining_what_is_not_drained_is_an_error_unless_forced() -> None:
     made = inventory()
     made.drain(0b0010, "x", "", 1.0)
-    with pytest.raises(TargetError, match="^rank 2 not drained$"):
+    with pytest.raises(TargetError, match=r"^rank 2 not drained$"):
         made.undrain(0b0110, "", 2.0)
     assert 1 in made.drained
     made.undrain(0b0110, "force", 2.0)
@@ -99,7 +99,7 @@ def test_targets_are_ranks_or_hosts() -> None:
     assert ids(made.targets("1-2")) == "1-2"
     assert ids(made.targets("vm")) == "0-1,3"
     assert ids(made.targets("other")) == "2"
-    with pytest.raises(TargetError, match="^invalid hosts: nosuchhost$"):
+    with pytest.raises(TargetError, match=r"^invalid hosts: nosuchhost$"):
         made.targets("nosuchhost")
     with pytest.raises(TargetError, match="out of range"):
         made.targets("4")

@@ -1,0 +1,326 @@
+"""The subprocess server of each broker (RFC 42): `flux exec` and everything that starts plain processes remotely.
+
+The processes themselves belong to the exec agent, so a broker never forks. This module keeps what the protocol needs:
+who asked, what is forwarded, and the order of the answers (started, output, finished, end of stream).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import logging
+import os
+import signal
+from typing import Any
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.spec.message import Message
+
+NAME = "rexec"
+
+_STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
+_FALLTHROUGH = 1
+_STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
+# What a client may write before it must wait for credit; flux-core's default.
+_BUFFER = 4 << 20
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Server(ctx)
+
+
+class _Process:
+    """One subprocess. `client` is the request that its output goes to, None in the background."""
+
+    __slots__ = (
+        "background",
+        "client",
+        "cmd",
+        "flags",
+        "handle",
+        "label",
+        "open",
+        "pid",
+        "request",
+        "status",
+        "waiters",
+    )
+
+    def __init__(self, handle: int, msg: Message) -> None:
+        body = msg.obj
+        self.handle = handle
+        self.request = msg
+        self.background = not msg.streaming
+        self.client: Message | None = msg if msg.streaming else None
+        self.cmd: dict[str, Any] = body["cmd"]
+        self.flags: int = body["flags"]
+        self.label: str | None = self.cmd.get("label")
+        self.open = set(_STREAMS)
+        self.pid = 0
+        self.status: int | None = None
+        self.waiters: list[Message] = []
+
+
+class _Server:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.agent = ctx.broker.agent
+        self.by_handle: dict[int, _Process] = {}
+        self.handles = 0
+        methods = {
+            "exec": self._exec,
+            "write": self._write,
+            "kill": self._kill,
+            "list": self._list,
+            "wait": self._wait,
+            "attach": self._attach,
+        }
+        ctx.service(NAME, methods)
+        ctx.on_disconnect(self._disconnected)
+        ctx.on_stats(lambda: {"processes": len(self.by_handle)})
+        ctx.on_unload(self._unload)
+        if self.agent is not None:
+            self.agent.subscribe(self._from_agent)
+
+    def _unload(self) -> None:
+        """The server's end is its processes' end (RFC 42)."""
+        for process in self.by_handle.values():
+            self._signal(process, signal.SIGKILL)
+        if self.agent is not None:
+            self.agent.unsubscribe(self._from_agent)
+
+    # -- requests
+
+    def _exec(self, msg: Message) -> None:
+        _check(msg)
+        if self.agent is None:
+            raise RpcError(errno.ENOSYS, f"rank {self.ctx.rank} has no exec agent")
+        label = msg.obj["cmd"].get("label")
+        if label is not None and any(process.label == label for process in self.by_handle.values()):
+            raise RpcError(errno.EEXIST, f"a process with label {label} exists already")
+        self.handles += 1
+        process = self.by_handle[self.handles] = _Process(self.handles, msg)
+        env = {**process.cmd["env"], "FLUX_URI": self.ctx.attrs.get("local-uri")}
+        cmd = {
+            "cmdline": process.cmd["cmdline"],
+            "cwd": process.cmd.get("cwd"),
+            "env": env,
+            "opts": process.cmd.get("opts", {}),
+        }
+        flags, local_flags = process.flags, msg.obj.get("local_flags", 0)
+        self.agent.send(
+            {"op": "exec", "handle": process.handle, "cmd": cmd, "flags": flags, "local_flags": local_flags}
+        )
+        if process.background:
+            self._to_stdin(process, b"", True)
+
+    def _write(self, msg: Message) -> None:
+        tag, io = msg.obj["matchtag"], msg.obj["io"]
+        for process in self.by_handle.values():
+            client = process.client
+            if client is not None and client.matchtag == tag and client.sender == msg.sender:
+                break
+        else:
+            return
+        if io["stream"] != "stdin":
+            return
+        data = _decode(io)
+        self._to_stdin(process, data, bool(io.get("eof")))
+        if data and process.flags & _WRITE_CREDIT:
+            self.ctx.respond(client, {"type": "add-credit", "channels": {"stdin": len(data)}})
+
+    def _to_stdin(self, process: _Process, data: bytes, eof: bool) -> None:
+        assert self.agent is not None
+        self.agent.send({"op": "exec-write", "handle": process.handle, "stream": "stdin", "data": data, "eof": eof})
+
+    def _kill(self, msg: Message) -> Any:
+        process = self._find(msg.obj)
+        signum = msg.obj["signum"]
+        if not isinstance(signum, int) or not 0 <= signum < 65:
+            raise RpcError(errno.EINVAL, f"invalid signal number {signum}")
+        if process.status is not None:
+            raise RpcError(errno.ESRCH, f"process {process.pid} has ended")
+        self._signal(process, signum)
+        return EMPTY
+
+    def _signal(self, process: _Process, signum: int) -> None:
+        if self.agent is not None and process.status is None:
+            self.agent.send({"op": "exec-kill", "handle": process.handle, "signum": int(signum)})
+
+    def _find(self, body: dict[str, Any]) -> _Process:
+        """The process of a request, by label or pid; raises RpcError(ENOENT)."""
+        label = body.get("label")
+        for process in self.by_handle.values():
+            if process.label == label if label is not None else process.pid == body["pid"]:
+                return process
+        what = f"label {label}" if label is not None else f"pid {body['pid']}"
+        raise RpcError(errno.ENOENT, f"{what} does not exist")
+
+    def _list(self, msg: Message) -> dict[str, Any]:
+        procs = [
+            {
+                "pid": process.pid,
+                "cmd": process.cmd["cmdline"][0],
+                "label": process.label or "",
+                "state": "R" if process.status is None else "Z",
+            }
+            for process in self.by_handle.values()
+            if process.pid
+        ]
+        return {"rank": self.ctx.rank, "procs": procs}
+
+    def _wait(self, msg: Message) -> Any:
+        process = self._find(msg.obj)
+        if not process.flags & _WAITABLE:
+            raise RpcError(errno.EINVAL, f"process {process.pid} is not waitable")
+        if process.status is None:
+            if process.waiters:
+                raise RpcError(errno.EBUSY, f"process {process.pid} is already being waited for")
+            process.waiters.append(msg)
+            return None
+        del self.by_handle[process.handle]
+        return {"status": process.status}
+
+    def _attach(self, msg: Message) -> None:
+        process = self._find(msg.obj)
+        if not msg.streaming:
+            raise RpcError(errno.EPROTO, "attach needs a streaming request")
+        if not process.background or process.client is not None:
+            raise RpcError(errno.EBUSY, f"process {process.pid} already has a client")
+        process.client = msg
+        process.flags = process.flags & ~(_STDOUT | _STDERR) | msg.obj["flags"] & (_STDOUT | _STDERR)
+        self.ctx.respond(msg, {"type": "attached", "pid": process.pid, "cmd": process.cmd})
+        for stream, flag in _STREAMS.items():
+            if process.flags & flag and stream not in process.open:
+                self._output(process, stream, b"", True)
+        if process.status is not None:
+            self._close(process)
+
+    def _disconnected(self, sender: str) -> None:
+        for process in list(self.by_handle.values()):
+            process.waiters = [msg for msg in process.waiters if msg.sender != sender]
+            if process.client is not None and process.client.sender == sender:
+                process.client = None
+                if not process.background:
+                    self._signal(process, signal.SIGKILL)
+
+    # -- what the agent tells
+
+    def _from_agent(self, op: dict[str, Any]) -> None:
+        kind = op["op"]
+        if not kind.startswith("exec-"):
+            return
+        process = self.by_handle.get(op["handle"])
+        if process is None:
+            return
+        if kind == "exec-output":
+            stream, data, eof = op["stream"], op.get("data") or b"", bool(op.get("eof"))
+            if eof:
+                process.open.discard(stream)
+            self._output(process, stream, data, eof)
+            self._maybe_close(process)
+        elif kind == "exec-started":
+            self._started(process, op["pid"])
+        elif kind == "exec-finished":
+            process.status = op["status"]
+            self._maybe_close(process)
+        elif kind == "exec-stopped":
+            if process.client is not None:
+                self.ctx.respond(process.client, {"type": "stopped"})
+        elif kind == "exec-error":
+            self._failed(process, op["errnum"], op.get("text", ""))
+
+    def _started(self, process: _Process, pid: int) -> None:
+        process.pid = pid
+        self.ctx.respond(process.request, {"type": "started", "pid": pid})
+        if process.flags & _WRITE_CREDIT and not process.background:
+            self.ctx.respond(process.request, {"type": "add-credit", "channels": {"stdin": _BUFFER}})
+
+    def _failed(self, process: _Process, errnum: int, text: str) -> None:
+        del self.by_handle[process.handle]
+        if not process.pid:
+            text = text or f"error launching process: {os.strerror(errnum)}"
+            self.ctx.respond_error(process.request, errnum, text)
+
+    def _output(self, process: _Process, stream: str, data: bytes, eof: bool) -> None:
+        client = process.client
+        if client is None:
+            if process.background and data:
+                level = logging.INFO if stream == "stdout" else logging.ERROR
+                text = data.decode("utf-8", "replace").rstrip("\n")
+                self.ctx.log(level, f"{process.cmd['cmdline'][0]}[{process.pid}]: {stream}: {text}")
+            return
+        if not process.flags & _STREAMS.get(stream, 0):
+            return
+        io: dict[str, Any] = {"stream": stream, "rank": str(self.ctx.rank)}
+        if data:
+            self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, **_encode(data)}})
+        if eof:
+            self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, "eof": True}})
+
+    def _maybe_close(self, process: _Process) -> None:
+        """The end is told when the process is gone and all its output has been forwarded."""
+        if process.status is None or process.open:
+            return
+        if process.client is not None:
+            self._close(process)
+        elif process.background:
+            self._reap(process)
+        else:
+            del self.by_handle[process.handle]
+
+    def _close(self, process: _Process) -> None:
+        client = process.client
+        assert client is not None
+        self.ctx.respond(client, {"type": "finished", "status": process.status})
+        self.ctx.respond_error(client, errno.ENODATA)
+        process.client = None
+        self.by_handle.pop(process.handle, None)
+
+    def _reap(self, process: _Process) -> None:
+        """A background process is over: whoever waits learns it, a waitable one stays until somebody does."""
+        waiters, process.waiters = process.waiters, []
+        for msg in waiters:
+            self.ctx.respond(msg, {"status": process.status})
+        if waiters or not process.flags & _WAITABLE:
+            del self.by_handle[process.handle]
+
+
+def _check(msg: Message) -> None:
+    """Raises RpcError for an exec request that RFC 42 does not allow."""
+    body = msg.obj
+    cmd, flags = body["cmd"], body["flags"]
+    if not isinstance(cmd, dict) or not isinstance(flags, int):
+        raise RpcError(errno.EPROTO, "exec: cmd must be an object and flags a number")
+    line, env, cwd = cmd.get("cmdline"), cmd.get("env"), cmd.get("cwd")
+    if not isinstance(line, list) or not line or not all(isinstance(word, str) for word in line):
+        raise RpcError(errno.EPROTO, "exec: cmd.cmdline must be an array of strings with at least one")
+    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
+        raise RpcError(errno.EPROTO, "exec: cmd.env must be an object of strings")
+    if cwd is not None and not isinstance(cwd, str):
+        raise RpcError(errno.EPROTO, "exec: cmd.cwd must be a string")
+    label = cmd.get("label")
+    if label is not None and (not isinstance(label, str) or not label):
+        raise RpcError(errno.EPROTO, "exec: cmd.label must be a string that is not empty")
+    if cmd.get("channels"):
+        raise RpcError(errno.EINVAL, "exec: auxiliary channels are not supported")
+    if not msg.streaming and (flags & _WRITE_CREDIT or body.get("local_flags", 0) & _FALLTHROUGH):
+        raise RpcError(errno.EINVAL, "exec: write-credit and stdio-fallthrough need a streaming request")
+
+
+def _encode(data: bytes) -> dict[str, str]:
+    try:
+        return {"data": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"data": base64.b64encode(data).decode(), "encoding": "base64"}
+
+
+def _decode(io: dict[str, Any]) -> bytes:
+    data = io.get("data", "")
+    if io.get("encoding") == "base64":
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise RpcError(errno.EPROTO, f"write: data is not base64: {exc}") from None
+    return bytes(str(data).encode("utf-8", "surrogateescape"))
