@@ -12,7 +12,7 @@ import pytest
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.events import Events
-from headrace.broker.module import ModuleContext
+from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.router import Router
 from headrace.broker.topology import Topology
 from headrace.modules import job_exec
@@ -224,8 +224,12 @@ def test_a_job_of_one_node_lives_as_recorded() -> None:
 def test_a_short_job_costs_the_store_two_messages_and_is_stored_before_it_ends() -> None:
     async def scenario(fleet: Fleet) -> None:
         order: list[str] = []
-        append = fleet._append
-        fleet.manager.service("job-store", {"append": lambda msg: (order.append(msg.obj["log"]), append(msg))[1]})
+
+        def append(msg: Message) -> None:
+            order.append(msg.obj["log"])
+            fleet._append(msg)
+
+        fleet.manager.service("job-store", {"append": append})
         fleet.start()
         await fleet.settle()
         agent = fleet.agents[0]
@@ -390,7 +394,7 @@ def test_the_shells_own_exceptions_reach_the_job_manager() -> None:
 
 def test_signals_reach_all_tasks_and_only_of_running_jobs() -> None:
     async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(job_exec.RpcError, match="not running"):
+        with pytest.raises(RpcError, match="not running"):
             await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 10})
         fleet.start("1-2", "node[1-2]")
         await fleet.settle()
@@ -404,7 +408,7 @@ def test_signals_reach_all_tasks_and_only_of_running_jobs() -> None:
         for rank in (1, 2):
             assert [op["signum"] for op in fleet.agents[rank].got("kill")] == [10, 12]
             assert fleet.agents[rank].got("expiration")[0]["expiration"] == 99.0
-        with pytest.raises(job_exec.RpcError, match="signal number 99"):
+        with pytest.raises(RpcError, match="signal number 99"):
             await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 99})
 
     with_fleet(3, scenario)
@@ -467,10 +471,10 @@ def test_requests_to_the_shell_are_answered_by_its_agent() -> None:
         await fleet.settle()
         assert fleet.agents[1].got("rpc")[1]["method"] == "pty.attach"
         fleet.agents[1].say("finish", status=0)
-        with pytest.raises(job_exec.RpcError) as unknown:
+        with pytest.raises(RpcError) as unknown:
             await late
         assert unknown.value.errnum == errno.ENOSYS
-        with pytest.raises(job_exec.RpcError, match=r"No service matching 0-shell-f2AniAMV\.stdin"):
+        with pytest.raises(RpcError, match=r"No service matching 0-shell-f2AniAMV\.stdin"):
             await fleet.contexts[0].rpc("0-shell-f2AniAMV.stdin", {}, nodeid=1)
 
     with_fleet(2, scenario)
@@ -514,7 +518,7 @@ def test_an_overridden_job_starts_and_ends_on_demand() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start(exec={"test": {"override": 1}})
         await fleet.settle()
-        with pytest.raises(job_exec.RpcError, match="not running"):
+        with pytest.raises(RpcError, match="not running"):
             await fleet.manager.rpc("job-exec.override", {"jobid": JOB, "event": "finish"})
         await fleet.manager.rpc("job-exec.override", {"jobid": JOB, "event": "start"})
         assert fleet.told == [("start", {})]
@@ -525,7 +529,7 @@ def test_an_overridden_job_starts_and_ends_on_demand() -> None:
 
 
 def test_a_bad_exec_table_is_refused_with_its_key() -> None:
-    with pytest.raises(job_exec.RpcError, match=r"exec\.kill-timeout"):
+    with pytest.raises(RpcError, match=r"exec\.kill-timeout"):
         with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"kill-timeout": "x"}})
-    with pytest.raises(job_exec.RpcError, match=r"exec\.term-signal"):
+    with pytest.raises(RpcError, match=r"exec\.term-signal"):
         with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"term-signal": "SIGNOT"}})

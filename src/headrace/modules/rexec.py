@@ -68,15 +68,17 @@ class _Server:
         self.agent = ctx.broker.agent
         self.by_handle: dict[int, _Process] = {}
         self.handles = 0
-        methods = {
-            "exec": self._exec,
-            "write": self._write,
-            "kill": self._kill,
-            "list": self._list,
-            "wait": self._wait,
-            "attach": self._attach,
-        }
-        ctx.service(NAME, methods)
+        ctx.service(
+            NAME,
+            {
+                "exec": self._exec,
+                "write": self._write,
+                "kill": self._kill,
+                "list": self._list,
+                "wait": self._wait,
+                "attach": self._attach,
+            },
+        )
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"processes": len(self.by_handle)})
         ctx.on_unload(self._unload)
