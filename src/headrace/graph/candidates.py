@@ -4,64 +4,106 @@ Policies that score look at every child in the graph's own order. Policies that 
 with most free units of the leading filter type first, and of equals the one added last. The free amounts are those of
 the last time something below the child was taken while the child itself stayed shared; giving back does not reorder,
 and the root's children move only where they were asked for by type. Recorded runs of Fluxion show each of these.
+
+Children of a vertex with many are kept as bit sets, one for each amount, so that the best of those in another set is
+found by a few integer operations. Bit i is the child with the i-th highest number.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.graph.model import Graph
 
 if TYPE_CHECKING:
     from headrace.graph.scheduler import Scheduler
-    from headrace.graph.selection import Selection
+    from headrace.graph.selection import Chosen
+
+
+class _Weighed:
+    """The children of one vertex by weight. `ranked` are they by falling number, `rank` the reverse of it."""
+
+    __slots__ = ("buckets", "rank", "ranked", "weights")
+
+    def __init__(self, graph: Graph, v: int, type: str) -> None:
+        self.ranked = sorted(graph.children[v], key=lambda c: -graph.uniq[c])
+        self.rank = {c: i for i, c in enumerate(self.ranked)}
+        self.weights = [graph.totals[c].get(type, 0) for c in self.ranked]
+        groups: dict[int, bytearray] = {}
+        for i, weight in enumerate(self.weights):
+            bits = groups.get(weight)
+            if bits is None:
+                bits = groups[weight] = bytearray(len(self.ranked) // 8 + 1)
+            bits[i >> 3] |= 1 << (i & 7)
+        self.buckets = {weight: int.from_bytes(bits, "little") for weight, bits in groups.items()}
+
+    def __iter__(self) -> Iterator[int]:
+        ranked = self.ranked
+        for weight in sorted(self.buckets, reverse=True):
+            bits = self.buckets.get(weight, 0)
+            while bits:
+                bit = bits & -bits
+                yield ranked[bit.bit_length() - 1]
+                bits ^= bit
+
+    def first(self, among: int) -> int:
+        for weight in sorted(self.buckets, reverse=True):
+            bits = self.buckets[weight] & among
+            if bits:
+                return (bits & -bits).bit_length() - 1
+        raise LookupError("none of the children is in the set")
+
+    def weigh(self, v: int, weight: int) -> None:
+        i = self.rank[v]
+        old = self.weights[i]
+        if old == weight:
+            return
+        bit = 1 << i
+        left = self.buckets[old] ^ bit
+        if left:
+            self.buckets[old] = left
+        else:
+            del self.buckets[old]
+        self.buckets[weight] = self.buckets.get(weight, 0) | bit
+        self.weights[i] = weight
 
 
 class ChildOrder:
     """Callable: the children of a vertex in the order to try them."""
 
-    __slots__ = ("_graph", "_keys", "_lists", "_type", "_weighted")
+    __slots__ = ("_graph", "_type", "_vertices", "_weighed")
 
-    def __init__(self, graph: Graph, type: str, weighted: bool) -> None:
+    def __init__(self, graph: Graph, type: str, weighed: bool) -> None:
         self._graph = graph
         self._type = type
-        self._weighted = weighted
-        self._keys: dict[int, int] = {}
-        self._lists: dict[int, list[tuple[int, int, int]]] = {}
+        self._weighed = weighed
+        self._vertices: dict[int, _Weighed] = {}
 
-    def __call__(self, v: int) -> Sequence[int]:
-        if not self._weighted:
+    def __call__(self, v: int) -> Sequence[int] | _Weighed:
+        if not self._weighed:
             return self._graph.children[v]
-        return [key[2] for key in self._list(v)]
+        return self._of(v)
 
-    def _list(self, v: int) -> list[tuple[int, int, int]]:
-        keys = self._lists.get(v)
-        if keys is None:
-            graph, name = self._graph, self._type
-            keys = sorted((-graph.totals[c].get(name, 0), -graph.uniq[c], c) for c in graph.children[v])
-            self._lists[v] = keys
-            for key in keys:
-                self._keys[key[2]] = key[0]
-        return keys
+    def _of(self, v: int) -> _Weighed:
+        found = self._vertices.get(v)
+        if found is None:
+            found = self._vertices[v] = _Weighed(self._graph, v, self._type)
+        return found
 
-    def used(self, scheduler: Scheduler, selection: Selection, at: int) -> None:
+    def first(self, v: int, among: int) -> int:
+        """The first child of `v` in the order, as its place by falling number, out of a set of such places."""
+        return self._of(v).first(among)
+
+    def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""
-        if not self._weighted:
+        if not self._weighed:
             return
         graph = self._graph
         root = graph.root
-        for item in selection.items:
+        for item in order:
             v = item.vertex
             up = graph.parent[v]
             if up < 0 or item.exclusive or not graph.children[v] or (item.path and up == root):
                 continue
-            keys = self._list(up)
-            weight = -scheduler.free(v, self._type, at)
-            old = self._keys[v]
-            if weight != old:
-                uniq = -graph.uniq[v]
-                del keys[bisect_left(keys, (old, uniq, v))]
-                insort(keys, (weight, uniq, v))
-                self._keys[v] = weight
+            self._of(up).weigh(v, scheduler.free(v, self._type, at))

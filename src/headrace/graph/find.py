@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.graph.scheduler import Allocation
-from headrace.graph.selection import Chosen, Selection
+from headrace.graph.selection import Selection, from_vertices
 
 if TYPE_CHECKING:
     from headrace.graph.scheduler import Scheduler
@@ -78,14 +78,20 @@ def _either(a: Predicate, b: Predicate) -> Predicate:
 
 def _allocated(s: Scheduler, v: int, t: int) -> bool:
     plan = s.plans.get(v)
-    return plan is not None and plan.at(t) >= s.graph.size[v]
+    if plan is not None and plan.at(t) >= s.graph.size[v]:
+        return True
+    # What lies below a vertex given whole is taken with it.
+    return any((p := s.plans.get(up)) is not None and p.at(t) > 0 for up in s.graph.ancestors(v))
 
 
 def _reserved(s: Scheduler, v: int, t: int) -> bool:
-    plan = s.plans.get(v)
-    if plan is None:
-        return False
-    return any(start > t and used for start, used in zip(plan.times, plan.used, strict=True))
+    plans = [s.plans.get(u) for u in (v, *s.graph.ancestors(v))]
+    return any(
+        start > t and used
+        for plan in plans
+        if plan is not None
+        for start, used in zip(plan.times, plan.used, strict=True)
+    )
 
 
 def _job_test(value: str, reserved: bool | None) -> Predicate:
@@ -98,7 +104,7 @@ def _job_test(value: str, reserved: bool | None) -> Predicate:
         job = s.jobs.get(jobid)
         if job is None or (reserved is not None and job.reserved != reserved):
             return False
-        return any(item.vertex == v for item in job.selection.items)
+        return job.selection.covers(v)
 
     return test
 
@@ -129,31 +135,15 @@ def _criterion(token: str) -> Predicate:
 
 
 def matching(scheduler: Scheduler, predicate: Predicate, now: int) -> Selection:
-    """The vertices for which the predicate holds, children first, with the vertices on the way to them."""
+    """The vertices for which the predicate holds, with the vertices on the way to them."""
     graph = scheduler.graph
-    keep: dict[int, Chosen] = {}
-    order = graph.preorder(graph.root)
-    for v in order:
-        if predicate(scheduler, v, now):
-            keep[v] = Chosen(v, graph.size[v], True, False)
-    for v in list(keep):
-        for up in graph.ancestors(v):
-            if up in keep:
-                break
-            keep[up] = Chosen(up, graph.size[up], True, True)
-    items: list[Chosen] = []
-    walk = [graph.root] if graph.root in keep else []
-    while walk:
-        v = walk.pop()
-        items.append(keep[v])
-        walk.extend(c for c in graph.children[v] if c in keep)
-    items.reverse()
-    return Selection(items, [graph.depth(item.vertex) for item in items])
+    taken = [(v, graph.size[v], True) for v in graph.preorder(graph.root) if predicate(scheduler, v, now)]
+    return from_vertices(graph, taken)
 
 
 def listing(scheduler: Scheduler, predicate: Predicate, writer: Writer, now: int) -> str:
     """The matching vertices in a writer's format; empty if there are none."""
     selection = matching(scheduler, predicate, now)
-    if not selection.items:
+    if not selection.marks:
         return ""
     return writer(scheduler.graph, Allocation(0, now, scheduler.graph.end, False, selection))

@@ -1,61 +1,72 @@
 """A quantity over time: how much of it is in use, as a step function of whole seconds.
 
-The points are two parallel lists kept sorted, so that a question about an interval is a bisection and a `max` over a
-slice, both of which run in C. Points that no longer change anything are removed, so that a planner is as long as its
-live spans.
+Kept as the steps themselves, sorted by time: adding a span is two insertions, however many other spans there are. The
+running sum is worked out when somebody asks, once, in C. Steps that cancel out are removed, so that a planner is as
+long as its live spans.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 
 class Planner:
-    """Use over time; `times[i]` up to `times[i + 1]` has `used[i]` in use, the last one for ever."""
+    """Use over time; from `times[i]` on `steps[i]` more is in use than before. Nothing is in use at first."""
 
-    __slots__ = ("times", "used")
+    __slots__ = ("_used", "steps", "times")
 
     def __init__(self) -> None:
-        self.times: list[int] = [0]
-        self.used: list[int] = [0]
-
-    def _point(self, t: int) -> int:
-        i = bisect_left(self.times, t)
-        if i == len(self.times) or self.times[i] != t:
-            self.times.insert(i, t)
-            self.used.insert(i, self.used[i - 1] if i else 0)
-        return i
+        self.times: list[int] = []
+        self.steps: list[int] = []
+        self._used: list[int] | None = []
 
     def add(self, start: int, end: int, amount: int) -> None:
-        """Use `amount` more in [start, end); negative gives back what was added before. O(points in the interval)."""
+        """Use `amount` more in [start, end); negative gives back what was added before."""
         if end <= start:
             return
-        i = self._point(start)
-        j = self._point(end)
-        used = self.used
-        for k in range(i, j):
-            used[k] += amount
-        # Only the two borders can have become superfluous.
-        if used[j] == used[j - 1]:
-            del used[j], self.times[j]
-        if i and used[i] == used[i - 1]:
-            del used[i], self.times[i]
+        times = self.times
+        if not times:
+            self.times = [start, end]
+            self.steps = [amount, -amount]
+            self._used = [amount, 0]
+            return
+        self._used = None
+        self._step(start, amount)
+        self._step(end, -amount)
+
+    def _step(self, t: int, amount: int) -> None:
+        i = bisect_left(self.times, t)
+        if i < len(self.times) and self.times[i] == t:
+            self.steps[i] += amount
+            if not self.steps[i]:
+                del self.steps[i], self.times[i]
+        else:
+            self.times.insert(i, t)
+            self.steps.insert(i, amount)
+
+    @property
+    def used(self) -> list[int]:
+        """What is in use from each of `times` on."""
+        if self._used is None:
+            self._used = list(accumulate(self.steps))
+        return self._used
 
     def peak(self, start: int, end: int) -> int:
         """The most in use at any moment of [start, end)."""
         times = self.times
-        if len(times) == 1:
-            return self.used[0]
+        if not times:
+            return 0
         i = bisect_right(times, start) - 1
         j = bisect_left(times, end)
-        i = max(i, 0)
-        if j <= i + 1:
-            return self.used[i]
-        return max(self.used[i:j])
+        used = self.used
+        most = used[i] if i >= 0 else 0
+        return max(most, max(used[i + 1 : j])) if j > i + 1 else most
 
     def at(self, t: int) -> int:
-        return self.used[max(bisect_right(self.times, t) - 1, 0)]
+        i = bisect_right(self.times, t) - 1
+        return self.used[i] if i >= 0 else 0
 
     @property
     def idle(self) -> bool:
-        return len(self.times) == 1
+        return not self.times

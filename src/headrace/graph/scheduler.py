@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
+from headrace.graph.clock import Clock
 from headrace.graph.constraints import ConstraintCache
+from headrace.graph.index import FreeIndex
 from headrace.graph.matcher import Failure, Matcher, View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, total_needs
-from headrace.graph.selection import Selection, from_vertices, select
+from headrace.graph.selection import Chosen, Selection, from_vertices, select
 
 
 class SpanConflictError(ValueError):
@@ -59,10 +61,12 @@ class Scheduler:
         self._spans: dict[int, list[tuple[Planner, int]]] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
+        self._index = FreeIndex(graph, self.policy, self._order)
+        self._clock = Clock()
 
     # Matching
 
-    def _matcher(self, request: JobRequest, at: int, idle: bool = False) -> Matcher:
+    def matcher(self, request: JobRequest, at: int, idle: bool = False) -> Matcher:
         end = min(at + request.duration, self.graph.end) if request.duration else self.graph.end
         view = View(self.graph, {}, {}, {}) if idle else View(self.graph, self.plans, self.shared, self.busy)
         allowed = self._constraints.allowed(request.constraint)
@@ -72,15 +76,19 @@ class Scheduler:
         return self.graph.start <= at and (at + request.duration <= self.graph.end)
 
     def match_at(self, request: JobRequest, at: int) -> tuple[Selection | None, Matcher]:
-        matcher = self._matcher(request, at)
+        matcher = self.matcher(request, at)
         if not self._in_time(request, at):
             return None, matcher
+        if self._clock.settled(at):
+            quick = self._index.match(request.resources, matcher.allowed, self.plans)
+            if quick is not None:
+                return select(self.graph, quick, self.policy.whole), matcher
         picks = matcher.match(request.resources)
         return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
 
     def satisfiable(self, request: JobRequest) -> Outcome:
         """Whether an idle graph, in its present status, could ever run the job."""
-        matcher = self._matcher(request, self.graph.start, idle=True)
+        matcher = self.matcher(request, self.graph.start, idle=True)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
             return Outcome(None, matcher.failure, True)
         return Outcome(None)
@@ -112,7 +120,7 @@ class Scheduler:
         totals = self.graph.totals[root]
         needs = total_needs(request.resources)
         length = request.duration or 1
-        times = sorted({job.end for job in self.jobs.values() if job.end > now})
+        times = self._clock.ends_after(now)
         wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
         for at in times:
             for room, planner in wanted:
@@ -125,22 +133,16 @@ class Scheduler:
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """Enter a selection for a job. Raises SpanConflictError, with nothing changed, where it is not free."""
+        order = selection.order()
+        self._check(order, start, end)
         graph = self.graph
-        size = graph.size
+        size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
+        plans, shared, busy = self.plans, self.shared, self.busy
         spans: list[tuple[Planner, int]] = []
         sums: dict[int, dict[str, int]] = {}
-        parent, totals, types, children = graph.parent, graph.totals, graph.type, graph.children
-        plans = self.plans
-        for item in selection.items:
-            v = item.vertex
-            plan = plans.get(v)
-            takes = size[v] if item.exclusive else (item.needs if size[v] > 1 and not children[v] else 0)
-            if takes and plan is not None and plan.peak(start, end) + takes > size[v]:
-                raise SpanConflictError(graph, v)
-        for item in selection.items:
-            v = item.vertex
-            amounts = sums.get(v)
-            if item.exclusive:
+        for v, needs, exclusive, _, _ in order:
+            amounts: dict[str, int] | None
+            if exclusive:
                 plan = plans.get(v)
                 if plan is None:
                     plan = plans[v] = Planner()
@@ -148,44 +150,67 @@ class Scheduler:
                 spans.append((plan, size[v]))
                 amounts = totals[v]
             else:
-                users = self.shared.get(v)
+                users = shared.get(v)
                 if users is None:
-                    users = self.shared[v] = Planner()
+                    users = shared[v] = Planner()
                 users.add(start, end, 1)
                 spans.append((users, 1))
-                if size[v] > 1 and not children[v]:
-                    plan = plans.get(v)
-                    if plan is None:
-                        plan = plans[v] = Planner()
-                    plan.add(start, end, item.needs)
-                    spans.append((plan, item.needs))
-                    amounts = {types[v]: item.needs}
-                if amounts and children[v]:
-                    busy = self.busy.get(v)
-                    if busy is None:
-                        busy = self.busy[v] = {}
+                amounts = sums.get(v)
+                if not children[v]:
+                    if size[v] > 1:
+                        plan = plans.get(v)
+                        if plan is None:
+                            plan = plans[v] = Planner()
+                        plan.add(start, end, needs)
+                        spans.append((plan, needs))
+                        amounts = {types[v]: needs}
+                elif amounts:
+                    counts = busy.get(v)
+                    if counts is None:
+                        counts = busy[v] = {}
                     for name, amount in amounts.items():
-                        planner = busy.get(name)
+                        planner = counts.get(name)
                         if planner is None:
-                            planner = busy[name] = Planner()
+                            planner = counts[name] = Planner()
                         planner.add(start, end, amount)
                         spans.append((planner, amount))
             up = parent[v]
             if up >= 0 and amounts:
-                above = sums.setdefault(up, {})
-                for name, amount in amounts.items():
-                    above[name] = above.get(name, 0) + amount
+                above = sums.get(up)
+                if above is None:
+                    sums[up] = dict(amounts)
+                else:
+                    for name, amount in amounts.items():
+                        above[name] = above.get(name, 0) + amount
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
         self._spans[jobid] = spans
-        self._order.used(self, selection, start)
+        self._order.used(self, order, start)
+        self._index.took(order)
+        self._clock.add(jobid, start, end)
         return allocation
+
+    def _check(self, order: list[Chosen], start: int, end: int) -> None:
+        size, children = self.graph.size, self.graph.children
+        plans, shared = self.plans, self.shared
+        for v, needs, exclusive, _, _ in order:
+            plan = plans.get(v)
+            if plan is not None and plan.times:
+                takes = size[v] if exclusive else (needs if size[v] > 1 and not children[v] else 1)
+                if plan.peak(start, end) + takes > size[v]:
+                    raise SpanConflictError(self.graph, v)
+            if exclusive:
+                users = shared.get(v)
+                if users is not None and users.times and users.peak(start, end):
+                    raise SpanConflictError(self.graph, v)
 
     def cancel(self, jobid: int) -> None:
         """Give back everything the job holds. Raises KeyError for an unknown job."""
         allocation = self.jobs.pop(jobid)
         for planner, amount in self._spans.pop(jobid):
             planner.add(allocation.start, allocation.end, -amount)
+        self._clock.remove(jobid)
+        self._index.gave(allocation.selection.order(), self.plans)
 
     def release(self, jobid: int, part: Selection) -> None:
         """Give back part of what a job holds; a job that is left without anything exclusive is over.
@@ -213,6 +238,7 @@ class Scheduler:
         they have.
         """
         self.graph.up[v] = 1 if up else 0
+        self._index.forget()
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""

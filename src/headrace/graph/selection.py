@@ -1,7 +1,7 @@
-"""What a match chose, as the part of the graph it covers: the picks, everything below those given whole, and the way
-up.
+"""What a match chose, as the part of the graph it covers: the picks, what is given whole, and the way up to the root.
 
-Writers walk it children first, in the graph's order. The scheduler turns it into spans.
+A vertex given whole stands for everything below it, so that 64 nodes are 64 entries and not thousands; writers that
+need every vertex ask for `items`, which fills them in.
 """
 
 from __future__ import annotations
@@ -14,83 +14,115 @@ from headrace.graph.model import Graph
 
 
 class Chosen(NamedTuple):
-    """One vertex of a selection: `needs` units; `path` marks those that are only on the way to what was asked for."""
+    """One vertex: `needs` units; `path` if only on the way to what was asked for; `whole` with everything below."""
 
     vertex: int
     needs: int
     exclusive: bool
     path: bool
+    whole: bool = False
 
 
 class Selection:
-    """The chosen vertices, children before their parents, and for each how many levels it is below the root."""
+    """The chosen vertices of a graph: `marks` by vertex, and below each the chosen ones in the graph's order."""
 
-    __slots__ = ("depths", "items")
+    __slots__ = ("_expanded", "below", "graph", "marks")
 
-    def __init__(self, items: list[Chosen], depths: list[int]) -> None:
-        self.items = items
-        self.depths = depths
+    def __init__(self, graph: Graph, marks: dict[int, Chosen], below: dict[int, list[int]]) -> None:
+        self.graph = graph
+        self.marks = marks
+        self.below = below
+        self._expanded: tuple[list[Chosen], list[int]] | None = None
+
+    def order(self) -> list[Chosen]:
+        """The marked vertices, children before parents, in the graph's order; what whole ones stand for is left out."""
+        marks, below = self.marks, self.below
+        root = self.graph.root
+        out: list[Chosen] = []
+        walk = [root] if root in marks else []
+        # Parents first with the last child first; reversed at the end.
+        while walk:
+            v = walk.pop()
+            out.append(marks[v])
+            kids = below.get(v)
+            if kids:
+                walk.extend(kids)
+        out.reverse()
+        return out
+
+    def _expand(self) -> tuple[list[Chosen], list[int]]:
+        if self._expanded is None:
+            self._expanded = self._walk()
+        return self._expanded
+
+    def _walk(self) -> tuple[list[Chosen], list[int]]:
+        graph, marks, below = self.graph, self.marks, self.below
+        children, size = graph.children, graph.size
+        items: list[Chosen] = []
+        depths: list[int] = []
+        root = graph.root
+        walk: list[tuple[int, int, bool]] = [(root, 0, False)] if root in marks else []
+        while walk:
+            v, depth, inside = walk.pop()
+            mark = Chosen(v, size[v], True, False) if inside else marks[v]
+            items.append(mark)
+            depths.append(depth)
+            if inside or mark.whole:
+                walk.extend((kid, depth + 1, True) for kid in children[v])
+            else:
+                walk.extend((kid, depth + 1, False) for kid in below.get(v, ()))
+        items.reverse()
+        depths.reverse()
+        return items, depths
+
+    @property
+    def items(self) -> list[Chosen]:
+        """Every vertex covered, children before parents, in the graph's order."""
+        return self._expand()[0]
+
+    @property
+    def depths(self) -> list[int]:
+        """How many levels each of `items` is below the root."""
+        return self._expand()[1]
+
+    def covers(self, v: int) -> bool:
+        """Whether the selection includes a vertex."""
+        if v in self.marks:
+            return True
+        return any(up in self.marks and self.marks[up].whole for up in self.graph.ancestors(v))
 
 
 def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozenset()) -> Selection:
-    """The selection of `picks`. Vertices of a type in `whole` that lie on the way are given whole (node-exclusive
-    policies).
-    """
+    """The selection of `picks`; vertices on the way of a type in `whole` are given whole (node-exclusive policies)."""
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
     parent, size, types = graph.parent, graph.size, graph.type
     stack: list[Pick] = list(reversed(picks))
+    unsorted: set[int] = set()
     while stack:
-        pick = stack.pop()
-        v = pick.vertex
-        known = v in marks
-        marks[v] = Chosen(v, pick.needs, pick.exclusive, False)
-        if not known:
-            _climb(graph, v, marks, below, whole)
-        if pick.whole:
-            _fill(graph, v, marks, below)
-        elif pick.below:
-            stack.extend(reversed(pick.below))
-    for v in [v for v, mark in marks.items() if mark.path and types[v] in whole]:
-        marks[v] = Chosen(v, size[v], True, True)
-        _fill(graph, v, marks, below)
-    root = graph.root
+        v, needs, exclusive, is_whole, inner = stack.pop()
+        if v not in marks:
+            # The way up, as far as it is new.
+            child, up = v, parent[v]
+            while up >= 0:
+                kids = below.get(up)
+                if kids is None:
+                    below[up] = [child]
+                else:
+                    kids.append(child)
+                    unsorted.add(up)
+                if up in marks:
+                    break
+                on_way = types[up] in whole
+                marks[up] = Chosen(up, size[up], on_way, True, on_way)
+                child, up = up, parent[up]
+        marks[v] = Chosen(v, needs, exclusive, False, is_whole)
+        if inner and not is_whole:
+            stack.extend(reversed(inner))
     position = graph.position
-    items: list[Chosen] = []
-    depths: list[int] = []
-    walk: list[tuple[int, int]] = [(root, 0)] if root in marks else []
-    # Parents first with the last child first, then reversed: children first in order.
-    while walk:
-        v, depth = walk.pop()
-        items.append(marks[v])
-        depths.append(depth)
-        kids = below.get(v)
-        if kids:
-            if len(kids) > 1:
-                kids.sort(key=position.__getitem__)
-            walk.extend((kid, depth + 1) for kid in kids)
-    items.reverse()
-    depths.reverse()
-    assert parent[items[-1].vertex] < 0
-    return Selection(items, depths)
-
-
-def _climb(graph: Graph, v: int, marks: dict[int, Chosen], below: dict[int, list[int]], whole: frozenset[str]) -> None:
-    up = graph.parent[v]
-    while up >= 0:
-        below.setdefault(up, []).append(v)
-        if up in marks:
-            return
-        marks[up] = Chosen(up, graph.size[up], False, True)
-        v, up = up, graph.parent[up]
-
-
-def _fill(graph: Graph, v: int, marks: dict[int, Chosen], below: dict[int, list[int]]) -> None:
-    for u in graph.preorder(v):
-        if u != v:
-            marks[u] = Chosen(u, graph.size[u], True, False)
-        if graph.children[u]:
-            below[u] = list(graph.children[u])
+    for v in unsorted:
+        below[v].sort(key=position.__getitem__)
+    return Selection(graph, marks, below)
 
 
 def from_vertices(graph: Graph, taken: Iterable[tuple[int, int, bool]]) -> Selection:

@@ -1,0 +1,75 @@
+"""The index of free resources answers exactly as the search does, after any history of jobs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.matcher import Matcher
+from headrace.graph.selection import select
+
+POLICIES = ["first", "low", "high", "lonode", "hinode"]
+
+
+def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1) -> Graph:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(nodes):
+        node = graph.add("node", root, id=n, rank=n)
+        holders = [graph.add("socket", node, id=s) for s in range(sockets)] or [node]
+        for s, holder in enumerate(holders):
+            for c in range(cores):
+                graph.add("core", holder, id=s * cores + c, rank=n)
+            for g in range(gpus):
+                graph.add("gpu", holder, id=s * gpus + g, rank=n)
+    return graph.finish()
+
+
+def spec(rng: random.Random) -> dict[str, Any]:
+    inside = [{"type": "core", "count": rng.randint(1, 4)}]
+    if rng.random() < 0.4:
+        inside.append({"type": "gpu", "count": 1})
+    slot: dict[str, Any] = {"type": "slot", "count": rng.choice([1, 1, 2, 3]), "label": "t", "with": inside}
+    kind = rng.random()
+    if kind < 0.4:
+        resources = [slot]
+    elif kind < 0.85:
+        resources = [{"type": "node", "count": rng.choice([1, 1, 2]), "with": [slot]}]
+    elif kind < 0.92:
+        resources = [{"type": "slot", "count": 1, "label": "t", "with": [{"type": "node", "count": 1}]}]
+    else:
+        resources = [{"type": "slot", "count": 1, "label": "t", "with": [{"type": "socket", "count": 1}]}]
+    system: dict[str, Any] = {"duration": 100}
+    if rng.random() < 0.2:
+        system["constraints"] = {"hostlist": [f"node{rng.randint(0, 4)}", f"node{rng.randint(0, 4)}"]}
+    return {"version": 1, "resources": resources, "tasks": [], "attributes": {"system": system}}
+
+
+def searched(scheduler: Scheduler, request: Any) -> Any:
+    """What a search without the index chooses."""
+    matcher: Matcher = scheduler.matcher(request, 0)
+    picks = matcher.match(request.resources)
+    return None if picks is None else select(scheduler.graph, picks, scheduler.policy.whole).items
+
+
+@pytest.mark.parametrize("sockets", [0, 2])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_index_chooses_as_the_search_does(policy: str, sockets: int) -> None:
+    answered = 0
+    for seed in range(6):
+        rng = random.Random(seed)
+        scheduler = Scheduler(cluster(sockets=sockets), policy)
+        for jobid in range(120):
+            if scheduler.jobs and rng.random() < 0.35:
+                scheduler.cancel(rng.choice(list(scheduler.jobs)))
+            if rng.random() < 0.03:
+                scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
+            request = parse_jobspec(spec(rng))
+            expected = searched(scheduler, request)
+            allocation = scheduler.allocate(jobid, request, 0).allocation
+            assert (None if allocation is None else allocation.selection.items) == expected
+            answered += allocation is not None
+    assert answered > 100
