@@ -104,7 +104,7 @@ class Attach:
         self._open.pop(path, None)
         if path == "eventlog":
             if exc.errno != errno.ENODATA:
-                raise CommandError(f"{self.name}: {exc.strerror}") from None
+                raise CommandError(f"flux-job: {self.name}: {exc.strerror}", bare=True) from None
             if not self.started:
                 self._open.clear()
         if not self._open:
@@ -243,7 +243,7 @@ class Attach:
                 call.get()
             except OSError as exc:
                 if exc.errno == errno.ENOSYS and had_data and self.status is None:
-                    raise CommandError("stdin not accepted by job") from None
+                    raise CommandError("flux-job: stdin not accepted by job", bare=True) from None
                 self._unwatch_stdin()
                 return
             if had_data and self._stdin_waiting < _STDIN_UNANSWERED:

@@ -230,6 +230,6 @@ def choose(name: str, formats: Mapping[str, str]) -> str:
 
 def help_text(program: str, formats: Mapping[str, str], purposes: Dict[str, str]) -> str:
     """What `-o help` shows."""
-    width = max(len(name) for name in formats)
+    width = max(11, *(len(name) for name in formats))
     lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)
     return f"\nConfigured {program} output formats:\n\n{lines}"

@@ -9,7 +9,7 @@ import sys
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.cli.job import parse_id
-from headrace.cli.joblist import STATE_NAMES, Query, list_jobs
+from headrace.cli.joblist import STATE_NAMES, Query
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -36,7 +36,11 @@ _STATS = Command("flux-job stats", "[OPTIONS]", "Get current job stats")
 
 
 def _print_jobs(query: Query) -> int:
-    sys.stdout.write("".join(json.dumps(job, ensure_ascii=False) + "\n" for job in list_jobs(Handle(), query, ["all"])))
+    request = query.request(["all"])
+    if not query.since:
+        del request["since"]
+    for answer in Handle().stream("job-list.list", request):
+        sys.stdout.write("".join(json.dumps(job, ensure_ascii=False) + "\n" for job in answer["jobs"]))
     return 0
 
 

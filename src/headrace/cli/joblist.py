@@ -77,12 +77,7 @@ class Query:
         return {"and": clauses}
 
     def request(self, attrs: List[str]) -> Dict[str, Any]:
-        return {
-            "max_entries": self.count,
-            "attrs": attrs,
-            "since": self.since,
-            "constraint": self.constraint(),
-        }
+        return {"max_entries": self.count, "attrs": attrs, "since": self.since, "constraint": self.constraint()}
 
 
 def list_jobs(handle: Handle, query: Query, attrs: List[str]) -> Iterator[Dict[str, Any]]:

@@ -87,7 +87,7 @@ def _list(argv: List[str]) -> int:
         services = ",".join(sorted(name for name in mod["services"] if name != mod["name"]))
         name = mod["path"] if options.has("long") else mod["name"]
         state = _STATUS.get(mod["status"], "?")
-        lines.append(f"{name:<24} {idle:>5}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}\n")
+        lines.append(f"{name:<25} {idle:>4}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}\n")
     sys.stdout.write("".join(lines))
     return 0
 

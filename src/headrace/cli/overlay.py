@@ -65,12 +65,15 @@ def main(argv: List[str]) -> int:
 
 
 class _Tree:
-    """Asks brokers for the health of their children, level by level."""
+    """Asks brokers for the health of their children, level by level; a leaf only when its round trip is wanted."""
 
-    def __init__(self, handle: Handle, timeout: float) -> None:
+    def __init__(self, handle: Handle, timeout: float, ask_leaves: bool = False) -> None:
         self.handle = handle
         self.timeout = timeout
+        self.ask_leaves = ask_leaves
         self.size = int(handle.attr_get("size"))
+        self.hosts: List[str] = []
+        self._sizes: Dict[int, int] = {}
 
     def health(self, rank: int) -> Tuple[Dict[str, Any], float]:
         """A broker's answer and the round trip in milliseconds. Raises OSError."""
@@ -78,27 +81,35 @@ class _Tree:
         answer = self.handle.rpc("overlay.health", nodeid=rank).get(self.timeout or None)
         return answer, (time.monotonic() - start) * 1000
 
-    def walk(self, rank: int) -> Iterator[Tuple[int, Dict[str, Any], float, str, str]]:
-        """(rank, entry, round trip, stem of the line, stem for what is below) for the subtree, parents first."""
+    def walk(self, rank: int) -> Iterator[Tuple[int, Dict[str, Any], float, str]]:
+        """(rank, entry, round trip, stem of the line) for the subtree, parents first."""
         answer, took = self.health(rank)
-        yield rank, answer, took, "", ""
+        self._measure(self.handle.rpc("overlay.topology", {"rank": rank}, 0).get())
+        self.hosts = list(Hostlist.parse(self.handle.attr_get("hostlist")))
+        yield rank, answer, took, ""
         yield from self._below(answer, "")
 
-    def _below(self, answer: Dict[str, Any], stem: str) -> Iterator[Tuple[int, Dict[str, Any], float, str, str]]:
+    def _measure(self, shape: Dict[str, Any]) -> None:
+        self._sizes[shape["rank"]] = shape["size"]
+        for child in shape["children"]:
+            self._measure(child)
+
+    def _below(self, answer: Dict[str, Any], stem: str) -> Iterator[Tuple[int, Dict[str, Any], float, str]]:
         children = answer.get("children", [])
         for index, child in enumerate(children):
             last = index == len(children) - 1
             line, below = (stem + "└─ ", stem + "   ") if last else (stem + "├─ ", stem + "│  ")
             rank = child["rank"]
-            if child["status"] in ("offline", "lost"):
-                yield rank, child, 0.0, line, below
+            asked = self.ask_leaves or self._sizes.get(rank, 1) > 1
+            if child["status"] in ("offline", "lost") or not asked:
+                yield rank, child, 0.0, line
                 continue
             try:
                 inner, took = self.health(rank)
             except OSError as exc:
-                yield rank, {**child, "error": exc.strerror}, 0.0, line, below
+                yield rank, {**child, "error": exc.strerror}, 0.0, line
                 continue
-            yield rank, {**child, "children": inner.get("children", [])}, took, line, below
+            yield rank, child, took, line
             yield from self._below(inner, below)
 
 
@@ -110,24 +121,18 @@ def _status(argv: List[str]) -> int:
         from headrace.spec import duration
 
         timeout = duration.parse(options.get("timeout"))
-    handle = Handle()
-    tree = _Tree(handle, timeout)
+    tree = _Tree(Handle(), timeout, options.count("verbose") > 1)
     root = options.get_int("rank", 0)
     if options.has("wait"):
         _wait(tree, root, options.get("wait"))
     if options.has("summary"):
         print(tree.health(root)[0]["status"])
         return 0
-    hosts: List[str] = []
-    for rank, entry, took, line, _ in tree.walk(root):
-        # The tree is asked first and names come after, as the topology is the broker's to know.
-        if not hosts:
-            handle.rpc("overlay.topology", {"rank": root}, 0).get()
-            hosts = list(Hostlist.parse(handle.attr_get("hostlist")))
+    for rank, entry, took, line in tree.walk(root):
         if options.has("down") and entry["status"] == "full":
             continue
         stem = "" if options.has("no-pretty") else line
-        sys.stdout.write(f"{stem}{_describe(rank, hosts, entry, took, options.count('verbose'))}\n")
+        sys.stdout.write(f"{stem}{_describe(rank, tree.hosts, entry, took, options.count('verbose'))}\n")
     return 0
 
 
@@ -159,13 +164,11 @@ def _wait(tree: _Tree, root: int, wanted: str) -> None:
 
 def _errors(argv: List[str]) -> int:
     _ERRORS.parse(argv).need(0, 0)
-    handle = Handle()
-    tree = _Tree(handle, _DEFAULT_TIMEOUT)
-    hosts = list(Hostlist.parse(handle.attr_get("hostlist")))
+    tree = _Tree(Handle(), _DEFAULT_TIMEOUT)
     found: Dict[str, List[str]] = {}
-    for rank, entry, _, _, _ in tree.walk(0):
+    for rank, entry, _, _ in tree.walk(0):
         if entry.get("error"):
-            found.setdefault(str(entry["error"]), []).append(hosts[rank])
+            found.setdefault(str(entry["error"]), []).append(tree.hosts[rank])
     for text, names in found.items():
         print(f"{Hostlist.parse(','.join(names))}: {text}")
     return 0

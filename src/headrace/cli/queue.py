@@ -100,9 +100,9 @@ def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
     return 0
 
 
-def status_of(handle: Handle, name: str) -> Any:
+def status_of(handle: Handle, name: str, nodeid: int = 0) -> Any:
     """The call that asks for a queue's status; "" is the anonymous queue."""
-    return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, 0)
+    return handle.rpc("job-manager.queue-status", {"name": name} if name else {}, nodeid)
 
 
 def _show(handle: Handle, names: List[str], fields: Any, verbose: bool) -> None:

@@ -8,7 +8,7 @@ from headrace.cli.errors import CommandError
 from headrace.cli.format import Format, FormatError, choose, help_text
 from headrace.cli.queue import status_of
 from headrace.cli.resource_sets import SchedulerResources
-from headrace.client.handle import Handle
+from headrace.client.handle import NODEID_ANY, Handle
 from headrace.spec import duration
 
 TYPE_CHECKING = False
@@ -155,7 +155,7 @@ def list_queues(args: Namespace) -> int:
                 raise CommandError(f"No such queue: {name}")
         names = wanted
     colored = args.color == "always" or (args.color == "auto" and sys.stdout.isatty())
-    calls = [(name, status_of(handle, name)) for name in names]
+    calls = [(name, status_of(handle, name, NODEID_ANY)) for name in names]
     queues = [_Queue(name, config, call.get(), resources, colored) for name, call in calls]
     layout.fit([queue.get for queue in queues])
     lines: List[str] = [] if args.no_header else [layout.header()]

@@ -48,7 +48,7 @@ class Submitter:
     def __init__(self, args: Namespace, program: str) -> None:
         self.args = args
         self.program = program
-        self.handle = Handle()
+        self._connection: Optional[Handle] = None
         self.reactor = Reactor()
         self.status = 0
         self._files: Dict[str, IO[str]] = {}
@@ -65,6 +65,7 @@ class Submitter:
             self._progress = Progress(show_rate=self.args.jps)
         try:
             for args, make in jobs:
+                # The first jobspec is made before the broker is needed, so that a wrong option is told first.
                 request = options.encode_request(make(), args)
                 self._pending.append((args, self.handle.rpc("job-ingest.submit", request)))
                 if len(self._pending) - self._next >= _IN_FLIGHT:
@@ -79,6 +80,12 @@ class Submitter:
             for file in self._files.values():
                 file.close()
         return self.status
+
+    @property
+    def handle(self) -> Handle:
+        if self._connection is None:
+            self._connection = Handle()
+        return self._connection
 
     # -- submitting
 

@@ -1,0 +1,196 @@
+"""A broker that plays back recorded conversations, so that commands are tested against real answers without a broker.
+
+A client's request is answered with the responses that the real broker gave to the same request (same topic and
+payload). A request that was not recorded is answered with ENOSYS and remembered: a command must not ask for more than
+the real one did.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.spec.message import REQUEST, Deframer, Message, error_response, frame, response
+
+WIRE = Path(__file__).parent.parent / "data" / "wire"
+ENOSYS = 38
+# What differs by the submitter's machine and shell.
+_MACHINE = ("environment", "cwd")
+
+
+class Recording:
+    """One recorded conversation: the command's outcome, and each request with the responses it got."""
+
+    def __init__(self, path: Path) -> None:
+        head, *messages = [json.loads(line) for line in path.read_text().splitlines()]
+        self.command = head["command"]
+        self.rc, self.stdout, self.stderr = head["rc"], head["stdout"], head["stderr"]
+        self.requests: list[tuple[dict, list[dict]]] = []
+        latest: dict[tuple[int, int], list[dict]] = {}
+        for entry in messages:
+            if entry["type"] == "request" and entry["dir"] == "c2b":
+                answers: list[dict] = []
+                self.requests.append((entry, answers))
+                latest[entry["conn"], entry["matchtag"]] = answers
+            elif entry["type"] == "response" and entry["dir"] == "b2c":
+                latest[entry["conn"], entry["matchtag"]].append(entry)
+        self.events = [entry for entry in messages if entry["type"] == "event" and entry["dir"] == "b2c"]
+
+
+def comparable(topic: str, payload: object) -> object:
+    """A payload as it is compared: without times and without what belongs to the submitter's machine."""
+    if not isinstance(payload, dict):
+        return payload
+    payload = json.loads(json.dumps(payload))
+    if topic == "job-ingest.submit":
+        signed = payload.pop("J", None)
+        recorded = next((key for key in payload if key.startswith("J ")), None)
+        spec = payload.pop(recorded)["payload"] if recorded else json.loads(base64.b64decode(signed.split(".")[1]))
+        system = spec["attributes"]["system"]
+        for key in _MACHINE:
+            system.pop(key, None)
+        system.get("shell", {}).get("options", {}).pop("rlimit", None)
+        payload["jobspec"] = spec
+    elif topic == "job-list.list":
+        payload["attrs"].sort()
+    elif topic.endswith(".ping"):
+        payload = {"seq": payload["seq"], "pad": payload["pad"]}
+    elif topic == "rexec.exec":
+        payload["cmd"].pop("env")
+        payload["cmd"].pop("cwd")
+    return payload
+
+
+class PlaybackBroker:
+    """Listens on a local socket and answers from a recording."""
+
+    def __init__(self, recording: Recording, path: Path) -> None:
+        self.recording = recording
+        self.left = list(recording.requests)
+        self.unexpected: list[str] = []
+        self.uri = f"local://{path}"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        deframer = Deframer()
+        # A command may leave while answers are still on their way.
+        with contextlib.suppress(ConnectionError):
+            client.sendall(b"\0")
+            while data := client.recv(1 << 16):
+                deframer.feed(data)
+                for msg in deframer:
+                    if msg.type == REQUEST:
+                        for answer in self._answers(msg):
+                            client.sendall(frame(answer))
+
+    def _answers(self, msg: Message) -> list[Message]:
+        payload = _payload(msg)
+        for index, (entry, answers) in enumerate(self.left):
+            recorded = entry.get("payload", entry.get("payload_text", entry.get("payload_b64")))
+            node = 0xFFFFFFFF if entry["nodeid"] == "any" else entry["nodeid"]
+            same = entry["topic"] == msg.topic and node == msg.nodeid
+            if same and comparable(msg.topic, recorded) == comparable(msg.topic, payload):
+                del self.left[index]
+                events = [_event(event) for event in self.recording.events] if msg.topic == "event.subscribe" else []
+                return [_response(msg, answer) for answer in answers] + events
+        if msg.noresponse:
+            return []
+        self.unexpected.append(f"{msg.topic} node={msg.nodeid} {payload}")
+        return [error_response(msg, ENOSYS)]
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _payload(msg: Message) -> object:
+    if msg.payload is None:
+        return None
+    try:
+        return msg.obj
+    except ValueError:
+        try:
+            return msg.payload.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(msg.payload).decode()
+
+
+def _response(to: Message, entry: dict) -> Message:
+    if "payload" in entry:
+        return response(to, entry["payload"], entry["errnum"])
+    if "payload_text" in entry:
+        return response(to, None, entry["errnum"], entry["payload_text"].encode() + (b"\0" if entry["errnum"] else b""))
+    if "payload_b64" in entry:
+        return response(to, None, entry["errnum"], base64.b64decode(entry["payload_b64"]))
+    return response(to, None, entry["errnum"])
+
+
+def _event(entry: dict) -> Message:
+    from headrace.spec.message import event
+
+    return event(entry["topic"], entry.get("payload"))
+
+
+class Outcome:
+    """What a command left behind."""
+
+    def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
+        self.rc = done.returncode
+        self.stdout = done.stdout.decode()
+        self.stderr = done.stderr.decode()
+
+
+_MAIN = "import sys; from headrace.cli.main import flux; sys.argv[0] = 'flux'; sys.exit(flux())"
+
+
+@pytest.fixture
+def flux(tmp_path: Path):
+    """Run a `flux` command line in an empty folder, standard input empty."""
+
+    def run(*argv: str, uri: str = "", stdin: bytes = b"", **env: str) -> Outcome:
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8", "TZ": "UTC", **env}
+        if uri:
+            environ["FLUX_URI"] = uri
+        environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+        command = [sys.executable, "-c", _MAIN, *argv]
+        done = subprocess.run(
+            command, check=False, input=stdin, capture_output=True, cwd=tmp_path, env=environ, timeout=30
+        )
+        return Outcome(done)
+
+    return run
+
+
+@pytest.fixture
+def playback(tmp_path_factory: pytest.TempPathFactory):
+    """Start a broker that plays the recording whose file name starts with the given number."""
+    brokers: list[PlaybackBroker] = []
+
+    def start(number: str) -> PlaybackBroker:
+        (path,) = WIRE.glob(f"{number}-*.jsonl")
+        broker = PlaybackBroker(Recording(path), tmp_path_factory.mktemp("broker") / "local")
+        brokers.append(broker)
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.close()

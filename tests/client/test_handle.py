@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
+from headrace.spec.message import REQUEST, Deframer, Message, error_response, event, frame, response
+
+ENODATA = errno.ENODATA
+Answer = Callable[[Message], "list[Message]"]
+
+
+@pytest.fixture
+def broker(tmp_path: Path):
+    """Start a socket that answers each request with what a function makes of it; returns its URI and what it saw."""
+    sockets: list[socket.socket] = []
+
+    def start(answer: Answer, greeting: bytes = b"\0") -> tuple[str, list[Message]]:
+        path = tmp_path / f"local-{len(sockets)}"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        sockets.append(listener)
+        seen: list[Message] = []
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            sockets.append(client)
+            client.sendall(greeting)
+            deframer = Deframer()
+            while data := client.recv(65536):
+                deframer.feed(data)
+                for msg in deframer:
+                    seen.append(msg)
+                    if msg.type == REQUEST:
+                        client.sendall(b"".join(frame(reply) for reply in answer(msg)))
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"local://{path}", seen
+
+    yield start
+    for sock in sockets:
+        sock.close()
+
+
+def echo(msg: Message) -> list[Message]:
+    return [response(msg, {"topic": msg.topic, "got": msg.obj})]
+
+
+def stream_of_three(msg: Message) -> list[Message]:
+    return [*(response(msg, {"n": n}) for n in range(3)), error_response(msg, ENODATA)]
+
+
+def test_call_returns_the_response_object(broker):
+    uri, seen = broker(echo)
+    with Handle(uri) as handle:
+        assert handle.rpc("a.b", {"x": 1}).get() == {"topic": "a.b", "got": {"x": 1}}
+    assert seen[0].matchtag == 1
+
+
+def test_error_becomes_the_oserror_of_its_errno_with_the_brokers_text(broker):
+    uri, _ = broker(lambda msg: [error_response(msg, errno.ENOENT, "unknown job id")])
+    with pytest.raises(FileNotFoundError, match="unknown job id"):
+        Handle(uri).rpc("x").get()
+
+
+def test_error_without_text_has_the_errnos(broker):
+    uri, _ = broker(lambda msg: [error_response(msg, errno.EPERM)])
+    with pytest.raises(PermissionError, match="Operation not permitted"):
+        Handle(uri).rpc("x").get()
+
+
+def test_stream_ends_at_enodata_and_frees_its_tag(broker):
+    uri, _ = broker(stream_of_three)
+    handle = Handle(uri)
+    first = handle.stream("x")
+    assert [answer["n"] for answer in first] == [0, 1, 2]
+    assert handle.stream("x").matchtag == first.matchtag
+
+
+def test_stream_raises_other_errors(broker):
+    uri, _ = broker(lambda msg: [response(msg, {"n": 0}), error_response(msg, errno.EIO, "lost")])
+    with pytest.raises(OSError, match="lost"):
+        list(Handle(uri).stream("x"))
+
+
+def test_answers_find_their_calls_in_any_order(broker):
+    held: list[Message] = []
+
+    def reversed_pairs(msg: Message) -> list[Message]:
+        held.append(msg)
+        return [response(m, {"tag": m.matchtag}) for m in reversed(held)] if len(held) == 2 else []
+
+    uri, _ = broker(reversed_pairs)
+    handle = Handle(uri)
+    one, two = handle.rpc("x"), handle.rpc("x")
+    assert one.get() == {"tag": 1}
+    assert two.get() == {"tag": 2}
+
+
+def test_wait_for_an_answer_can_be_limited(broker):
+    uri, _ = broker(lambda _msg: [])
+    with pytest.raises(TimeoutError):
+        Handle(uri).rpc("x").get(timeout=0.01)
+
+
+def test_events_wait_until_they_are_read(broker):
+    uri, _ = broker(lambda msg: [event("a.pulse", {"n": 1}), response(msg)])
+    handle = Handle(uri)
+    handle.subscribe("a")
+    found = handle.next_event(1.0)
+    assert (found.topic, found.obj) == ("a.pulse", {"n": 1})
+    assert handle.next_event(0.01) is None
+
+
+def test_claimed_identity_is_stamped_on_requests(broker, monkeypatch):
+    monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
+    monkeypatch.setenv("FLUX_HANDLE_ROLEMASK", "0x2")
+    uri, seen = broker(echo)
+    Handle(uri).rpc("x").get()
+    assert (seen[0].userid, seen[0].rolemask) == (1234, 2)
+
+
+def test_missing_socket_is_named():
+    with pytest.raises(FileNotFoundError, match="Unable to connect to Flux: broker socket /nosuch was not found"):
+        Handle("local:///nosuch")
+
+
+def test_refusal_is_the_errno_the_broker_sends(broker):
+    uri, _ = broker(echo, greeting=bytes([errno.EPERM]))
+    with pytest.raises(PermissionError, match="Unable to connect to Flux"):
+        Handle(uri)
+
+
+@pytest.mark.parametrize("uri", ["", "nonsense", "ftp://host/x", "ssh://host", "local://"])
+def test_other_uris_are_refused(uri, monkeypatch):
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    with pytest.raises(OSError, match="Unable to connect to Flux"):
+        Handle(uri)
+
+
+def test_lost_broker_is_an_error_not_a_wait(broker):
+    uri, _ = broker(echo)
+    handle = Handle(uri)
+    handle.rpc("x").get()
+    # The other end goes away without a word.
+    handle._sock.shutdown(socket.SHUT_RD)
+    with pytest.raises(ConnectionResetError):
+        handle.rpc("x").get()
+
+
+def test_reactor_runs_callbacks_timers_and_descriptors(broker):
+    uri, _ = broker(stream_of_three)
+    handle = Handle(uri)
+    reactor = Reactor()
+    reactor.add_handle(handle)
+    got: list[object] = []
+
+    def answered(call) -> None:
+        try:
+            got.append(call.get()["n"])
+        except OSError:
+            read_end, write_end = os.pipe()
+            os.write(write_end, b"x")
+            reactor.add_fd(read_end, lambda _revents: (reactor.remove_fd(read_end), got.append("fd")))
+            reactor.add_timer(0.02, lambda: (got.append("timer"), reactor.stop()))
+
+    handle.stream("x").then(answered)
+    reactor.run()
+    assert got == [0, 1, 2, "fd", "timer"]
+
+
+def test_stopped_timer_does_not_fire():
+    reactor = Reactor()
+    fired: list[str] = []
+    timer = reactor.add_timer(0.0, lambda: fired.append("no"))
+    timer.stop()
+    reactor.add_timer(0.01, reactor.stop)
+    reactor.run()
+    assert fired == []
