@@ -1,0 +1,95 @@
+"""Eventlogs: one JSON object a line with a time, a name and a context (RFC 18).
+
+What happened to a job, to a resource or to a task's output is such a log, and each event is encoded once on the job
+path: the frame of the line is written by hand and only the context goes through the JSON encoder.
+"""
+
+from __future__ import annotations
+
+import json
+from json.encoder import encode_basestring
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
+
+_NO_TIME = "the timestamp must be a number of seconds greater than zero"
+
+
+class EventlogError(ValueError):
+    """A line or an event breaks RFC 18; the message says which line and which rule."""
+
+
+class Event(NamedTuple):
+    """One entry of an eventlog."""
+
+    timestamp: float
+    """Seconds since 1970-01-01 UTC, greater than zero."""
+    name: str
+    """Without whitespace, not empty."""
+    context: Optional[Dict[str, Any]] = None
+    """What the event's definition says (RFC 21, 44, 50, 24 …); None if it has none."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encode_context = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_decode_json = json.JSONDecoder(parse_constant=_no_constant).decode
+
+
+def encode(event: Event) -> str:
+    """Return the event as one line of JSON with its newline. Raises EventlogError if it breaks RFC 18."""
+    timestamp, name, context = event
+    _check(timestamp, name)
+    try:
+        if context is None:
+            return f'{{"timestamp":{timestamp!r},"name":{encode_basestring(name)}}}\n'
+        text = _encode_context(context)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise EventlogError(f"event '{name}': the context cannot be written as JSON: {exc}") from None
+    if text[0] != "{":
+        raise EventlogError(f"event '{name}': the context must be an object, not {text[:40]}")
+    return f'{{"timestamp":{timestamp!r},"name":{encode_basestring(name)},"context":{text}}}\n'
+
+
+def decode_line(line: str) -> Event:
+    """Return the event of one line, with or without its newline. Raises EventlogError."""
+    try:
+        entry = _decode_json(line)
+    except (ValueError, RecursionError) as exc:
+        raise EventlogError(f"event '{_short(line)}' is not JSON: {exc}") from None
+    if type(entry) is not dict:
+        raise EventlogError(f"event '{_short(line)}': must be an object with timestamp and name")
+    timestamp, name, context = entry.get("timestamp"), entry.get("name"), entry.get("context")
+    _check(timestamp, name)
+    if "context" in entry and type(context) is not dict:
+        raise EventlogError(f"event '{name}': the context must be an object")
+    return Event(float(timestamp), name, context)  # type: ignore[arg-type]
+
+
+def decode(text: str) -> List[Event]:
+    """Return the events of a whole log, in its order; the last newline may lack. Raises EventlogError with the line."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    events: List[Event] = []
+    for line in lines:
+        try:
+            events.append(decode_line(line))
+        except EventlogError as exc:
+            raise EventlogError(f"line {len(events) + 1}: {exc}") from None
+    return events
+
+
+def _check(timestamp: object, name: object) -> None:
+    if type(name) is not str or not name or len(name.split(None, 1)) != 1 or name[0].isspace() or name[-1].isspace():
+        raise EventlogError(f"event {_short(repr(name))}: the name must be a string without whitespace")
+    if type(timestamp) is float:
+        valid = 0.0 < timestamp < float("inf")
+    else:
+        valid = type(timestamp) is int and 0 < timestamp < 1 << 53
+    if not valid:
+        raise EventlogError(f"event '{name}': {_NO_TIME}, not {_short(repr(timestamp))}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

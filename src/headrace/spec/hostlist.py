@@ -1,0 +1,259 @@
+"""Lists of host names and their text form `node[0-3,7],login` (RFC 29).
+
+A hostlist keeps order and repetitions, because the n-th host is the host of rank n. It is held as plain names: what
+reads them (a resource set, the overlay) wants names, and the text is made when it is shown. Encoding joins a name to
+the one before it as Flux does: names that differ in the digits at their end share brackets, whatever their order;
+names with something after the number are written out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union, overload
+
+# A short text can name very many hosts; this is more than any list holds.
+MAX_HOSTS = 1 << 20
+
+_EXPRESSION = re.compile(r"([^][,]*)(?:\[([^][]*)\]([^][,]*))?(,|$)", re.DOTALL)
+_IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?(?:,(?=.)|$)", re.ASCII | re.DOTALL)
+_UNPRINTABLE = re.compile(r"[^!-~]")
+_DIGITS = "0123456789"
+# More digits than this are part of the name, not a number to count with.
+_MAX_DIGITS = 18
+
+Selection = Union[int, slice]
+
+
+class HostlistError(ValueError):
+    """Text is no hostlist of RFC 29, or a host is not in the list; the message says which and where."""
+
+
+class Hostlist:
+    """An ordered list of host names, repetitions kept. ``Hostlist(names)`` takes single names, not patterns."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self._hosts: List[str] = list(hosts)
+
+    @classmethod
+    def parse(cls, text: str) -> Hostlist:
+        """Return the hosts that `text` names; empty parts name none.
+
+        Raises HostlistError naming the position (from 0) where the text breaks RFC 29, or if there are more than
+        `MAX_HOSTS` hosts.
+        """
+        bad = _UNPRINTABLE.search(text)
+        if bad:
+            raise HostlistError(f"hostlist '{text}': character at {bad.start()} cannot be part of a host name")
+        hosts: List[str] = []
+        position = 0
+        while position < len(text):
+            match = _EXPRESSION.match(text, position)
+            if match is None:
+                raise HostlistError(f"hostlist '{text}': expected a name or prefix[0-3]suffix at {position}")
+            prefix, ids, suffix, _ = match.groups()
+            if ids is not None:
+                room = MAX_HOSTS - len(hosts)
+                hosts.extend([f"{prefix}{id_}{suffix}" for id_ in _expand_ids(text, match.start(2), ids, room)])
+            elif prefix:
+                hosts.append(prefix)
+            position = match.end()
+        return cls(hosts)
+
+    def encode(self) -> str:
+        """Return the RFC 29 text, in list order, neighbours with one prefix in brackets."""
+        return _encode(self._hosts)
+
+    def expand(self, separator: str = ",") -> str:
+        """Return all names, one after the other."""
+        return separator.join(self._hosts)
+
+    def append(self, hosts: Union[str, Hostlist]) -> int:
+        """Add the hosts at the end; text is parsed. Return how many were added. Raises HostlistError."""
+        added = Hostlist.parse(hosts)._hosts if isinstance(hosts, str) else hosts._hosts
+        self._hosts = self._hosts + added
+        return len(added)
+
+    def delete(self, hosts: Union[str, Hostlist]) -> int:
+        """Remove the first occurrence of each of the hosts; text is parsed. Return how many were removed."""
+        wanted: Dict[str, int] = {}
+        for host in Hostlist.parse(hosts)._hosts if isinstance(hosts, str) else hosts._hosts:
+            wanted[host] = wanted.get(host, 0) + 1
+        kept: List[str] = []
+        for host in self._hosts:
+            if wanted.get(host):
+                wanted[host] -= 1
+            else:
+                kept.append(host)
+        removed = len(self._hosts) - len(kept)
+        self._hosts = kept
+        return removed
+
+    def find(self, host: str) -> int:
+        """Return the first position of a host, -1 if it is not in the list."""
+        try:
+            return self._hosts.index(host)
+        except ValueError:
+            return -1
+
+    def index(self, host: str) -> int:
+        """Return the first position of a host. Raises HostlistError if it is not in the list."""
+        position = self.find(host)
+        if position < 0:
+            raise HostlistError(f"host '{host}' is not in '{self.encode()}'")
+        return position
+
+    def count(self, host: str) -> int:
+        """Return how often a host is in the list."""
+        return self._hosts.count(host)
+
+    def sort(self) -> None:
+        """Order the hosts by prefix, then by number: `a2` before `a10`, names without a number first."""
+        self._hosts = _sorted(self._hosts)
+
+    def uniq(self) -> None:
+        """Sort, and keep one of each host."""
+        self._hosts = _sorted(OrderedDict.fromkeys(self._hosts))
+
+    def copy(self) -> Hostlist:
+        """Return a list of its own with the same hosts."""
+        return Hostlist(self._hosts)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Hostlist: ...
+
+    def __getitem__(self, at: Selection) -> Union[str, Hostlist]:
+        return Hostlist(self._hosts[at]) if isinstance(at, slice) else self._hosts[at]
+
+    def __delitem__(self, at: Selection) -> None:
+        del self._hosts[at]
+
+    def __contains__(self, host: object) -> bool:
+        return host in self._hosts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hosts)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __add__(self, other: Hostlist) -> Hostlist:
+        return Hostlist(self._hosts + other._hosts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hostlist) and self._hosts == other._hosts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.encode()
+
+    def __repr__(self) -> str:
+        return f"Hostlist.parse({self.encode()!r})"
+
+
+def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
+    """The numbers of an idlist as text, padded; `start` is where `ids` begins in the whole hostlist."""
+    if not ids:
+        raise HostlistError(f"hostlist '{text}': no ids in the brackets at {start - 1}")
+    found: List[str] = []
+    pad: Optional[int] = None
+    position = 0
+    while position < len(ids):
+        match = _IDS.match(ids, position)
+        if match is None:
+            raise HostlistError(f"hostlist '{text}': expected an id or a range such as 0-3 at {start + position}")
+        low, high = match.groups()
+        if len(low) > _MAX_DIGITS or len(high or "") > _MAX_DIGITS:
+            raise HostlistError(f"hostlist '{text}': id at {start + position} has more than {_MAX_DIGITS} digits")
+        # Zeros at the front of the first id pad all of them (RFC 29); a later id can ask for more.
+        own = _padding(low)
+        pad = own if pad is None else pad
+        width = max(pad, own)
+        if high is None:
+            found.append(low.zfill(width))
+        else:
+            lo, hi = int(low), int(high)
+            if hi < lo:
+                raise HostlistError(f"hostlist '{text}': range at {start + position} ends before it starts")
+            if hi - lo >= room:
+                raise HostlistError(f"hostlist '{text}': more than {MAX_HOSTS} hosts")
+            found.extend([str(number).zfill(width) for number in range(lo, hi + 1)])
+        if len(found) > room:
+            raise HostlistError(f"hostlist '{text}': more than {MAX_HOSTS} hosts")
+        position = match.end()
+    return found
+
+
+def _padding(digits: str) -> int:
+    """The width that a number's leading zeros ask for, 0 if it has none."""
+    return len(digits) if len(digits) > 1 and digits[0] == "0" else 0
+
+
+def _split(host: str) -> Tuple[str, str]:
+    """A name as its prefix and the digits it ends in, which may be none."""
+    prefix = host.rstrip(_DIGITS)
+    digits = host[len(prefix) :]
+    return (prefix, digits) if len(digits) <= _MAX_DIGITS else (host, "")
+
+
+def _encode(hosts: List[str]) -> str:
+    done: List[str] = []
+    prefix: Optional[str] = None
+    pieces: List[str] = []  # the finished ids of the open brackets
+    pad = 0  # what the first id of the open brackets pads all of them to
+    low = high = ""  # the run being extended
+    expected = ""  # the digits that would extend it
+    for host in hosts:
+        stem, digits = _split(host)
+        if digits and stem == prefix and digits == expected:
+            high = digits
+        else:
+            if low:
+                pieces.append(low if low == high else f"{low}-{high}")
+                if not digits or stem != prefix or len(digits) < pad:
+                    done.append(_close(prefix or "", pieces, low, high))
+                    low = ""
+            if not digits:
+                done.append(host)
+                prefix = None
+                continue
+            if not low:
+                prefix, pieces, pad = stem, [], _padding(digits)
+            low = high = digits
+        expected = str(int(digits) + 1).zfill(len(low))
+    if low:
+        pieces.append(low if low == high else f"{low}-{high}")
+        done.append(_close(prefix or "", pieces, low, high))
+    return ",".join(done)
+
+
+def _close(prefix: str, pieces: List[str], low: str, high: str) -> str:
+    if len(pieces) == 1 and low == high:
+        return prefix + low
+    return f"{prefix}[{','.join(pieces)}]"
+
+
+def _sorted(hosts: Iterable[str]) -> List[str]:
+    """Order by prefix, by padding, by number.
+
+    `8` and `08` are different hosts of differently padded families. An unpadded number such as `10` belongs to the
+    widest family of its prefix that can write it so: after `09` if there is one, after `9` else.
+    """
+    split = [(host, *_split(host)) for host in hosts]
+    families: Dict[str, Set[int]] = {}
+    for _, prefix, digits in split:
+        families.setdefault(prefix, set()).add(_padding(digits))
+
+    def key(entry: Tuple[str, str, str]) -> Tuple[str, int, int]:
+        _, prefix, digits = entry
+        if not digits:
+            return prefix, -1, 0
+        return prefix, max(pad for pad in families[prefix] | {0} if pad <= len(digits)), int(digits)
+
+    return [host for host, _, _ in sorted(split, key=key)]

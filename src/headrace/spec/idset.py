@@ -1,0 +1,182 @@
+"""Sets of small non-negative integers and their text form `0-3,7` (RFC 22).
+
+Ranks, cores and tasks are always named this way, so the set is one Python integer used as a bit set: union, difference
+and comparison of a hundred thousand ranks are single operations in C, and encoding is a search for runs in `bin()`.
+An `Idset` never changes, so one may be shared, hashed and kept as a key.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Iterator, List, Tuple
+
+# Text from outside names ids, and a bit set is as long as its largest id: without a bound, `0-99999999999` takes 12 GB.
+MAX_ID = (1 << 24) - 1
+
+_PART = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?(?:,(?=.)|$)", re.ASCII | re.DOTALL)
+_RUN = re.compile("1+")
+# Above this many parts a set is built in one pass over a string of binary digits, below it by shifts.
+_MANY = 64
+
+
+class IdsetError(ValueError):
+    """Text is no idset of RFC 22, or an id is out of range; the message names the position or the id."""
+
+
+class Idset:
+    """An immutable set of ids from 0 to `MAX_ID`.
+
+    ``Idset(iterable)`` takes ints in any order, repeated or not, and raises IdsetError for a negative or too large one.
+    """
+
+    __slots__ = ("bits",)
+
+    bits: int
+    """Bit i is set if i is a member."""
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        if isinstance(ids, Idset):
+            self.bits = ids.bits
+        elif isinstance(ids, range) and ids.step == 1:
+            self.bits = _range_bits([(ids.start, ids.stop - 1)] if ids else [])
+        else:
+            self.bits = _range_bits([(id_, id_) for id_ in ids])
+
+    @classmethod
+    def from_bits(cls, bits: int) -> Idset:
+        """Return the set whose members are the positions of the one bits of `bits` (not negative)."""
+        self = cls.__new__(cls)
+        self.bits = bits
+        return self
+
+    @classmethod
+    def parse(cls, text: str) -> Idset:
+        """Return the set that `text` names: ids and ranges in ascending order, `[]` around them or not; `""` is empty.
+
+        Raises IdsetError naming the position (from 0) where the text breaks RFC 22.
+        """
+        return cls.from_bits(_range_bits(_parse_ranges(text)))
+
+    def encode(self, brackets: bool = False) -> str:
+        """Return the RFC 22 text, runs as `lo-hi`; with `brackets`, in `[]` if it names more than one id."""
+        if not self.bits:
+            return ""
+        text = ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in self.ranges())
+        return f"[{text}]" if brackets and self.bits & (self.bits - 1) else text
+
+    def ranges(self) -> Iterator[Tuple[int, int]]:
+        """Yield the runs of consecutive ids as (first, last), ascending."""
+        for run in _RUN.finditer(bin(self.bits)[:1:-1]):
+            yield run.start(), run.end() - 1
+
+    @property
+    def first(self) -> int:
+        """The smallest id. Raises IdsetError if the set is empty."""
+        self._need_members()
+        return (self.bits & -self.bits).bit_length() - 1
+
+    @property
+    def last(self) -> int:
+        """The largest id. Raises IdsetError if the set is empty."""
+        self._need_members()
+        return self.bits.bit_length() - 1
+
+    def _need_members(self) -> None:
+        if not self.bits:
+            raise IdsetError("the empty idset has no first and no last id")
+
+    def isdisjoint(self, other: Idset) -> bool:
+        """Return whether no id is in both sets."""
+        return not self.bits & other.bits
+
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, int) and id_ >= 0 and self.bits >> id_ & 1 == 1
+
+    def __iter__(self) -> Iterator[int]:
+        for lo, hi in self.ranges():
+            yield from range(lo, hi + 1)
+
+    def __len__(self) -> int:
+        return bin(self.bits).count("1")
+
+    def __bool__(self) -> bool:
+        return self.bits != 0
+
+    def __or__(self, other: Idset) -> Idset:
+        return Idset.from_bits(self.bits | other.bits)
+
+    def __and__(self, other: Idset) -> Idset:
+        return Idset.from_bits(self.bits & other.bits)
+
+    def __sub__(self, other: Idset) -> Idset:
+        return Idset.from_bits(self.bits & ~other.bits)
+
+    def __xor__(self, other: Idset) -> Idset:
+        return Idset.from_bits(self.bits ^ other.bits)
+
+    def __le__(self, other: Idset) -> bool:
+        return not self.bits & ~other.bits
+
+    def __ge__(self, other: Idset) -> bool:
+        return other <= self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Idset) and self.bits == other.bits
+
+    def __hash__(self) -> int:
+        return hash(self.bits)
+
+    def __str__(self) -> str:
+        return self.encode()
+
+    def __repr__(self) -> str:
+        return f"Idset.parse({self.encode()!r})"
+
+    def __reduce__(self) -> Tuple[Any, Tuple[int]]:
+        return Idset.from_bits, (self.bits,)
+
+
+def _parse_ranges(text: str) -> List[Tuple[int, int]]:
+    """The (first, last) pairs of an idset's text, checked to ascend without overlap."""
+    start, end = 0, len(text)
+    if text[:1] == "[":
+        if text[-1:] != "]" or end < 2:
+            raise IdsetError(f"idset '{text}': '[' at 0 is not closed by ']' at the end")
+        start, end = 1, end - 1
+    ranges: List[Tuple[int, int]] = []
+    last = -1
+    while start < end:
+        match = _PART.match(text, start, end)
+        if match is None:
+            raise IdsetError(f"idset '{text}': expected an id or a range such as 0-3 at {start}")
+        low, high = match.group(1, 2)
+        # Twenty digits are out of range whatever they say, and int() refuses thousands of them.
+        lo = int(low) if len(low) < 20 else MAX_ID + 1
+        hi = lo if high is None else int(high) if len(high) < 20 else MAX_ID + 1
+        if lo <= last or hi < lo:
+            raise IdsetError(f"idset '{text}': ids must ascend without repeating, not so at {start}")
+        if hi > MAX_ID:
+            raise IdsetError(f"idset '{text}': id at {start} is larger than {MAX_ID}")
+        ranges.append((lo, hi))
+        last = hi
+        start = match.end()
+    return ranges
+
+
+def _range_bits(ranges: List[Tuple[int, int]]) -> int:
+    """The bit set of (first, last) pairs in any order. Raises IdsetError for ids out of range."""
+    if not ranges:
+        return 0
+    smallest, largest = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+    if smallest < 0 or largest > MAX_ID:
+        raise IdsetError(f"id {smallest if smallest < 0 else largest} is not in the range 0 to {MAX_ID}")
+    if len(ranges) <= _MANY:
+        bits = 0
+        for lo, hi in ranges:
+            bits |= ((1 << (hi - lo + 1)) - 1) << lo
+        return bits
+    digits = bytearray(b"0") * (largest + 1)
+    for lo, hi in ranges:
+        digits[lo : hi + 1] = b"1" * (hi - lo + 1)
+    digits.reverse()
+    return int(digits, 2)
