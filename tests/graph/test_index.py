@@ -9,9 +9,9 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.graph.matcher import Matcher
-from headrace.graph.selection import select
+from headrace.graph.selection import Selection, select
 
-POLICIES = ["first", "low", "high", "lonode", "hinode"]
+POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex"]
 
 
 def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1) -> Graph:
@@ -36,10 +36,14 @@ def spec(rng: random.Random) -> dict[str, Any]:
     kind = rng.random()
     if kind < 0.4:
         resources = [slot]
-    elif kind < 0.85:
+    elif kind < 0.82:
         resources = [{"type": "node", "count": rng.choice([1, 1, 2]), "with": [slot]}]
-    elif kind < 0.92:
-        resources = [{"type": "slot", "count": 1, "label": "t", "with": [{"type": "node", "count": 1}]}]
+    elif kind < 0.9:
+        resources = [
+            {"type": "slot", "count": rng.choice([1, 2]), "label": "t", "with": [{"type": "node", "count": 1}]}
+        ]
+    elif kind < 0.96:
+        resources = [{"type": "node", "count": rng.choice([1, 2]), "exclusive": True, "with": [slot]}]
     else:
         resources = [{"type": "slot", "count": 1, "label": "t", "with": [{"type": "socket", "count": 1}]}]
     system: dict[str, Any] = {"duration": 100}
@@ -52,7 +56,11 @@ def searched(scheduler: Scheduler, request: Any) -> Any:
     """What a search without the index chooses."""
     matcher: Matcher = scheduler.matcher(request, 0)
     picks = matcher.match(request.resources)
-    return None if picks is None else select(scheduler.graph, picks, scheduler.policy.whole).items
+    return None if picks is None else taken(select(scheduler.graph, picks, scheduler.policy.whole))
+
+
+def taken(selection: Selection) -> list[tuple[int, int, bool]]:
+    return [(item.vertex, item.needs, item.exclusive) for item in selection.items]
 
 
 @pytest.mark.parametrize("sockets", [0, 2])
@@ -70,6 +78,6 @@ def test_index_chooses_as_the_search_does(policy: str, sockets: int) -> None:
             request = parse_jobspec(spec(rng))
             expected = searched(scheduler, request)
             allocation = scheduler.allocate(jobid, request, 0).allocation
-            assert (None if allocation is None else allocation.selection.items) == expected
+            assert (None if allocation is None else taken(allocation.selection)) == expected
             answered += allocation is not None
-    assert answered > 100
+    assert answered > 60

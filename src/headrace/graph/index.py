@@ -34,23 +34,34 @@ class _Shape:
         self.can = 0
         self.scores: list[int | None] = []
         self.buckets: dict[int, int] = {}
-        self.dirty: set[int] | None = None
+        self.dirty: set[int] = set()
 
 
 class FreeIndex:
     """Free cores, GPUs and the like of a graph under one policy. Bit i of a holder is its child at position i."""
 
-    def __init__(self, graph: Graph, policy: Policy, order: ChildOrder) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        policy: Policy,
+        order: ChildOrder,
+        plans: Mapping[int, Planner],
+        shared: Mapping[int, Planner],
+    ) -> None:
         self._graph = graph
         self._policy = policy
         self._order = order
+        self._plans = plans
+        self._shared = shared
         self._ready = False
-        self._usable = not policy.whole and not policy.interval and not policy.classes
+        self._usable = policy.whole <= {"node"} and not policy.interval and not policy.classes
         self._reset()
 
     def _reset(self) -> None:
         self._types: dict[str, frozenset[int]] = {}
         self._nodes: list[int] = []
+        self._number: dict[int, int] = {}
+        self._idle = 0
         self._holders: list[list[int]] = []
         self._node_of: dict[int, int] = {}
         self._free: dict[int, int] = {}
@@ -59,7 +70,7 @@ class FreeIndex:
         self._rank: list[int] = []
         self._by_rank: list[int] = []
         self._shapes: dict[tuple[tuple[tuple[str, int], ...], int], _Shape] = {}
-        self._allowed: tuple[frozenset[int], int] | None = None
+        self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
 
     def forget(self) -> None:
         """The graph or its status changed: build anew when next asked."""
@@ -68,9 +79,9 @@ class FreeIndex:
 
     # Building
 
-    def _build(self, plans: Mapping[int, Planner]) -> None:
+    def _build(self) -> None:
         self._ready = True
-        graph = self._graph
+        graph, plans = self._graph, self._plans
         types, parent, size, children, ids, up = (
             graph.type,
             graph.parent,
@@ -86,6 +97,7 @@ class FreeIndex:
         if self._policy.stops and any(parent[v] != root for v in nodes):
             self._usable = False
             return
+        self._number = {v: n for n, v in enumerate(nodes)}
         numbers = {graph.id[v] for v in nodes}
         if self._policy.node_weight and (len(numbers) < len(nodes) or max(ids, default=0) >= self._policy.node_weight):
             # Scores of different nodes could meet.
@@ -127,19 +139,24 @@ class FreeIndex:
                     self._node_of[h] = n
                     for kind in masks:
                         holding.setdefault(kind, set()).add(h)
-                plan = plans.get(h)
-                if not up[h] or (plan is not None and not plan.idle):
-                    self._blocked[h] = 1
+                obstacles = self._obstacles(h) if h != node else 0
+                for u in graph.preorder(h) if obstacles else ():
+                    if children[u]:
+                        self._blocked[u] = self._blocked.get(u, 0) + obstacles
             self._holders.append(holders)
-            for above in graph.ancestors(node):
-                plan = plans.get(above)
-                if not up[above] or (plan is not None and not plan.idle):
-                    self._blocked[node] = self._blocked.get(node, 0) + 1
+            obstacles = sum(self._obstacles(above) for above in (node, *graph.ancestors(node)))
+            if obstacles:
+                self._blocked[node] = self._blocked.get(node, 0) + obstacles
         totals = graph.totals[root]
         for kind in spread:
             if seen.get(kind) == totals.get(kind):
                 self._types[kind] = frozenset(holding[kind])
         self._rank_nodes()
+
+    def _obstacles(self, v: int) -> int:
+        """How many things keep jobs out of a vertex: being down, and being taken. Each ends by itself."""
+        plan = self._plans.get(v)
+        return (not self._graph.up[v]) + (plan is not None and not plan.idle)
 
     def _inner_ids_small(self) -> bool:
         graph, limit = self._graph, self._policy.node_weight
@@ -154,96 +171,129 @@ class FreeIndex:
             by_rank = sorted(range(len(nodes)), key=lambda n: -order * graph.id[nodes[n]])
         self._by_rank = by_rank
         self._rank = [0] * len(nodes)
+        bits = bytearray(len(nodes) // 8 + 1)
         for rank, n in enumerate(by_rank):
             self._rank[n] = rank
+            if self._untouched(n):
+                bits[rank >> 3] |= 1 << (rank & 7)
+        self._idle = int.from_bytes(bits, "little")
+
+    def _untouched(self, n: int) -> bool:
+        """Whether nobody uses anything of a node, so that it could be given whole."""
+        node = self._nodes[n]
+        if self._blocked and self._blocked.get(node):
+            return False
+        users = self._shared.get(node)
+        return users is None or users.idle
+
+    def _weigh_idle(self, n: int) -> None:
+        bit = 1 << self._rank[n]
+        if self._untouched(n):
+            self._idle |= bit
+        elif self._idle & bit:
+            self._idle ^= bit
 
     # Keeping current
 
     def took(self, order: Sequence[Chosen]) -> None:
-        if not self._ready or not self._usable:
-            return
-        parent, position = self._graph.parent, self._graph.position
-        free = self._free
-        for item in order:
-            if not item.exclusive:
-                continue
-            v = item.vertex
-            h = parent[v]
-            if h in free and not self._graph.children[v]:
-                free[h] &= ~(1 << position[v])
-                self._touch(self._node_of[h])
-            else:
-                self._block(v, 1)
+        if self._ready and self._usable:
+            self._changed(order, 1)
 
-    def gave(self, order: Sequence[Chosen], plans: Mapping[int, Planner]) -> None:
-        if not self._ready or not self._usable:
-            return
-        graph = self._graph
-        free = self._free
-        for item in order:
-            if not item.exclusive:
-                continue
-            v = item.vertex
-            h = graph.parent[v]
-            if h in free and not graph.children[v]:
-                plan = plans.get(v)
-                if plan is None or (plan.idle and graph.up[v]):
-                    free[h] |= 1 << graph.position[v]
-                    self._touch(self._node_of[h])
-            else:
-                self._block(v, -1)
+    def gave(self, order: Sequence[Chosen]) -> None:
+        if self._ready and self._usable:
+            self._changed(order, -1)
 
-    def _block(self, v: int, step: int) -> None:
-        """A vertex above single resources was taken exclusively, or given back."""
-        graph = self._graph
-        if graph.type[v] == "node" or v in self._free:
-            self._blocked[v] = self._blocked.get(v, 0) + step
-            for h in (v,) if v in self._free else ():
-                self._touch(self._node_of[h])
-            if graph.type[v] == "node":
-                node = self._node_number(v)
-                self._touch(node)
-            return
-        for inner in graph.preorder(v)[1:]:
-            if graph.type[inner] == "node" or inner in self._free:
-                self._blocked[inner] = self._blocked.get(inner, 0) + step
-                if inner in self._free:
-                    self._touch(self._node_of[inner])
+    def _changed(self, order: Sequence[Chosen], step: int) -> None:
+        graph, free, number = self._graph, self._free, self._number
+        parent, position, children = graph.parent, graph.position, graph.children
+        touched: set[int] = set()
+        for v, _, exclusive, _, _ in order:
+            n = number.get(v)
+            if exclusive:
+                h = parent[v]
+                if n is None and h in free and not children[v]:
+                    if step > 0:
+                        free[h] &= ~(1 << position[v])
+                    elif graph.up[v] and self._plans[v].idle:
+                        free[h] |= 1 << position[v]
+                    touched.add(self._node_of[h])
                 else:
-                    self._touch(self._node_number(inner))
+                    self._block(v, step, touched)
+            if n is not None:
+                self._weigh_idle(n)
+        for shape in self._shapes.values():
+            shape.dirty.update(touched)
 
-    def _node_number(self, node: int) -> int:
-        stack = [node]
-        while stack:
-            v = stack.pop()
-            if v in self._node_of:
-                return self._node_of[v]
-            stack.extend(self._graph.children[v])
-        return self._nodes.index(node)
+    def _block(self, v: int, step: int, touched: set[int]) -> None:
+        """A vertex above single resources was taken exclusively, or given back."""
+        blocked, children = self._blocked, self._graph.children
+        n = self._number.get(v)
+        if n is not None:
+            blocked[v] = blocked.get(v, 0) + step
+            touched.add(n)
+            return
+        for u in self._graph.preorder(v):
+            n = self._number.get(u)
+            if n is None and u in self._node_of:
+                n = self._node_of[u]
+            if n is not None and children[u]:
+                blocked[u] = blocked.get(u, 0) + step
+                touched.add(n)
+                if u in self._number:
+                    self._weigh_idle(n)
 
     def _touch(self, n: int) -> None:
         for shape in self._shapes.values():
-            if shape.dirty is not None:
-                shape.dirty.add(n)
+            shape.dirty.add(n)
 
     # Answering
 
-    def match(
-        self, requests: Sequence[Request], allowed: frozenset[int] | None, plans: Mapping[int, Planner]
-    ) -> list[Pick] | None:
+    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> list[Pick] | None:
         """Picks for the requests; None where this index cannot tell, which does not mean that there are none."""
         if not self._usable or len(requests) != 1:
             return None
-        top = requests[0]
-        slot = top
-        if top.type == "node" and len(top.with_) == 1 and not top.exclusive:
-            slot = top.with_[0]
-        if slot.type != "slot" or slot.count.low != slot.count.high or top.count.low != top.count.high:
-            return None
         if not self._ready:
-            self._build(plans)
+            self._build()
             if not self._usable:
                 return None
+        top = requests[0]
+        count = top.count.low
+        if count != top.count.high:
+            return None
+        inner = top.with_
+        if top.type == "node":
+            whole = bool(top.exclusive) or bool(self._policy.whole)
+            if not inner:
+                return self._whole_nodes(count, -1, allowed) if whole else None
+            if len(inner) > 1:
+                return None
+            slot = inner[0]
+            parts = self._parts(slot)
+            if parts is None:
+                return None
+            if whole:
+                return self._whole_nodes(count, self._shape(parts, slot.count.low).can, allowed)
+            return self._match_nodes(parts, slot.count.low, count, allowed)
+        if top.type != "slot":
+            return None
+        if len(inner) == 1 and inner[0].type == "node":
+            node = inner[0]
+            if node.with_ or node.count.low != 1 or node.count.high != 1:
+                return None
+            return self._whole_nodes(count, -1, allowed)
+        parts = self._parts(top)
+        if parts is None:
+            return None
+        if self._policy.whole:
+            return self._nodes_for_slots(parts, count, allowed)
+        if self._policy.stops and count > 1:
+            return None
+        return self._match_slots(parts, count, allowed)
+
+    def _parts(self, slot: Request) -> tuple[tuple[str, int], ...] | None:
+        """The types and counts of a slot that this index can serve: single resources, all held by the same vertices."""
+        if slot.type != "slot" or slot.count.low != slot.count.high:
+            return None
         parts = []
         holding = None
         for part in slot.with_:
@@ -255,14 +305,39 @@ class FreeIndex:
             elif holding is not found and holding != found:
                 return None
             parts.append((part.type, part.count.low))
-        key = tuple(parts)
-        if len({kind for kind, _ in key}) != len(key):
+        if len(parts) > 1 and len({kind for kind, _ in parts}) != len(parts):
             return None
-        if slot is top:
-            if self._policy.stops and slot.count.low > 1:
+        return tuple(parts)
+
+    def _whole_nodes(self, count: int, can: int, allowed: frozenset[int] | None) -> list[Pick] | None:
+        """`count` nodes that nobody uses, of those in `can`."""
+        bits = self._idle & can & self._mask(allowed, True)
+        if bits.bit_count() < count:
+            return None
+        picks = []
+        nodes, size, rank = self._nodes, self._graph.size, self._rank
+        for _ in range(count):
+            n = self._best_ranked(bits)
+            bits ^= 1 << rank[n]
+            node = nodes[n]
+            picks.append(Pick(node, size[node], True, True, ()))
+        return picks
+
+    def _nodes_for_slots(
+        self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
+    ) -> list[Pick] | None:
+        """As many whole nodes as `count` slots fill."""
+        bits = self._idle & self._shape(parts, 1).can & self._mask(allowed, True)
+        picks = []
+        while count > 0:
+            n = self._best_ranked(bits)
+            if n < 0:
                 return None
-            return self._match_slots(key, slot.count.low, allowed)
-        return self._match_nodes(key, slot.count.low, top.count.low, allowed)
+            bits ^= 1 << self._rank[n]
+            count -= sum(self._fit(parts, h) for h in self._holders[n])
+            node = self._nodes[n]
+            picks.append(Pick(node, self._graph.size[node], True, True, ()))
+        return picks
 
     def _shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> _Shape:
         key = (parts, per_node)
@@ -271,31 +346,36 @@ class FreeIndex:
             if len(self._shapes) >= _MAX_SHAPES:
                 del self._shapes[next(iter(self._shapes))]
             shape = self._shapes[key] = _Shape(parts, per_node)
-        self._refresh(shape)
+            self._weigh_all(shape)
+        elif shape.dirty:
+            self._refresh(shape)
         return shape
 
+    def _scored(self, shape: _Shape) -> bool:
+        return shape.per_node == 0 and self._policy.order != 0 and not self._policy.node_weight
+
+    def _weigh_all(self, shape: _Shape) -> None:
+        scored = self._scored(shape)
+        count = len(self._nodes)
+        bits = bytearray((count + 7) // 8)
+        buckets: dict[int, bytearray] = {}
+        for n in range(count):
+            score = self._score(shape, n)
+            if scored:
+                shape.scores.append(score)
+                if score is not None:
+                    bucket = buckets.get(score)
+                    if bucket is None:
+                        bucket = buckets[score] = bytearray(len(bits))
+                    bucket[n >> 3] |= 1 << (n & 7)
+            elif score is not None:
+                rank = self._rank[n]
+                bits[rank >> 3] |= 1 << (rank & 7)
+        shape.buckets = {score: int.from_bytes(b, "little") for score, b in buckets.items()}
+        shape.can = int.from_bytes(bits, "little")
+
     def _refresh(self, shape: _Shape) -> None:
-        scored = shape.per_node == 0 and self._policy.order != 0 and not self._policy.node_weight
-        if shape.dirty is None:
-            count = len(self._nodes)
-            bits = bytearray((count + 7) // 8)
-            buckets: dict[int, bytearray] = {}
-            for n in range(count):
-                score = self._score(shape, n)
-                if scored:
-                    shape.scores.append(score)
-                    if score is not None:
-                        bucket = buckets.get(score)
-                        if bucket is None:
-                            bucket = buckets[score] = bytearray(len(bits))
-                        bucket[n >> 3] |= 1 << (n & 7)
-                elif score is not None:
-                    rank = self._rank[n]
-                    bits[rank >> 3] |= 1 << (rank & 7)
-            shape.buckets = {score: int.from_bytes(b, "little") for score, b in buckets.items()}
-            shape.can = int.from_bytes(bits, "little")
-            shape.dirty = set()
-            return
+        scored = self._scored(shape)
         for n in shape.dirty:
             score = self._score(shape, n)
             if scored:
@@ -396,9 +476,10 @@ class FreeIndex:
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
         if allowed is None:
             return -1
-        if self._allowed is None or self._allowed[0] is not allowed:
-            self._allowed = (allowed, self._allowed_bits(allowed, ranked))
-        return self._allowed[1]
+        known = self._allowed.get(ranked)
+        if known is None or known[0] is not allowed:
+            known = self._allowed[ranked] = (allowed, self._allowed_bits(allowed, ranked))
+        return known[1]
 
     def _match_slots(
         self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None

@@ -35,11 +35,13 @@ class Graph:
         "edges",
         "end",
         "id",
+        "inside",
         "names",
         "parent",
         "position",
         "properties",
         "rank",
+        "shapes",
         "size",
         "start",
         "totals",
@@ -66,6 +68,9 @@ class Graph:
         # Edges outside containment: (subsystem, relation, source, target).
         self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
+        # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
+        self.inside: dict[int, dict[str, int]] = {}
+        self.shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         self.by_path: dict[str, list[int]] | None = None
         # The span of time the graph is good for, in seconds.
         self.start = 0

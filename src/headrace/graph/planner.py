@@ -61,7 +61,7 @@ class Planner:
         j = bisect_left(times, end)
         used = self.used
         most = used[i] if i >= 0 else 0
-        return max(most, max(used[i + 1 : j])) if j > i + 1 else most
+        return max(most, *used[i + 1 : j]) if j > i + 1 else most
 
     def at(self, t: int) -> int:
         i = bisect_right(self.times, t) - 1

@@ -6,7 +6,7 @@ request needs below it) is worked out once here, so that pruning a subtree is a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 SLOTS = ("slot", "xor_slot")
@@ -46,27 +46,38 @@ class Count:
 
 
 class Request:
-    """One resource of a request: `needs` is what a single unit of it takes of each type, itself and everything
-    below.
-    """
+    """One resource of a request. `key` is the name under which candidates for it are collected."""
 
-    __slots__ = ("count", "exclusive", "is_slot", "is_xor", "key", "label", "needs", "type", "with_")
+    __slots__ = ("_needs", "count", "exclusive", "is_slot", "is_xor", "key", "label", "type", "with_")
 
     def __init__(
-        self, type: str, count: Count, with_: Sequence[Request] = (), exclusive: bool | None = None, label: str = ""
+        self,
+        type: str,
+        count: Count,
+        with_: list[Request] | None = None,
+        exclusive: bool | None = None,
+        label: str = "",
     ) -> None:
         self.type = type
         self.count = count
-        self.with_ = list(with_)
+        self.with_ = with_ or []
         self.exclusive = exclusive
         self.label = label
         self.is_slot = type in SLOTS
         self.is_xor = type == "xor_slot"
-        # Under which name candidates are collected: alternatives that exclude each other must not be mixed.
+        # Alternatives that exclude each other must not be mixed.
         self.key = f"{type} {id(self)}" if self.is_xor else type
-        self.needs: dict[str, int] = {} if self.is_slot else {type: 1}
-        for name, amount in total_needs(self.with_).items():
-            self.needs[name] = self.needs.get(name, 0) + amount
+        self._needs: dict[str, int] | None = None
+
+    @property
+    def needs(self) -> dict[str, int]:
+        """What a single unit takes of each type at least, itself and everything below."""
+        if self._needs is None:
+            needs = {} if self.is_slot else {self.type: 1}
+            for name, amount in total_needs(self.with_).items():
+                needs[name] = needs.get(name, 0) + amount
+            self._needs = needs
+        return self._needs
 
 
 class JobRequest:
@@ -109,7 +120,7 @@ def _count(value: Any, where: str) -> Count:
         if value < 1:
             raise RequestError(f"{where}.count: must be at least 1, not {value}")
         return Count(value)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise RequestError(f"{where}.count: must be a positive integer or a mapping, not {value!r}")
     low = value.get("min")
     if not isinstance(low, int) or isinstance(low, bool) or low < 1:
@@ -135,7 +146,7 @@ def parse_resources(items: Any, where: str = "resources", depth: int = 0) -> lis
     out = []
     for i, item in enumerate(items):
         here = f"{where}[{i}]"
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             raise RequestError(f"{here}: must be a mapping, not {item!r}")
         kind = item.get("type")
         if not isinstance(kind, str) or not kind:
@@ -154,10 +165,10 @@ def parse_resources(items: Any, where: str = "resources", depth: int = 0) -> lis
 
 def parse_jobspec(obj: Any) -> JobRequest:
     """A decoded jobspec as a JobRequest. Raises RequestError naming the field that is wrong."""
-    if not isinstance(obj, Mapping):
+    if not isinstance(obj, dict):
         raise RequestError("jobspec: must be a mapping")
     attributes = obj.get("attributes") or {}
-    system = attributes.get("system") or {} if isinstance(attributes, Mapping) else {}
+    system = attributes.get("system") or {} if isinstance(attributes, dict) else {}
     duration = system.get("duration", 0)
     if isinstance(duration, bool) or not isinstance(duration, int | float) or not 0 <= duration < 2**53:
         raise RequestError(f"attributes.system.duration: must be a number of seconds of at least 0, not {duration!r}")

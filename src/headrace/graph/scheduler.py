@@ -61,7 +61,7 @@ class Scheduler:
         self._spans: dict[int, list[tuple[Planner, int]]] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
-        self._index = FreeIndex(graph, self.policy, self._order)
+        self._index = FreeIndex(graph, self.policy, self._order, self.plans, self.shared)
         self._clock = Clock()
 
     # Matching
@@ -80,7 +80,7 @@ class Scheduler:
         if not self._in_time(request, at):
             return None, matcher
         if self._clock.settled(at):
-            quick = self._index.match(request.resources, matcher.allowed, self.plans)
+            quick = self._index.match(request.resources, matcher.allowed)
             if quick is not None:
                 return select(self.graph, quick, self.policy.whole), matcher
         picks = matcher.match(request.resources)
@@ -210,7 +210,7 @@ class Scheduler:
         for planner, amount in self._spans.pop(jobid):
             planner.add(allocation.start, allocation.end, -amount)
         self._clock.remove(jobid)
-        self._index.gave(allocation.selection.order(), self.plans)
+        self._index.gave(allocation.selection.order())
 
     def release(self, jobid: int, part: Selection) -> None:
         """Give back part of what a job holds; a job that is left without anything exclusive is over.

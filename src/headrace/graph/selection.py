@@ -85,6 +85,18 @@ class Selection:
         """How many levels each of `items` is below the root."""
         return self._expand()[1]
 
+    def shortened(self) -> Selection:
+        """The same without what lies below exclusive vertices: their own entries stand for it."""
+        marks = self.marks
+        kept: dict[int, Chosen] = {}
+        walk = [self.graph.root] if self.graph.root in marks else []
+        while walk:
+            v = walk.pop()
+            kept[v] = marks[v]._replace(whole=False)
+            if not marks[v].exclusive:
+                walk.extend(self.below.get(v, ()))
+        return Selection(self.graph, kept, {v: kids for v, kids in self.below.items() if not marks[v].exclusive})
+
     def covers(self, v: int) -> bool:
         """Whether the selection includes a vertex."""
         if v in self.marks:
@@ -99,6 +111,7 @@ def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozense
     parent, size, types = graph.parent, graph.size, graph.type
     stack: list[Pick] = list(reversed(picks))
     unsorted: set[int] = set()
+    whole_ones: list[int] = []
     while stack:
         v, needs, exclusive, is_whole, inner = stack.pop()
         if v not in marks:
@@ -114,14 +127,21 @@ def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozense
                 if up in marks:
                     break
                 on_way = types[up] in whole
+                if on_way:
+                    whole_ones.append(up)
                 marks[up] = Chosen(up, size[up], on_way, True, on_way)
                 child, up = up, parent[up]
         marks[v] = Chosen(v, needs, exclusive, False, is_whole)
-        if inner and not is_whole:
+        if is_whole:
+            whole_ones.append(v)
+        elif inner:
             stack.extend(reversed(inner))
+    for v in whole_ones:
+        below.pop(v, None)
     position = graph.position
     for v in unsorted:
-        below[v].sort(key=position.__getitem__)
+        if v in below:
+            below[v].sort(key=position.__getitem__)
     return Selection(graph, marks, below)
 
 

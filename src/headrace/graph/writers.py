@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from headrace.graph.model import Graph
@@ -81,35 +82,33 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
     found: dict[int, tuple[int, dict[str, int]]] = {}
     pending: dict[str, int] = {}
-    # Items come children first, so a node's cores and GPUs are complete when the node itself comes.
-    for item in allocation.selection.items:
-        v = item.vertex
-        kind = graph.type[v]
+    types, ids = graph.type, graph.id
+    # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
+    for v, _, _, _, whole in allocation.selection.order():
+        kind = types[v]
         if kind in _EXECUTION_TYPES:
-            pending[kind] = pending.get(kind, 0) | 1 << graph.id[v]
-        elif kind == "node" and pending:
+            pending[kind] = pending.get(kind, 0) | 1 << ids[v]
+        elif whole:
+            for name, bits in execution_ids(graph, v).items():
+                pending[name] = pending.get(name, 0) | bits
+        if kind == "node" and pending:
             found[graph.rank[v]] = (v, pending)
             pending = {}
     groups: dict[tuple[tuple[str, str], ...], int] = {}
     properties: dict[str, int] = {}
     hosts: list[str] = []
-    texts: dict[int, str] = {}
     for rank in sorted(found):
         v, children = found[rank]
-        key = tuple(
-            (kind, texts.get(bits) or texts.setdefault(bits, _encode(bits))) for kind, bits in sorted(children.items())
-        )
+        key = tuple([(kind, _encode(children[kind])) for kind in sorted(children)])
         groups[key] = groups.get(key, 0) | 1 << rank if rank >= 0 else groups.get(key, 0)
         hosts.append(graph.name(v))
         for name in graph.properties.get(v, ()):
             properties[name] = properties.get(name, 0) | 1 << rank
-    lite = [{"rank": _encode(groups[key]), "children": dict(key)} for key in sorted(groups)]
+    nodelist = hosts if len(hosts) < 2 else [Hostlist(hosts).encode()]  # noqa: PLR2004
     execution: dict[str, Any] = {
-        "R_lite": lite,
-        "nodelist": [hosts[0] if len(hosts) == 1 else Hostlist(hosts).encode()],
+        "R_lite": [{"rank": _encode(groups[key]), "children": dict(key)} for key in sorted(groups)],
+        "nodelist": nodelist,
     }
-    if not hosts:
-        execution["nodelist"] = []
     if properties:
         execution["properties"] = {name: _encode(properties[name]) for name in sorted(properties)}
     execution["starttime"] = allocation.start
@@ -117,6 +116,20 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     return execution
 
 
+def execution_ids(graph: Graph, v: int) -> dict[str, int]:
+    """The ids, as bits, of the cores and GPUs below a vertex. The graph keeps them, as whole nodes are given again."""
+    found = graph.inside.get(v)
+    if found is None:
+        found = {}
+        for u in graph.preorder(v):
+            kind = graph.type[u]
+            if kind in _EXECUTION_TYPES:
+                found[kind] = found.get(kind, 0) | 1 << graph.id[u]
+        found = graph.inside[v] = graph.shapes.setdefault(tuple(found.items()), found)
+    return found
+
+
+@lru_cache(maxsize=4096)
 def _encode(bits: int) -> str:
     if bits and not bits & (bits - 1):
         return str(bits.bit_length() - 1)
@@ -147,19 +160,7 @@ def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
     """As rv1, but what lies below an exclusive vertex given whole is left out of the graph: its own entry stands
     for it.
     """
-    selection = allocation.selection
-    covered: set[int] = set()
-    items = []
-    for item in reversed(selection.items):
-        up = graph.parent[item.vertex]
-        if up in covered:
-            covered.add(item.vertex)
-            continue
-        if item.exclusive:
-            covered.add(item.vertex)
-        items.append(item)
-    items.reverse()
-    short = allocation._replace(selection=type(selection)(items, [graph.depth(i.vertex) for i in items]))
+    short = allocation._replace(selection=allocation.selection.shortened())
     r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, short)}
     return json.dumps(r) + "\n"
 
