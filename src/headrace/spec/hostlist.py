@@ -216,7 +216,8 @@ def _encode(hosts: List[str]) -> str:
         else:
             if low:
                 pieces.append(low if low == high else f"{low}-{high}")
-                if not digits or stem != prefix or len(digits) < pad:
+                # Real Flux brackets no host twice: brokers on one host are `vm0,vm0`.
+                if not digits or stem != prefix or len(digits) < pad or digits == high:
                     done.append(_close(prefix or "", pieces, low, high))
                     low = ""
             if not digits:
