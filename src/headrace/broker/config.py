@@ -91,3 +91,11 @@ def setting(text: str) -> dict[str, Any]:
         here = here.setdefault(name, {})
     here[last] = parsed_value
     return out
+
+
+def from_options(path: str | None, settings: list[str]) -> dict[str, Any]:
+    """What `-c PATH` and the `--conf` options amount to together. Raises ConfigError."""
+    config = load(path) if path else {}
+    for text in settings:
+        config = merge(config, setting(text))
+    return config

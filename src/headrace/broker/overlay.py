@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import zmq
+from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 from ..spec import message as m
@@ -155,7 +156,7 @@ class Overlay:
                 parts = zap.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            allowed = len(parts) >= 7 and parts[5] == b"CURVE" and zmq.z85_encode(parts[6]) in self.boot.members
+            allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self.boot.members
             code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
             zap.send_multipart([parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
 
@@ -435,7 +436,7 @@ class Overlay:
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
 
     def report(self, online: Iterable[int] = (), offline: Iterable[int] = ()) -> None:
-        """Members of this subtree that came or went; climbs the tree once per turn, arrives at `on_members` of rank 0."""
+        """Members of this subtree that came or went; climbs once per turn, arrives at `on_members` of rank 0."""
         came, went = Idset(online), Idset(offline)
         self._online = (self._online | came) - went
         self._offline = (self._offline | went) - came

@@ -1,0 +1,449 @@
+"""One node's daemon: puts router, tree, local socket, modules and state machine together and lives through the states.
+
+Rank 0 leads: it waits for the quorum, runs the initial program, cleans up and tells the others (by event) to shut down;
+they leave leaf first. A follower that loses its parent ends at once with its jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import os
+import shutil
+import signal
+import socket
+import time
+import traceback
+import uuid as uuidlib
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from ..spec import duration as durations
+from ..spec import message as m
+from ..spec.hostlist import Hostlist
+from ..spec.idset import Idset, IdsetError
+from ..spec.message import Message
+from . import services, state
+from .agentlink import AgentLink
+from .attrs import AttrTable
+from .boot import BootInfo
+from .events import Events
+from .groups import Groups
+from .local import LocalServer
+from .logbook import Logbook
+from .modhost import FOLLOWER_MODULES, LEADER_MODULES, ModuleHost
+from .module import ModuleContext, RpcError
+from .overlay import Overlay
+from .program import Program
+from .router import Router
+
+# What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
+FLUX_VERSION = "0.88.0"
+
+
+class Broker:
+    """A broker of `boot.rank`. `run()` returns the exit code."""
+
+    def __init__(
+        self,
+        boot: BootInfo,
+        attrs: AttrTable,
+        config: dict[str, Any],
+        config_path: str = "",
+        command: list[str] | None = None,
+        agent: tuple[int, socket.socket] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.boot = boot
+        self.rank = boot.rank
+        self.size = boot.size
+        self.attrs = attrs
+        self.config = config
+        self.config_path = config_path
+        self.command = command
+        self.env = dict(os.environ if env is None else env)
+        self.owner = os.getuid()
+        self.uuid = str(uuidlib.uuid4())
+        self.version = __version__
+        self.exit_code = 0
+        self.state = "none"
+        self.state_since = time.monotonic()
+        self.run_waiters: list[Message] = []
+        self.shutdown_watchers: list[Message] = []
+        self.online = Idset()
+        self.local: LocalServer | None = None
+        self.context: ModuleContext
+        self.groups: Groups | None = None
+        self.program: Program | None = None
+        self._agent_socket = agent
+        self.agent: AgentLink | None = None
+        self._own_rundir = False
+        self._done: asyncio.Event
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- life
+
+    def run(self) -> int:
+        """Live until exit; returns the exit code of the instance (rank 0) or of this broker."""
+        _tune_collector()
+        m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
+        try:
+            return asyncio.run(self._main())
+        finally:
+            self._remove_rundir()
+
+    async def _main(self) -> int:
+        self.loop = asyncio.get_running_loop()
+        self._done = asyncio.Event()
+        self.router = Router(self.rank, self.loop)
+        self.events = Events(self.rank, self.router, self.owner)
+        self.log = Logbook(self.attrs, self.rank)
+        self.modules = ModuleHost(self)
+        self._set_attributes()
+        self.overlay = Overlay(self, self.boot)
+        self.overlay.on_ready = self._parent_ready
+        self.overlay.on_parent_lost = self._parent_lost
+        self.overlay.on_members = self._members
+        self.overlay.on_children_gone = self._children_gone
+        services.register(self)
+        self.events.subscribe(_StateListener(self), "broker.state")
+        if self.rank == 0:
+            self.groups = Groups(self.modules.builtin("groups"))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.loop.add_signal_handler(number, self._signalled, number)
+        try:
+            if self._agent_socket is not None:
+                self.agent = AgentLink(self, self._agent_socket[0])
+                await self.agent.start(self._agent_socket[1])
+                self.agent.lost = self._agent_lost
+            self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
+            await self.local.start()
+            self.overlay.start()
+        except OSError as exc:
+            self.log(logging.CRITICAL, "broker", f"cannot start: {exc}")
+            return 1
+        self.advance("start")
+        if self.rank == 0:
+            self.advance("parent-ready")
+        await self._done.wait()
+        await self.local.stop()
+        self.overlay.close()
+        if self.agent is not None:
+            self.agent.lost = lambda: None
+            self.agent.close()
+        return self.exit_code
+
+    def _set_attributes(self) -> None:
+        attrs, boot = self.attrs, self.boot
+        rundir = attrs.get("rundir")
+        for name, value in boot.attrs.items():
+            attrs.set(name, value)
+        attrs.set("rank", self.rank)
+        attrs.set("size", self.size)
+        attrs.set("version", FLUX_VERSION)
+        attrs.set("hostname", boot.hostname)
+        if boot.hosts:
+            attrs.set("hostlist", str(Hostlist(boot.hosts)))
+        attrs.set("security.owner", self.owner)
+        attrs.set("broker.pid", os.getpid())
+        attrs.set("broker.uuid", self.uuid)
+        attrs.set("broker.boot-method", boot.method)
+        attrs.set("broker.starttime", f"{time.time():.2f}")
+        attrs.set("tbon.level", boot.topology.level(self.rank))
+        attrs.set("tbon.maxlevel", boot.topology.max_level)
+        attrs.set("tbon.descendants", len(boot.topology.subtree(self.rank)) - 1)
+        attrs.set("tbon.topo", boot.topology.uri)
+        if "broker.mapping" not in attrs:
+            attrs.set("broker.mapping", "[[0,1,%d,1]]" % self.size if len(set(boot.hosts)) == 1 else "")
+        for name, value in (("instance-level", "0"), ("jobid-path", "/")):
+            if name not in attrs:
+                attrs.set(name, value)
+        self._own_rundir = self.rank == 0 and attrs.get("rundir-cleanup") == "1"
+        if "local-uri" not in attrs:
+            attrs.set("local-uri", f"local://{rundir}/local-{self.rank}")
+        if "broker.quorum" not in attrs:
+            attrs.set("broker.quorum", self.size)
+        self.log.rank = self.rank
+
+    def spawn(self, coro: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self.loop.create_task(coro)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- states
+
+    @property
+    def state_number(self) -> int:
+        return state.STATES.index(self.state)
+
+    @property
+    def stopping(self) -> bool:
+        return self.past("run")
+
+    def past(self, other: str) -> bool:
+        return state.before(other, self.state)
+
+    def advance(self, event: str) -> None:
+        """Take `event` into the state machine and do what the new state asks for."""
+        new = state.step(self.state, event)
+        if new == self.state:
+            return
+        text = f"{event}: {self.state}->{new} {durations.encode(round(time.monotonic() - self.state_since, 6))}"
+        self.log(logging.INFO, "broker", text)
+        self._tell_shutdown(f"broker.info[{self.rank}]: {text}")
+        self.state = new
+        self.state_since = time.monotonic()
+        for msg in self.context.streams("monitor"):
+            self.context.respond(msg, {"state": self.state_number})
+        action = getattr(self, "_enter_" + new, None)
+        if action is not None:
+            action()
+
+    def _tell_shutdown(self, line: str) -> None:
+        for msg in self.shutdown_watchers:
+            self.context.respond(msg, {"log": line + "\n"})
+
+    def _enter_init(self) -> None:
+        self.spawn(self._init())
+
+    async def _init(self) -> None:
+        names = LEADER_MODULES if self.rank == 0 else FOLLOWER_MODULES
+        skip = set(self.config.get("headrace", {}).get("skip-modules", []))
+        try:
+            for name in names:
+                if name not in skip:
+                    await self.modules.load(name)
+        except Exception as exc:
+            self.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
+            if not isinstance(exc, RpcError):
+                self.log(logging.ERROR, "broker", traceback.format_exc())
+            self.exit_code = 1
+            self.advance("rc1-fail")
+            return
+        gc.collect()
+        gc.freeze()
+        self.advance("rc1-success")
+
+    def _enter_quorum(self) -> None:
+        self.overlay.report(online=[self.rank])
+        warn = durations.parse(self.attrs.get("broker.quorum-warn", "1m"))
+        if self.rank == 0 and warn and warn != float("inf"):
+            self.loop.call_later(warn, self._quorum_slow)
+
+    def _quorum_slow(self) -> None:
+        if self.state == "quorum":
+            missing = Idset(range(self.size)) - self.online
+            names = str(Hostlist([self.boot.hosts[rank] for rank in missing if rank < len(self.boot.hosts)]))
+            self.log(logging.ERROR, "broker", f"quorum delayed: waiting for {names} (rank {missing})")
+
+    def _members(self, online: Idset, offline: Idset) -> None:
+        self.online = (self.online | online) - offline
+        assert self.groups is not None
+        self.groups.change("broker.online", online)
+        if offline:
+            self.groups.lost(offline)
+        critical = Idset.parse(self.attrs.get("broker.critical-ranks", "0"))
+        if offline & critical and not self.stopping:
+            self.log(logging.ERROR, "broker", f"critical rank {offline & critical} was lost, shutting down")
+            self.exit_code = self.exit_code or 1
+            self.begin_shutdown()
+        if self.state == "quorum" and len(self.online) >= quorum_size(self.attrs.get("broker.quorum"), self.size):
+            self.advance("quorum-full")
+
+    def _enter_run(self) -> None:
+        waiters, self.run_waiters = self.run_waiters, []
+        for msg in waiters:
+            self.context.respond(msg, {})
+        if self.rank:
+            return
+        self.context.publish("broker.state", {"state": "run"})
+        if self.attrs.get("broker.rc2_none") == "1":
+            return
+        self.program = Program(self, self.command, self._program_done)
+        try:
+            self.program.start()
+        except OSError as exc:
+            self.exit_code = 126 if exc.errno == errno.EACCES else 127
+            self.log(logging.ERROR, "broker", f"rc2.0: {exc.filename or self.program.title}: {exc.strerror}")
+            self.advance("rc2-fail")
+
+    def _program_done(self, status: int, text: str) -> None:
+        self.exit_code = status
+        level = logging.ERROR if status else logging.INFO
+        self.log(level, "broker", text)
+        self._tell_shutdown(f"broker.info[0]: {text}")
+        self.advance("rc2-fail" if status else "rc2-success")
+
+    def begin_shutdown(self) -> None:
+        """Leave `run`: the initial program gets SIGHUP and its end takes us to cleanup; without one we go at once."""
+        if self.program is not None and self.program.running:
+            self.program.stop()
+        else:
+            self.advance("shutdown")
+
+    def _enter_cleanup(self) -> None:
+        self.spawn(self._cleanup())
+
+    async def _cleanup(self) -> None:
+        """Stop every queue, cancel what runs, wait until nothing does."""
+        rpc = self.context.rpc
+        steps: list[tuple[str, str, dict[str, Any]]] = [
+            ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
+            (
+                "cancel running jobs",
+                "job-manager.raiseall",
+                {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"},
+            ),
+            ("wait for running jobs", "job-manager.idle", {}),
+        ]
+        for number, (what, topic, body) in enumerate(steps):
+            begin = time.monotonic()
+            try:
+                await asyncio.wait_for(rpc(topic, body), self._timeout("broker.cleanup-timeout"))
+                outcome = "done"
+            except asyncio.TimeoutError:
+                outcome = "timed out"
+            except RpcError as exc:
+                outcome = str(exc) if exc.errnum != errno.ENOSYS else "skipped"
+            text = f"cleanup.{number}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
+            self.log(logging.INFO, "broker", text)
+            self._tell_shutdown(f"broker.info[0]: {text}")
+        self.advance("cleanup-success")
+
+    def _timeout(self, name: str) -> float | None:
+        text = self.attrs.get(name, "none")
+        return None if text == "none" else durations.parse(text)
+
+    def _enter_shutdown(self) -> None:
+        for msg in self.run_waiters:
+            self.context.respond_error(msg, errno.ENODEV, "the broker is shutting down")
+        self.run_waiters = []
+        if self.rank == 0:
+            self.context.publish("broker.state", {"state": "shutdown"})
+        if not any(child.alive for child in self.overlay.children.values()):
+            self.loop.call_soon(self.advance, "children-none")
+            return
+        limit = self._timeout("broker.shutdown-timeout")
+        if limit is not None:
+            self.loop.call_later(limit, self.advance, "shutdown-timeout")
+
+    def _children_gone(self) -> None:
+        if self.state == "shutdown":
+            self.advance("children-complete")
+
+    def _enter_finalize(self) -> None:
+        self.spawn(self._finalize())
+
+    async def _finalize(self) -> None:
+        event = "rc3-success"
+        try:
+            await self.modules.remove_all()
+        except Exception as exc:
+            self.log(logging.ERROR, "broker", f"rc3: {exc}")
+            event = "rc3-fail"
+        self.advance(event)
+
+    def _enter_goodbye(self) -> None:
+        for msg in self.shutdown_watchers:
+            self.context.respond_error(msg, errno.ENODATA)
+        self.loop.call_soon(self.advance, "goodbye")
+
+    def _enter_exit(self) -> None:
+        # One more turn, so that what was flushed by the last handlers reaches its socket.
+        self.loop.call_soon(self.router.at_flush, self._done.set)
+
+    # -- things that happen to us
+
+    def boot_answer(self, _hello: dict[str, Any]) -> dict[str, Any]:
+        """What a child learns from our answer to its hello."""
+        return {"hosts": self.boot.hosts, "state": self.state}
+
+    def _parent_ready(self, body: dict[str, Any]) -> None:
+        hosts = body.get("hosts")
+        if not self.boot.hosts and isinstance(hosts, list):
+            self.boot.hosts = [str(host) for host in hosts]
+            self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
+        self.advance("parent-ready")
+
+    def parent_state(self, new: str) -> None:
+        """Rank 0 entered `new`."""
+        if new == "run":
+            self.advance("quorum-full")
+        elif new == "shutdown" and not self.past("cleanup"):
+            if self.state == "run":
+                self.state = "cleanup"
+                self.advance("cleanup-success")
+            else:
+                self.advance("shutdown")
+
+    def _parent_lost(self, why: str) -> None:
+        if self.past("shutdown"):
+            return
+        self.log(logging.CRITICAL, "broker", f"lost the parent broker: {why}")
+        self.exit_code = 1
+        self.state = "finalize"
+        self.spawn(self._finalize())
+
+    def _agent_lost(self) -> None:
+        self.log(logging.CRITICAL, "broker", "the exec agent ended; this broker cannot run jobs and shuts down")
+        self.exit_code = self.exit_code or 1
+        if self.rank == 0:
+            self.begin_shutdown()
+        else:
+            self.overlay.close()
+            self._parent_lost("exec agent ended")
+
+    def _signalled(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if self.rank:
+            # The leader's shutdown reaches us through the tree; a follower that is told to go alone goes.
+            if number != signal.SIGINT and not self.stopping:
+                self.log(logging.INFO, "broker", f"{name}: leaving")
+                self.state = "shutdown"
+                self.advance("children-none")
+            return
+        self.log(logging.INFO, "broker", f"{name}: shutting down")
+        if number == signal.SIGINT and self.program is not None and self.program.running:
+            # The terminal sent it to the program too; let that decide.
+            return
+        self.exit_code = self.exit_code or 128 + number
+        if self.state in ("run", "quorum"):
+            self.begin_shutdown()
+
+    def _remove_rundir(self) -> None:
+        rundir = self.attrs.get("rundir")
+        if self._own_rundir and rundir:
+            shutil.rmtree(rundir, ignore_errors=True)
+
+
+class _StateListener:
+    """Subscribes the broker itself to the leader's state events."""
+
+    uuid = "broker-state"
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(self, msg: Message) -> None:
+        if self._broker.rank:
+            self._broker.parent_state(str((msg.obj or {}).get("state")))
+
+
+def _tune_collector() -> None:
+    """Most objects of a broker live in queues for milliseconds or in tables for hours: collect the young rarely."""
+    gc.set_threshold(50_000, 20, 50)
+
+
+def quorum_size(text: str, size: int) -> int:
+    """`broker.quorum` as a number of brokers: a count, or an idset as older configurations have it."""
+    if text.isdigit():
+        return min(int(text), size)
+    with contextlib.suppress(IdsetError):
+        return len(Idset.parse(text))
+    return size

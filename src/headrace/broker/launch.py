@@ -1,0 +1,163 @@
+"""Starts brokers: one in this process, or a whole test instance of several on this machine.
+
+Forks come first: the exec agent of a broker is forked before any ZeroMQ context, thread or event loop exists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..compat.environment import with_flux
+from . import boot
+from .attrs import AttrError, AttrTable
+from .boot import BootError, BootInfo
+
+# A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
+_RUNDIR_LIMIT = 88
+
+
+class LaunchError(Exception):
+    """The instance cannot be started; the text says why."""
+
+
+@dataclass
+class LaunchOptions:
+    """What `flux start` and `flux broker` were asked for."""
+
+    size: int = 0
+    attrs: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    config_path: str = ""
+    command: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    rundir: str = ""
+    verbose: int = 0
+    exit_mode: str = "any"
+
+
+def make_rundir(options: LaunchOptions) -> str:
+    """A new private folder, short enough for socket paths. Raises LaunchError."""
+    given = options.attrs.get("rundir") or options.rundir
+    if given:
+        if len(given) > _RUNDIR_LIMIT:
+            raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
+        try:
+            os.makedirs(given, mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise LaunchError(f"rundir {given}: {exc.strerror}") from None
+        options.attrs.setdefault("rundir-cleanup", "0")
+        return os.path.abspath(given)
+    base = os.environ.get("TMPDIR") or "/tmp"
+    if len(base) > _RUNDIR_LIMIT - 12:
+        base = "/tmp"
+    try:
+        return tempfile.mkdtemp(prefix="flux-", dir=base)
+    except OSError as exc:
+        raise LaunchError(f"cannot make a run directory in {base}: {exc.strerror}") from None
+
+
+def _check_statedir(attrs: dict[str, str]) -> None:
+    statedir = attrs.get("statedir", "")
+    if statedir:
+        try:
+            os.makedirs(statedir, mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise LaunchError(f"statedir {statedir}: {exc.strerror}") from None
+        if not os.access(statedir, os.W_OK | os.X_OK):
+            raise LaunchError(f"statedir {statedir}: not writable")
+        attrs["statedir"] = os.path.abspath(statedir)
+
+
+def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
+    """Be the broker of `info`; returns its exit code."""
+    from ..agent.agent import spawn_agent
+
+    agent = spawn_agent()
+    from .broker import Broker
+
+    attrs = AttrTable({**options.attrs})
+    attrs.set("rundir", rundir)
+    env = with_flux(os.environ)
+    command = options.command if info.rank == 0 else None
+    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env)
+    return broker.run()
+
+
+def start_here(options: LaunchOptions) -> int:
+    """One broker in this process, booted by its launcher or alone."""
+    _check(options)
+    return run_broker(boot.alone(options.hosts[0] if options.hosts else ""), options, make_rundir(options))
+
+
+def _check(options: LaunchOptions) -> None:
+    try:
+        AttrTable(options.attrs)
+    except AttrError as exc:
+        raise LaunchError(str(exc)) from None
+    _check_statedir(options.attrs)
+
+
+def start_many(options: LaunchOptions) -> int:
+    """`--test-size=N`: N brokers on this machine, forked from here; returns the leader's exit code."""
+    _check(options)
+    size = options.size
+    hosts = options.hosts or [boot.local_hostname()] * size
+    if len(hosts) != size:
+        raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
+    rundir = make_rundir(options)
+    try:
+        infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
+    except (BootError, ValueError) as exc:
+        raise LaunchError(str(exc)) from None
+    # Imported once here, so that the children share its memory.
+    from . import broker as _broker  # noqa: F401
+
+    pids: dict[int, int] = {}
+    for info in infos:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                if info.rank:
+                    options.attrs["rundir-cleanup"] = "0"
+                code = run_broker(info, options, rundir)
+            except BaseException as exc:
+                print(f"flux-broker: {exc}", file=sys.stderr)
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code & 0xFF)
+        pids[pid] = info.rank
+    return _wait(pids, size)
+
+
+def _wait(pids: dict[int, int], size: int) -> int:
+    leader = next(pid for pid, rank in pids.items() if rank == 0)
+
+    def forward(number: int, _frame: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(leader, number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, forward)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    result = 0
+    while pids:
+        pid, status = os.wait()
+        rank = pids.pop(pid, None)
+        if rank is None:
+            continue
+        code = os.waitstatus_to_exitcode(status)
+        if code and (rank == 0 or code < 0):
+            how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
+            if size > 1:
+                print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr)
+        if rank == 0:
+            result = code if code >= 0 else 128 - code
+    return result

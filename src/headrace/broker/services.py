@@ -1,0 +1,236 @@
+"""The services that are the broker itself: attr, config, event, log, service, state-machine, shutdown, overlay."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..spec.message import Message
+from . import config as configuration
+from .module import EMPTY, ModuleContext, RpcError, _Empty
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+def register(broker: Broker) -> None:
+    """Provide every built-in service of `broker`."""
+    ctx = broker.modules.builtin("broker")
+    broker.context = ctx
+    broker.modules.register(ctx)
+    _attrs(broker, ctx)
+    _log(broker, ctx)
+    _states(broker, ctx)
+    _services(broker, ctx)
+    ctx.service(
+        "event",
+        {
+            "publish": broker.events.handle_publish,
+            "subscribe": broker.events.handle_subscribe,
+            "unsubscribe": broker.events.handle_subscribe,
+        },
+        open=("publish", "subscribe", "unsubscribe"),
+    )
+    ctx.service("broker", {"getenv": _getenv, "setenv": _setenv, "disconnect": lambda _msg: EMPTY})
+    ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
+    _config(broker, broker.modules.builtin("config"))
+    _overlay(broker, broker.modules.builtin("overlay"))
+    broker.modules.builtin("connector-local").service("connector-local", {})
+
+
+def _text(msg: Message, key: str) -> str:
+    value = (msg.obj or {}).get(key)
+    if not isinstance(value, str):
+        raise RpcError(errno.EPROTO, f"{msg.topic}: {key} must be a string")
+    return value
+
+
+def _attrs(broker: Broker, ctx: ModuleContext) -> None:
+    attrs = broker.attrs
+
+    def set_(msg: Message) -> _Empty:
+        attrs.update(_text(msg, "name"), _text(msg, "value"))
+        return EMPTY
+
+    def remove(msg: Message) -> _Empty:
+        attrs.remove(_text(msg, "name"))
+        return EMPTY
+
+    ctx.service(
+        "attr",
+        {
+            "get": lambda msg: attrs.lookup(_text(msg, "name")),
+            "set": set_,
+            "rm": remove,
+            "list": lambda _msg: {"names": [name for name, _ in attrs.items()]},
+        },
+        open=("get", "list"),
+    )
+
+
+def _log(broker: Broker, ctx: ModuleContext) -> None:
+    streams = ctx.streams("dmesg")
+    ctx.streams("log.cancel")
+
+    def append(msg: Message) -> _Empty:
+        try:
+            broker.log.append(msg.text)
+        except ValueError:
+            raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
+        return EMPTY
+
+    def dmesg(msg: Message) -> None:
+        body = msg.obj or {}
+        if not body.get("nobacklog"):
+            for line in list(broker.log.ring):
+                ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
+        if body.get("follow"):
+            streams.add(msg)
+        else:
+            ctx.respond_error(msg, errno.ENODATA)
+
+    def follow(line: str) -> None:
+        for msg in streams:
+            ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
+
+    def clear(_msg: Message) -> _Empty:
+        broker.log.clear()
+        return EMPTY
+
+    broker.log.followers.append(follow)
+    ctx.service("log", {"append": append, "dmesg": dmesg, "clear": clear}, open=("append", "dmesg"))
+    if broker.rank:
+
+        def forward(line: str) -> None:
+            ctx.call("log.append", None, None, nodeid=0, payload=line.encode("utf-8", "replace") + b"\0")
+
+        broker.log.forward = forward
+
+
+def _states(broker: Broker, ctx: ModuleContext) -> None:
+    def wait(msg: Message) -> dict[str, Any] | None:
+        if broker.state == "run":
+            return {}
+        if broker.past("run"):
+            raise RpcError(errno.ENODEV, f"broker is in state {broker.state} and will not run again")
+        broker.run_waiters.append(msg)
+        return None
+
+    def monitor(msg: Message) -> None:
+        ctx.streams("monitor").add(msg)
+        ctx.respond(msg, {"state": broker.state_number})
+
+    def shutdown(msg: Message) -> None:
+        if broker.rank != 0:
+            raise RpcError(errno.EINVAL, "shutdown: only rank 0 can shut an instance down")
+        if broker.stopping:
+            raise RpcError(errno.EINVAL, f"shutdown: already in state {broker.state}")
+        if msg.streaming:
+            broker.shutdown_watchers.append(msg)
+        broker.begin_shutdown()
+        if not msg.streaming:
+            ctx.respond(msg)
+
+    ctx.service(
+        "state-machine",
+        {
+            "get": lambda _msg: {"state": broker.state, "duration": ctx.monotonic() - broker.state_since},
+            "wait": wait,
+            "monitor": monitor,
+        },
+        open=("get", "wait", "monitor"),
+    )
+    ctx.service("shutdown", {"start": shutdown})
+
+
+def _services(broker: Broker, ctx: ModuleContext) -> None:
+    """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
+
+    def add(msg: Message) -> _Empty:
+        name = _text(msg, "service")
+        peer = broker.router.peers.get(msg.routes[-1]) if msg.routes else None
+        if peer is None or not name:
+            raise RpcError(errno.EPROTO)
+        if name in broker.router.services:
+            raise RpcError(errno.EEXIST, f"service {name} is already registered")
+        broker.router.services[name] = peer
+        return EMPTY
+
+    def remove(msg: Message) -> _Empty:
+        name = _text(msg, "service")
+        if not msg.routes or broker.router.services.get(name) is not broker.router.peers.get(msg.routes[-1]):
+            raise RpcError(errno.ENOENT)
+        del broker.router.services[name]
+        return EMPTY
+
+    ctx.service("service", {"add": add, "remove": remove})
+
+
+def _getenv(msg: Message) -> dict[str, Any]:
+    names = (msg.obj or {}).get("names", [])
+    return {"env": {name: os.environ[name] for name in names if name in os.environ}}
+
+
+def _setenv(msg: Message) -> _Empty:
+    for name, value in (msg.obj or {}).get("env", {}).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = str(value)
+    return EMPTY
+
+
+def _config(broker: Broker, ctx: ModuleContext) -> None:
+    def take(new: dict[str, Any]) -> None:
+        """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        old = broker.config
+        broker.config = new
+        for name, module in broker.modules.loaded.items():
+            for hook in module._config_hooks:
+                try:
+                    hook(new)
+                except RpcError as exc:
+                    broker.config = old
+                    raise RpcError(exc.errnum, f"{name}: {exc}") from None
+        broker.log(logging.INFO, "config", "configuration was reloaded")
+
+    def reload(_msg: Message) -> _Empty:
+        if not broker.config_path:
+            raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
+        try:
+            new = configuration.load(broker.config_path)
+        except configuration.ConfigError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        take(new)
+        return EMPTY
+
+    def load(msg: Message) -> _Empty:
+        take(msg.obj or {})
+        return EMPTY
+
+    # config.get answers the object itself (recorded), so an empty configuration is `{}`.
+    ctx.service("config", {"get": lambda _msg: broker.config, "reload": reload, "load": load}, open=("get",))
+
+
+def _overlay(broker: Broker, ctx: ModuleContext) -> None:
+    overlay = broker.overlay
+
+    def topology(msg: Message) -> dict[str, Any]:
+        rank = (msg.obj or {}).get("rank", broker.rank)
+        if not isinstance(rank, int) or rank not in overlay.topology.subtree(broker.rank):
+            raise RpcError(errno.ENOENT, "requested rank is not this broker or its descendant")
+        return overlay.shape(rank)
+
+    def disconnect(msg: Message) -> _Empty:
+        rank = (msg.obj or {}).get("rank")
+        if not isinstance(rank, int) or not overlay.disconnect(rank):
+            raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")
+        return EMPTY
+
+    ctx.service(
+        "overlay",
+        {"health": lambda _msg: overlay.health(), "topology": topology, "disconnect-subtree": disconnect},
+        open=("health", "topology"),
+    )

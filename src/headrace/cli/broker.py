@@ -1,0 +1,33 @@
+"""`flux broker`: one broker, booted by whatever launcher started it (PMI, Slurm, a configuration file) or alone."""
+
+from __future__ import annotations
+
+import os
+from typing import List
+
+from headrace.cli.arguments import Parser
+from headrace.cli.start import attributes, broker_error, broker_options
+
+PREFIX = "flux-broker: "
+
+
+def main(argv: List[str]) -> int:
+    parser = Parser("flux broker", usage="flux broker [OPTIONS] [COMMAND...]")
+    broker_options(parser)
+    parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
+    options = parser.parse_args(argv)
+
+    from headrace.broker import config, launch
+
+    try:
+        return launch.start_here(
+            launch.LaunchOptions(
+                attrs=attributes(options.setattr),
+                config=config.from_options(options.config_path, options.conf),
+                config_path=os.path.abspath(options.config_path) if options.config_path else "",
+                command=options.command[1:] if options.command[:1] == ["--"] else options.command,
+                verbose=options.verbose,
+            )
+        )
+    except (launch.LaunchError, config.ConfigError) as exc:
+        raise broker_error(str(exc)) from None

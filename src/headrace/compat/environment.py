@@ -1,0 +1,43 @@
+"""The environment in which `flux` and `import flux` are ours: what an instance gives its programs, `headrace env` prints.
+
+Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds nothing but the package `flux`, so that a user's own
+Python finds our bindings and none of our dependencies.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from typing import Dict, Mapping
+
+BINDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
+
+
+def command_folder() -> str:
+    """The folder with our `flux` and `headrace` commands, "" when none can be found."""
+    candidates = [
+        os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
+        os.path.dirname(sys.executable or ""),
+        sysconfig.get_path("scripts") or "",
+        os.path.join(os.path.expanduser("~"), ".local", "bin"),
+    ]
+    for folder in candidates:
+        if folder and all(os.access(os.path.join(folder, name), os.X_OK) for name in ("flux", "headrace")):
+            return folder
+    return ""
+
+
+def _prepend(path: str, folder: str) -> str:
+    parts = [part for part in path.split(os.pathsep) if part and part != folder]
+    return os.pathsep.join([folder, *parts])
+
+
+def with_flux(env: Mapping[str, str]) -> Dict[str, str]:
+    """A copy of `env` in which `flux`, `headrace` and `import flux` resolve to this installation."""
+    out = dict(env)
+    folder = command_folder()
+    if folder:
+        out["PATH"] = _prepend(out.get("PATH", "/usr/local/bin:/usr/bin:/bin"), folder)
+    out["PYTHONPATH"] = _prepend(out.get("PYTHONPATH", ""), BINDINGS)
+    return out
