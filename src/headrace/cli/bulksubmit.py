@@ -124,7 +124,7 @@ def _combinations(lists: List[Tuple[bool, List[str]]]) -> List[List[str]]:
             last = columns[-1]
             if len(values) != len(last):
                 raise CommandError(f":::+ needs lists of one length, these have {len(last)} and {len(values)} values")
-            columns[-1] = [have + [value] for have, value in zip(last, values)]
+            columns[-1] = [[*have, value] for have, value in zip(last, values)]
         else:
             columns.append([[value] for value in values])
     result: List[List[str]] = [[]]

@@ -120,10 +120,8 @@ def _encode(argv: List[str]) -> int:
     text = options.get("ranks", "0")
     ranks = _ids(text, text)
     first = str(min(ranks, default=0))
-    if options.has("local"):
-        cores = Idset(sorted(os.sched_getaffinity(0)))
-    else:
-        cores = _ids(options.get("cores"), first)
+    local = options.has("local")
+    cores = Idset(sorted(os.sched_getaffinity(0))) if local else _ids(options.get("cores"), first)
     gpus = _ids(options.get("gpus"), first)
     hosts = list(Hostlist.parse(options.get("hosts"))) if options.has("hosts") else [os.uname().nodename] * len(ranks)
     found = ResourceSet.build(ranks, cores, gpus, hosts)

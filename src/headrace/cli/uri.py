@@ -12,7 +12,7 @@ from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, List
 
 PREFIX = "flux-uri: ERROR: "
 
@@ -101,7 +101,7 @@ def _process(text: str) -> str:
     raise CommandError(f"PID {pid} doesn't seem to have a FLUX_URI")
 
 
-def _environment(pid: str, strict: bool) -> dict[str, str]:
+def _environment(pid: str, strict: bool) -> Dict[str, str]:
     path = f"/proc/{pid}/environ"
     try:
         with open(path, "rb") as file:

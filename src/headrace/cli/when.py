@@ -14,7 +14,7 @@ from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Optional, Tuple
 
 _CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d\d)(?::(\d\d))?)?\s*(am|pm)?$")
 _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
@@ -103,7 +103,7 @@ def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetim
     return when
 
 
-def _clock(text: str) -> Optional[tuple[int, int, int]]:
+def _clock(text: str) -> Optional[Tuple[int, int, int]]:
     if text in _WORDS:
         return _WORDS[text]
     match = _CLOCK.match(text)
