@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from headrace.spec import jobid
@@ -25,8 +26,24 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Formatter(argparse.HelpFormatter):
+    """argparse makes one for every option it is given, so the width is found once, without shutil."""
+
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=40)
+        super().__init__(prog, max_help_position=40, width=_width())
+
+
+_known_width = 0
+
+
+def _width() -> int:
+    global _known_width
+    if not _known_width:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+        except (ValueError, OSError):
+            columns = 0
+        _known_width = (columns or 80) - 2
+    return _known_width
 
 
 def job_id(text: str) -> int:

@@ -12,10 +12,7 @@ A value with ``{{`` is left to the job shell, which knows what ``{{tmpdir}}`` an
 
 from __future__ import annotations
 
-import fnmatch
 import os.path
-import re
-from string import Template
 from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 # Set by flux-proxy for its own use; a job that inherits it would talk to the wrong side of the connection.
@@ -71,6 +68,10 @@ def apply(rules: Sequence[str], current: Mapping[str, str]) -> Environment:
 
 
 def _matcher(pattern: str, rule: str) -> Callable[[str], object]:
+    # Imported late: every submission reads this file, few have rules.
+    import fnmatch
+    import re
+
     if not pattern.startswith("/"):
         return re.compile(fnmatch.translate(pattern)).match
     text = pattern[1:]
@@ -89,6 +90,8 @@ def _read(path: str) -> List[str]:
 
 
 def _substitute(value: str, rule: str, variables: Mapping[str, str], current: Mapping[str, str]) -> str:
+    from string import Template
+
     try:
         return Template(value).substitute({**current, **variables})
     except KeyError as exc:

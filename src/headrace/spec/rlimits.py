@@ -5,7 +5,6 @@ Limits go into a jobspec as the shell option ``rlimit``: name to soft limit, -1 
 
 from __future__ import annotations
 
-import fnmatch
 import resource
 from typing import Dict, Sequence
 
@@ -48,6 +47,8 @@ def _current(constant: int) -> int:
 
 
 def _matching(pattern: str, constants: Dict[str, int], rule: str) -> Sequence[str]:
+    import fnmatch
+
     names = fnmatch.filter(constants, pattern.lower())
     if not names:
         raise ValueError(f"--rlimit: '{rule}' matches no limit; known are {', '.join(sorted(constants))}")
