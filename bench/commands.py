@@ -1,0 +1,49 @@
+"""Wall time of the commands people type most, and of an MPI hello against `mpiexec` of the same MPI."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from measure import Row, flux_command, report, seconds
+
+COMMANDS = (
+    ("flux run true", ["run", "true"], 0.060),
+    ("flux submit true", ["submit", "true"], 0.040),
+    ("flux jobs", ["jobs"], 0.045),
+    ("flux getattr size", ["getattr", "size"], 0.030),
+)
+
+
+def inside(repeat: int, hello: str, mpiexec: str) -> list[Row]:
+    flux = flux_command()
+    rows = []
+    for name, args, bar in COMMANDS:
+        rows.append(Row(name, 1000 * seconds([flux, *args], repeat), "ms", f"<= {bar * 1000:.0f}"))
+    if hello:
+        peer = 1000 * seconds([mpiexec, "-n", "2", hello], repeat)
+        ours = 1000 * seconds([flux, "run", "-n2", hello], repeat)
+        rows.append(Row("mpiexec -n 2 hello", peer, "ms"))
+        rows.append(Row("flux run -n2 hello", ours, "ms", "within 50 of mpiexec", f"{ours - peer:+.0f} ms"))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--hello", default="", help="an MPI program linked with MPICH")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        report(inside(options.repeat, options.hello, options.mpiexec), options.json)
+        return
+    argv = [flux_command(), "start", sys.executable, os.path.abspath(__file__), "--inside", *sys.argv[1:]]
+    sys.exit(subprocess.run(argv).returncode)
+
+
+if __name__ == "__main__":
+    main()

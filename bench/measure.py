@@ -1,0 +1,71 @@
+"""What every benchmark here shares: running a command in an instance, memory and CPU of processes, the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class Row:
+    """One measured figure. `unit` says which way is better only through `bar`."""
+
+    what: str
+    value: float
+    unit: str
+    bar: str = ""
+    note: str = ""
+
+
+def flux_command() -> str:
+    """The `flux` beside this Python."""
+    return os.path.join(os.path.dirname(sys.executable), "flux")
+
+
+def seconds(argv: Sequence[str], repeat: int = 1, env: dict[str, str] | None = None) -> float:
+    """Median wall time of `argv` in seconds. Raises CalledProcessError when it fails."""
+    times = []
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=env)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def timed(fn: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    fn()
+    return time.perf_counter() - begin
+
+
+def pss(pid: int) -> int:
+    """Proportional set size in bytes."""
+    with open(f"/proc/{pid}/smaps_rollup") as rollup:
+        for line in rollup:
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(rows: list[Row], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print(json.dumps(asdict(row)))
+        return
+    width = max(len(row.what) for row in rows)
+    for row in rows:
+        bar = f"  bar {row.bar}" if row.bar else ""
+        note = f"  {row.note}" if row.note else ""
+        print(f"{row.what:<{width}}  {row.value:>12,.3f} {row.unit}{bar}{note}")

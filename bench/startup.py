@@ -1,0 +1,67 @@
+"""`flux start --test-size=N true` from exec to clean stop, and what idle brokers cost."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import time
+
+from measure import Row, cpu_seconds, flux_command, pss, report, seconds
+
+BARS = {1: "<= .20", 4: "<= .25", 16: "<= .40", 64: "<= .90"}
+
+
+def descendants(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        try:
+            with open(f"/proc/{parent}/task/{parent}/children") as children:
+                found.extend(int(child) for child in children.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def idle(size: int, wait: float) -> list[Row]:
+    """PSS and CPU of an idle instance's brokers over `wait` seconds."""
+    process = subprocess.Popen(
+        [flux_command(), "start", f"--test-size={size}", "echo up; sleep 1000"], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(2)
+    pids = descendants(process.pid)
+    before = {pid: cpu_seconds(pid) for pid in pids}
+    time.sleep(wait)
+    used = sum(cpu_seconds(pid) - before[pid] for pid in pids)
+    memory = sorted((pss(pid) for pid in pids), reverse=True)
+    total = sum(memory)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    return [
+        Row(f"{size} idle brokers, all processes, PSS", total / 1e6, "MB"),
+        Row("largest process, PSS", memory[0] / 1e6, "MB", "<= 35 (lead)"),
+        Row("per broker beyond the largest process, PSS", (total - memory[0]) / 1e6 / max(size - 1, 1), "MB", "<= 8"),
+        Row("CPU of one core, each broker", 100 * used / wait / size, "%", "<= .1"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--idle-seconds", type=float, default=10)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for size, bar in BARS.items():
+        took = seconds([flux_command(), "start", f"--test-size={size}", "true"], options.repeat)
+        rows.append(Row(f"start --test-size={size} true", took, "s", bar))
+    rows += idle(4, options.idle_seconds)
+    report(rows, options.json)
+
+
+if __name__ == "__main__":
+    os.environ.pop("FLUX_URI", None)
+    main()
