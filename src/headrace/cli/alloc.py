@@ -77,7 +77,7 @@ def _wait_until_up(handle: Handle, job: int) -> int:
     uri = ""
     try:
         for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0}):
-            event = decode_line(answer["event"])
+            event: Any = decode_line(answer["event"])
             if event.name == "memo" and "uri" in event.context:
                 uri = event.context["uri"]
                 break

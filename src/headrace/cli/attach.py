@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional
 
+    from headrace.cli.terminal import TerminalLink
     from headrace.client.handle import Handle, Rpc
 
 _STDIN_CHUNK = 1 << 16
@@ -70,6 +71,7 @@ class Attach:
         self._stdin_waiting = 0
         self._stdin_watched = False
         self._interrupted = 0.0
+        self._terminal: Optional[TerminalLink] = None
 
     def run(self) -> int:
         """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
@@ -78,7 +80,11 @@ class Attach:
         self.reactor.add_signal(signal.SIGINT, self._interrupt)
         if sys.stdin is not None and os.isatty(0):
             self.reactor.add_signal(signal.SIGTSTP, self._suspend)
-        self.reactor.run()
+        try:
+            self.reactor.run()
+        finally:
+            if self._terminal is not None:
+                self._terminal.close()
         return self._conclude()
 
     def _watch(self, path: str) -> None:
@@ -138,12 +144,20 @@ class Attach:
             self.service = event.context["service"]
             self.leader = event.context["leader-rank"]
             self._watch("guest.output")
-            if not self.read_only:
+            terminal = event.context.get("pty")
+            if terminal and not self.read_only and os.isatty(0) and os.isatty(1):
+                self._join_terminal(str(terminal))
+            elif not self.read_only:
                 self._watch_stdin()
         if self.show_exec:
             self._show("exec", event)
         elif event.name == "log":
             self._log(event)
+
+    def _join_terminal(self, name: str) -> None:
+        from headrace.cli.terminal import TerminalLink
+
+        self._terminal = TerminalLink(self.handle, self.reactor, f"{self.service}.{name}", self.leader, self._detach)
 
     def _show(self, source: str, event: Any) -> None:
         text = f"{source}.{event.name}"
@@ -266,11 +280,14 @@ class Attach:
 
     def _suspend(self) -> None:
         if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
-            sys.stderr.write("flux-job: detaching...\n")
-            self._open.clear()
-            self.reactor.stop()
+            self._detach()
             return
         os.kill(0, signal.SIGSTOP)
+
+    def _detach(self) -> None:
+        sys.stderr.write("flux-job: detaching...\n")
+        self._open.clear()
+        self.reactor.stop()
 
     # -- the end
 

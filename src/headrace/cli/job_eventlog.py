@@ -134,7 +134,7 @@ def wait_event(argv: List[str]) -> int:
     seen = 0
     while True:
         try:
-            event = decode_line(call.get(None if limit is None else max(0.0, limit - time.monotonic()))["event"])
+            event: Any = decode_line(call.get(None if limit is None else max(0.0, limit - time.monotonic()))["event"])
         except TimeoutError:
             raise CommandError(f"wait-event timeout on event '{name}'") from None
         except OSError as exc:

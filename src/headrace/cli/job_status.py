@@ -74,7 +74,7 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
     exception: Dict[str, Any] = {}
     try:
         for answer in call:
-            event = decode_line(answer["event"])
+            event: Any = decode_line(answer["event"])
             if event.name in ("submit", "alloc", "finish", "clean"):
                 key = {"submit": "t_submit", "alloc": "t_run", "finish": "t_cleanup", "clean": "t_inactive"}[event.name]
                 if key != "t_inactive":

@@ -57,7 +57,7 @@ def _load(text: str) -> Tuple[int, TaskMap]:
     call = Handle().stream("job-info.eventlog-watch", {"id": job, "path": "guest.exec.eventlog", "flags": 0})
     try:
         for answer in call:
-            event = decode_line(answer["event"])
+            event: Any = decode_line(answer["event"])
             if event.name == "shell.start":
                 call.cancel()
                 return job, TaskMap.decode(event.context["taskmap"])

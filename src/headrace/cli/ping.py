@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Tuple
 
+    from headrace.client.handle import Rpc
+
 PREFIX = "flux-ping: "
 
 _COMMAND = Command(
@@ -98,14 +100,14 @@ class _Pings:
         self._pad = pad
         self._show_user = show_user
 
-    def send(self, seq: int) -> object:
+    def send(self, seq: int) -> Rpc:
         now = time.monotonic_ns()
         request = {"seq": seq, "time.tv_sec": now // 10**9, "time.tv_nsec": now % 10**9, "pad": self._pad}
         return self._handle.rpc(f"{self._service}.ping", request, self._node)
 
-    def receive(self, call: object) -> None:
+    def receive(self, call: Rpc) -> None:
         try:
-            answer = call.get()  # type: ignore[attr-defined]
+            answer = call.get()
         except OSError as exc:
             rank = "any" if self._node == NODEID_ANY else self._node
             raise CommandError(f"{rank}!{self._service}.ping: {exc.strerror}") from None

@@ -12,7 +12,7 @@ from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Any, Dict, List
 
 PREFIX = "flux-uri: ERROR: "
 
@@ -78,12 +78,12 @@ def _jobs(path: str, wait: bool) -> str:
     return uri
 
 
-def _wait_for_uri(handle: object, job: int, text: str) -> None:
+def _wait_for_uri(handle: Any, job: int, text: str) -> None:
     from headrace.spec.eventlog import decode_line
 
-    call = handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0})  # type: ignore[attr-defined]
+    call = handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0})
     for answer in call:
-        event = decode_line(answer["event"])
+        event: Any = decode_line(answer["event"])
         if event.name == "memo" and "uri" in event.context:
             return
     raise CommandError(f"{text}: the job ended without publishing a URI")
