@@ -50,6 +50,11 @@ class Idset:
         return self
 
     @classmethod
+    def from_ranges(cls, ranges: Iterable[Tuple[int, int]]) -> Idset:
+        """Return the set of all ids in (first, last) pairs, in any order. Raises IdsetError for ids out of range."""
+        return cls.from_bits(_range_bits(list(ranges)))
+
+    @classmethod
     def parse(cls, text: str) -> Idset:
         """Return the set that `text` names: ids and ranges in ascending order, `[]` around them or not; `""` is empty.
 

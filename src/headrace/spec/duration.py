@@ -1,0 +1,62 @@
+"""Durations as people write them: `90`, `1.5h`, `100ms`, `infinity` (RFC 23, Flux Standard Duration)."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Optional
+
+_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(
+    r"""\+?(?:
+        (?P<infinite>inf(?:inity)?)
+        | (?P<hex>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)
+        | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)
+    )(?P<unit>(?-i:ms|s|m|h|d)?)\Z""",
+    re.VERBOSE | re.ASCII | re.IGNORECASE,
+)
+
+
+class DurationError(ValueError):
+    """Text is no duration of RFC 23, or a number of seconds is none."""
+
+
+def parse(text: str) -> float:
+    """Return the seconds that `text` says: a number as C's strtod reads it and a unit, seconds if none; inf is allowed.
+
+    Raises DurationError, also for what is negative or too large for a double.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise DurationError(f"invalid duration '{text}': expected a number and ms, s, m, h or d, such as 1.5h")
+    if match.group("infinite"):
+        return math.inf
+    try:
+        number = float.fromhex(match.group("hex")) if match.group("hex") else float(match.group("number"))
+        seconds = number * _UNITS[match.group("unit")]
+    except OverflowError:
+        seconds = math.inf
+    if seconds == math.inf:
+        raise DurationError(f"invalid duration '{text}': too large, write infinity for no limit")
+    return seconds
+
+
+def encode(seconds: float, digits: Optional[int] = None) -> str:
+    """Return a duration in the largest unit it fills.
+
+    Without `digits` as listings show it: milliseconds below ten seconds (`0.056s`, and `0s` below one), else four
+    significant digits (`2m`, `1.5h`). With `digits` as log lines and `flux overlay status` do: so many significant
+    digits throughout (`8.79558s` with 6). Raises DurationError if negative or not a number.
+    """
+    if not seconds >= 0:
+        raise DurationError(f"{seconds} is no duration: must be zero or more seconds")
+    if seconds == math.inf:
+        return "infinity"
+    if digits is None and seconds < 1e-3:
+        return "0s"
+    if digits is None and seconds < 10:
+        return f"{seconds:.3f}s"
+    for unit in ("d", "h", "m"):
+        if seconds >= _UNITS[unit]:
+            return f"{seconds / _UNITS[unit]:.{digits or 4}g}{unit}"
+    return f"{seconds:.{digits or 4}g}s"
