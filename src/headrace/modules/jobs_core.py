@@ -1,0 +1,617 @@
+"""The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
+
+Every change of a job is an event first (`_post`), what follows from its new state is decided afterwards (`_advance`),
+and neither speaks to anybody: messages to the scheduler, the exec service and watchers are effects, which the caller
+releases when the records of the same step are durable. Replaying the records into an empty core gives the same jobs;
+`restart` then takes up what a crash interrupted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.modules import jobs_dependencies as deps
+from headrace.modules.jobs_record import (
+    CLEANUP,
+    DEPEND,
+    FLAG_WAITABLE,
+    INACTIVE,
+    PRIORITY,
+    PRIORITY_MAX,
+    RUN,
+    RUNNING,
+    SCHED,
+    URGENCY_EXPEDITE,
+    Event,
+    Job,
+    failure_text,
+    merged,
+)
+from headrace.modules.jobs_queues import Queues
+from headrace.spec import jobspec as js
+
+# Kinds of records, as the journal has them: (kind, job id, value).
+NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
+
+Record = tuple[int, int, Any]
+# ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("start", job)
+# ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job) ("idle",)
+Effect = tuple[Any, ...]
+
+SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+
+_TIMEOUT_NOTE = "resource allocation expired"
+_LOST_NOTE = "lost when the broker restarted"
+
+
+class Core:
+    """All jobs of an instance. `now` (seconds since the epoch) is set by the caller before each input."""
+
+    def __init__(self, queues: Queues, owner: int) -> None:
+        self.now = 0.0
+        self.owner = owner
+        self.queues = queues
+        self.active: dict[int, Job] = {}
+        self.inactive: dict[int, int] = {}
+        self.zombies: dict[int, str] = {}
+        self.max_jobid = 0
+        self.running = 0
+        self.sched_ready = False
+        self.sched_limit = 0
+        self.alloc_pending = 0
+        self.exec_ready = False
+        self.records: list[Record] = []
+        self.effects: list[Effect] = []
+        self.dirty: dict[Job, int] = {}
+        self.finished: list[Job] = []
+        self._dependents: dict[int, dict[tuple[int, str], str]] = {}
+        self._singletons: dict[tuple[int, str], set[int]] = {}
+        self._singleton_names: dict[int, tuple[int, str]] = {}
+        self._deadlines: list[tuple[float, int, str]] = []
+        self._waiting: list[tuple[int, int]] = []
+
+    def take(self) -> tuple[list[Record], list[Effect]]:
+        """The records and effects since the last call."""
+        records = self.records
+        for job, first in self.dirty.items():
+            records.append((EVENTS, job.id, job.events[first:]))
+        effects = self.effects
+        self.records, self.effects = [], []
+        self.dirty.clear()
+        return records, effects
+
+    # -- events
+
+    def _post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
+        if job not in self.dirty:
+            self.dirty[job] = len(job.events)
+        was = job.state
+        job.apply((self.now, name, context))
+        if job.state != was:
+            self._count(job, was)
+
+    def _count(self, job: Job, was: int) -> None:
+        self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
+
+    def _advance(self, job: Job) -> None:
+        """Do what a job's state asks for, until it has to wait for somebody."""
+        if job.state == DEPEND:
+            if job.dependencies:
+                return
+            self._post(job, "depend")
+        if job.state == PRIORITY:
+            self._post(job, "priority", {"priority": priority_of(job.urgency)})
+        if job.state == SCHED:
+            self._request(job)
+        elif job.state == RUN:
+            self._start(job)
+        elif job.state == CLEANUP:
+            self._clean_up(job)
+
+    def _request(self, job: Job) -> None:
+        """Bring a job in SCHED before the scheduler, or take it back from there."""
+        wanted = job.priority > 0 and self.queues.started(job.queue)
+        if job.alloc_pending:
+            if not wanted:
+                self._cancel_alloc(job)
+        elif wanted and self.sched_ready:
+            if self.sched_limit:
+                heapq.heappush(self._waiting, (-job.priority, job.id))
+                self._fill()
+            else:
+                self._ask(job)
+
+    def _ask(self, job: Job) -> None:
+        job.alloc_pending = True
+        self.alloc_pending += 1
+        self.effects.append(("alloc", job))
+
+    def _fill(self) -> None:
+        """With a scheduler that takes so many requests at a time: send it the most urgent ones."""
+        while self._waiting and self.alloc_pending < self.sched_limit:
+            priority, job_id = heapq.heappop(self._waiting)
+            job = self.active.get(job_id)
+            if (
+                job is not None
+                and job.state == SCHED
+                and job.priority == -priority > 0
+                and not job.alloc_pending
+                and self.queues.started(job.queue)
+            ):
+                self._ask(job)
+
+    def _cancel_alloc(self, job: Job) -> None:
+        if not job.alloc_canceled:
+            job.alloc_canceled = True
+            self.effects.append(("cancel", job.id))
+
+    def _start(self, job: Job) -> None:
+        if self.exec_ready and not job.start_sent and not job.prologs:
+            job.start_sent = True
+            self.effects.append(("start", job))
+
+    def _clean_up(self, job: Job) -> None:
+        if job.alloc_pending:
+            self._cancel_alloc(job)
+            return
+        if (job.start_sent and not job.released) or job.epilogs:
+            return
+        if job.has_resources:
+            self._post(job, "free")
+            self.effects.append(("free", job, job.r))
+        self._post(job, "clean")
+        self._retire(job)
+
+    def _retire(self, job: Job) -> None:
+        """A job became inactive: keep two numbers of it, and tell those who waited for it."""
+        del self.active[job.id]
+        self.inactive[job.id] = summary(job)
+        self.finished.append(job)
+        if job.waitable:
+            self.zombies[job.id] = failure_text(job)
+        if job.id in self._dependents:
+            self._settle(job.id)
+        if job.id in self._singleton_names:
+            self._next_singleton(job)
+        self.effects.append(("inactive", job.id))
+
+    # -- submission and dependencies
+
+    def submit(self, id: int, userid: int, urgency: int, flags: int, jobspec: dict[str, Any]) -> str:
+        """A new job; returns why it is refused, or ""."""
+        if id in self.active or id in self.inactive:
+            return f"job {id} exists already"
+        job = Job(id, jobspec)
+        refusal = self.queues.refusal(job.queue)
+        if refusal:
+            return refusal
+        try:
+            needs = [deps.parse(item) for item in js.dependencies(jobspec)]
+            for need in needs:
+                self._check_need(job, need, userid)
+        except deps.DependencyError as exc:
+            return str(exc)
+        self.active[id] = job
+        self.max_jobid = max(self.max_jobid, id)
+        self.records.append((NEW_JOB, id, jobspec))
+        self._post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
+        self._post(job, "validate")
+        for need in needs:
+            if need.description not in (job.dependencies or ()):
+                self._post(job, "dependency-add", {"description": need.description})
+        if needs:
+            self._join_singletons(job)
+            self._watch_needs(job)
+        self._advance(job)
+        return ""
+
+    def _check_need(self, job: Job, need: deps.Need, userid: int) -> None:
+        if need.kind == deps.SINGLETON:
+            if not (js.system(job.jobspec).get("job") or {}).get("name"):
+                raise deps.DependencyError("dependency: singleton: the job must have a name")
+        elif need.job:
+            started, result, found = self._progress(need.job)
+            if not found or need.job == job.id:
+                text = need.description.partition("=")[2]
+                raise deps.DependencyError(f"dependency: {need.kind}: job {text} not found")
+            if deps.verdict(need.kind, started, result) is False:
+                raise deps.DependencyError(deps.refusal(need.kind, need.job))
+
+    def _progress(self, job_id: int) -> tuple[bool, int | None, bool]:
+        """(has it started, its result or None, does it exist)"""
+        job = self.active.get(job_id)
+        if job is not None:
+            return job.started, None, True
+        known = self.inactive.get(job_id)
+        if known is None:
+            return False, None, False
+        return bool(known & _STARTED), known & _RESULT, True
+
+    def _watch_needs(self, job: Job) -> None:
+        """Take up whatever a job in DEPEND waits for; what is met already is removed at once."""
+        for description in list(job.dependencies or ()):
+            need = deps.from_description(description)
+            if need is None:
+                continue
+            if need.kind == deps.SINGLETON:
+                if min(self._singletons[self._singleton_names[job.id]]) == job.id:
+                    self._remove_need(job, description)
+            elif need.job:
+                self._dependents.setdefault(need.job, {})[job.id, description] = need.kind
+                self._judge(job, need.job, need.kind, description)
+            else:
+                heapq.heappush(self._deadlines, (need.time, job.id, description))
+                self.effects.append(("deadline",))
+
+    def _judge(self, job: Job, antecedent: int, kind: str, description: str) -> None:
+        started, result, found = self._progress(antecedent)
+        met = deps.verdict(kind, started, result) if found else False
+        if met is None:
+            return
+        dependents = self._dependents.get(antecedent, {})
+        dependents.pop((job.id, description), None)
+        if not dependents:
+            self._dependents.pop(antecedent, None)
+        if job.state != DEPEND:
+            return
+        if met:
+            self._remove_need(job, description)
+        else:
+            self.raise_exception(job, "dependency", 0, deps.refusal(kind, antecedent), self.owner)
+
+    def _remove_need(self, job: Job, description: str) -> None:
+        if job.dependencies is not None and description in job.dependencies:
+            self._post(job, "dependency-remove", {"description": description})
+
+    def _settle(self, antecedent: int) -> None:
+        """Something that others may wait for happened to a job."""
+        for (job_id, description), kind in list(self._dependents.get(antecedent, {}).items()):
+            job = self.active.get(job_id)
+            if job is None:
+                self._dependents[antecedent].pop((job_id, description), None)
+                continue
+            self._judge(job, antecedent, kind, description)
+            if job.state == DEPEND:
+                self._advance(job)
+        if not self._dependents.get(antecedent):
+            self._dependents.pop(antecedent, None)
+
+    def _join_singletons(self, job: Job) -> None:
+        if any(item["scheme"] == deps.SINGLETON for item in js.dependencies(job.jobspec)):
+            key = (job.userid, js.name(job.jobspec))
+            self._singletons.setdefault(key, set()).add(job.id)
+            self._singleton_names[job.id] = key
+
+    def _next_singleton(self, job: Job) -> None:
+        key = self._singleton_names.pop(job.id)
+        group = self._singletons[key]
+        group.discard(job.id)
+        if not group:
+            del self._singletons[key]
+            return
+        following = self.active[min(group)]
+        if following.state == DEPEND:
+            self._remove_need(following, deps.SINGLETON)
+            self._advance(following)
+
+    # -- time
+
+    def next_deadline(self) -> float | None:
+        """When expire() is due next, in seconds since the epoch."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire(self) -> None:
+        """Begin-times that have come, and jobs whose time is over."""
+        while self._deadlines and self._deadlines[0][0] <= self.now:
+            _, job_id, what = heapq.heappop(self._deadlines)
+            job = self.active.get(job_id)
+            if job is None:
+                continue
+            if what:
+                self._remove_need(job, what)
+                self._advance(job)
+            elif job.state == RUN and 0 < job.expiration <= self.now:
+                self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
+
+    def _limit(self, job: Job) -> None:
+        """Watch over the time limit of a running job; one that was moved fires early or not at all, see expire()."""
+        if job.expiration and job.started and job.state == RUN:
+            heapq.heappush(self._deadlines, (job.expiration, job.id, ""))
+            self.effects.append(("deadline",))
+
+    # -- the scheduler (RFC 27)
+
+    def sched_hello(self) -> list[Job]:
+        """Jobs that hold resources."""
+        return [job for job in self.active.values() if job.has_resources]
+
+    def sched_is_ready(self, limit: int) -> int:
+        """The scheduler takes requests, `limit` at a time (0: any number); returns how many wait."""
+        self.sched_ready, self.sched_limit = True, limit
+        self._waiting = []
+        waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
+        waiting.sort(key=lambda job: (-job.priority, job.id))
+        for job in waiting:
+            self._request(job)
+        return len(waiting)
+
+    def sched_gone(self) -> None:
+        """The scheduler is gone and its requests with it."""
+        self.sched_ready = False
+        self.alloc_pending = 0
+        for job in list(self.active.values()):
+            if job.alloc_pending:
+                job.alloc_pending = job.alloc_canceled = False
+                if job.state == CLEANUP:
+                    self._clean_up(job)
+
+    def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
+        """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
+        job = self.active.get(id)
+        if job is None or not job.alloc_pending:
+            return
+        if kind == ANNOTATE:
+            job.annotations = merged(job.annotations or {}, notes or {})
+            self.effects.append(("annotations", job))
+            return
+        wanted = job.state == SCHED and not job.alloc_canceled
+        job.alloc_pending = job.alloc_canceled = False
+        self.alloc_pending -= 1
+        if kind == SUCCESS and wanted:
+            self._allocated(job, r or {}, notes)
+        elif kind == SUCCESS:
+            # The answer crossed a cancellation or a fatal exception: give it back.
+            self.effects.append(("free", job, r))
+            self._advance(job)
+        elif kind == DENY:
+            self._forget_annotations(job)
+            self.raise_exception(job, "alloc", 0, why, self.owner)
+        else:
+            self._forget_annotations(job)
+            self._advance(job)
+        if self.sched_limit:
+            self._fill()
+
+    def _forget_annotations(self, job: Job) -> None:
+        if job.annotations and "sched" in job.annotations:
+            job.annotations = merged(job.annotations, {"sched": None})
+            self.effects.append(("annotations", job))
+
+    def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
+        annotations = merged(job.annotations, notes or {}) if job.annotations else notes
+        job.r = r
+        self.records.append((RSET, job.id, r))
+        self._post(job, "alloc", {"annotations": annotations} if annotations else None)
+        self._start(job)
+
+    # -- the exec service (RFC 32)
+
+    def exec_is_ready(self) -> None:
+        self.exec_ready = True
+        for job in list(self.active.values()):
+            if job.state == RUN:
+                self._start(job)
+
+    def exec_gone(self, note: str) -> None:
+        """The exec service is gone: what it was running is lost."""
+        self.exec_ready = False
+        for job in list(self.active.values()):
+            if job.start_sent and not job.released:
+                self.exec_failed(job.id, note)
+
+    def exec_failed(self, id: int, note: str) -> None:
+        """A start request ended in an error: nothing of the job runs."""
+        job = self.active.get(id)
+        if job is not None and job.start_sent:
+            job.start_sent = False
+            self.raise_exception(job, "exec", 0, note, self.owner)
+
+    def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
+        """A response to a start request: start, finish, release, exception."""
+        job = self.active.get(id)
+        if job is None or not job.start_sent:
+            return
+        if kind == "start":
+            self._post(job, "start")
+            self._limit(job)
+            if id in self._dependents:
+                self._settle(id)
+        elif kind == "finish":
+            if job.status is None:
+                self._post(job, "finish", {"status": data["status"]})
+            self._advance(job)
+        elif kind == "release":
+            self._post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
+            self._advance(job)
+        elif kind == "exception":
+            extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
+            self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+
+    # -- requests about one job
+
+    def raise_exception(
+        self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
+    ) -> None:
+        """An exception (RFC 21); one of severity 0 ends the job."""
+        context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
+        self._post(job, "exception", context)
+        self.effects.append(("exception", job.id, kind, severity))
+        if severity == 0:
+            self._clean_up(job)
+
+    def set_urgency(self, job: Job, urgency: int, userid: int) -> int:
+        """Returns the old urgency. The caller has checked that the job has no resources."""
+        old = job.urgency
+        self._post(job, "urgency", {"userid": userid, "urgency": urgency})
+        self._reprioritize(job)
+        return old
+
+    def _reprioritize(self, job: Job) -> None:
+        was = job.priority
+        self._advance(job)
+        if job.alloc_pending and not job.alloc_canceled and job.priority != was:
+            self.effects.append(("prioritize", [[job.id, job.priority]]))
+
+    def update(self, job: Job, updates: dict[str, Any]) -> None:
+        """Set attributes of the jobspec. A pending job goes before the scheduler again; a running one is rescheduled."""
+        duration = updates.get("attributes.system.duration")
+        self._post(job, "jobspec-update", updates)
+        if job.state == RUN and duration is not None:
+            start = next((time for time, name, _ in job.events if name == "start"), 0.0)
+            start = start or next((time for time, name, _ in job.events if name == "alloc"), self.now)
+            expiration = start + duration if duration else 0.0
+            self._post(job, "resource-update", {"expiration": expiration})
+            self.effects.append(("expiration", job.id, expiration))
+            self._limit(job)
+            return
+        if job.state == PRIORITY:
+            if job.alloc_pending:
+                # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
+                self._cancel_alloc(job)
+            self._advance(job)
+
+    def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
+        """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""
+        if volatile:
+            job.annotations = merged(job.annotations or {}, {"user": memo})
+            self.effects.append(("annotations", job))
+        else:
+            self._post(job, "memo", memo)
+
+    # -- queues
+
+    def start_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.start(list(names), on, reason, checkpoint)
+        self._queues_changed()
+        for job in sorted(self.active.values(), key=lambda job: (-job.priority, job.id)):
+            if job.state == SCHED:
+                self._request(job)
+
+    def enable_queues(self, names: Iterable[str], on: bool, reason: str | None) -> None:
+        self.queues.enable(list(names), on, reason)
+        self._queues_changed()
+
+    def _queues_changed(self) -> None:
+        self.records.append((QUEUES, 0, self.queues.save()))
+
+    # -- the end of jobs
+
+    def purge(self, ids: list[int]) -> list[int]:
+        """Forget inactive jobs; returns those that were there."""
+        gone = [id for id in ids if self.inactive.pop(id, None) is not None]
+        for id in gone:
+            self.zombies.pop(id, None)
+        if gone:
+            self.records.append((PURGED, 0, gone))
+        return gone
+
+    def purgeable(self, age: float, number: int) -> list[int]:
+        """Inactive jobs older than `age` seconds (negative: any), or beyond the newest `number` (negative: no matter)."""
+        out = []
+        surplus = len(self.inactive) - number if number >= 0 else 0
+        for index, (id, known) in enumerate(self.inactive.items()):
+            old = 0 <= age < self.now - inactive_since(known)
+            if not (old or index < surplus):
+                break
+            out.append(id)
+        return out
+
+    def reap(self, id: int) -> str:
+        """A waitable job was waited for; returns why it failed, or ""."""
+        self.records.append((REAPED, id, None))
+        return self.zombies.pop(id)
+
+    # -- replay
+
+    def replay(self, record: Record) -> None:
+        """Take a record that was made by take() before a restart."""
+        kind, id, value = record
+        if kind == NEW_JOB:
+            self.active[id] = Job(id, value)
+            self.max_jobid = max(self.max_jobid, id)
+        elif kind == EVENTS:
+            self._replay_events(id, value)
+        elif kind == RSET:
+            self.active[id].r = value
+        elif kind == QUEUES:
+            self.queues.restore(value)
+        elif kind == PURGED:
+            for gone in value:
+                self.inactive.pop(gone, None)
+                self.zombies.pop(gone, None)
+        elif kind == REAPED:
+            self.zombies.pop(id, None)
+
+    def _replay_events(self, id: int, events: Iterable[Event]) -> None:
+        job = self.active[id]
+        was = job.state
+        for event in events:
+            job.apply(event)
+        self._count(job, was)
+        if job.state == INACTIVE:
+            del self.active[id]
+            self.inactive[id] = summary(job)
+            self.finished.append(job)
+            if job.waitable:
+                self.zombies[id] = failure_text(job)
+
+    def restart(self) -> None:
+        """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask)."""
+        jobs = sorted(self.active.values(), key=lambda job: job.id)
+        for job in jobs:
+            self._join_singletons(job)
+        for job in jobs:
+            if job.id not in self.active:
+                continue
+            ran = job.state == RUN
+            requeue = ran and bool(js.system(job.jobspec).get("requeue"))
+            self._post(job, "flux-restart", {"requeue": True} if requeue else None)
+            if job.state == RUN or (job.state == CLEANUP and job.has_resources):
+                if ran:
+                    self._post(
+                        job,
+                        "exception",
+                        {"type": "exec", "severity": 0, "note": _LOST_NOTE, "userid": self.owner},
+                    )
+                self._post(job, "free")
+            elif job.state == DEPEND:
+                self._watch_needs(job)
+            if job.id in self.active:
+                self._advance(job)
+
+
+def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[list[Record], list[Effect]]:
+    """Give the core a list of (method, arguments...) at one time; returns what is to be written, and to be done then."""
+    core.now = now
+    for method, *args in inputs:
+        getattr(core, method)(*args)
+    return core.take()
+
+
+def priority_of(urgency: int) -> int:
+    """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
+    return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency
+
+
+_RESULT = 0x0F
+_STARTED = 0x10
+_WAITABLE = 0x20
+
+
+def summary(job: Job) -> int:
+    """What the core keeps of an inactive job, in one number: time, user, result, whether it started, waitable."""
+    ended = int(job.events[-1][0] * 1000)
+    waitable = _WAITABLE if job.flags & FLAG_WAITABLE else 0
+    return ended << 40 | job.userid << 8 | waitable | (_STARTED if job.started else 0) | job.result
+
+
+def inactive_since(known: int) -> float:
+    """When a job became inactive, in seconds since the epoch (to the millisecond)."""
+    return (known >> 40) / 1000
+
+
+def inactive_user(known: int) -> int:
+    """The user id of an inactive job."""
+    return known >> 8 & 0xFFFFFFFF

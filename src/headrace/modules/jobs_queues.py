@@ -1,0 +1,122 @@
+"""Queues (RFC 33) as the job manager runs them: which exist, who may submit, which are scheduled. Pure.
+
+Without a `[queues]` table there is one anonymous queue, named "". Named queues start out stopped, the anonymous one
+started, as in flux-core. Switches that an administrator throws survive a restart, unless asked not to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ANONYMOUS = ""
+_BY_ADMINISTRATOR = "disabled by administrator"
+
+
+class QueueError(ValueError):
+    """A request names a queue that does not exist, or none where one is needed."""
+
+
+class Queue:
+    """One queue's switches; a reason is None where none was given."""
+
+    __slots__ = ("checkpoint_start", "checkpoint_stop_reason", "disable_reason", "enabled", "started", "stop_reason")
+
+    def __init__(self, started: bool) -> None:
+        self.enabled = True
+        self.disable_reason: str | None = None
+        self.started = started
+        self.stop_reason: str | None = None
+        self.checkpoint_start = started
+        self.checkpoint_stop_reason: str | None = None
+
+
+class Queues:
+    """All queues of an instance."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.named = bool(names)
+        self.table: dict[str, Queue] = {}
+        self.configure(names)
+
+    def configure(self, names: list[str]) -> list[str]:
+        """Take the names of a new configuration, keep the switches of queues that stay; returns those that went."""
+        old = self.table
+        self.named = bool(names)
+        wanted = names or [ANONYMOUS]
+        self.table = {name: old.get(name) or Queue(started=not names) for name in wanted}
+        return [name for name in old if name not in self.table]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.table) if self.named else []
+
+    def get(self, name: str | None) -> Queue:
+        """Raises QueueError."""
+        found = self.table.get(name or ANONYMOUS)
+        if found is None:
+            if not name:
+                raise QueueError("a named queue is required")
+            raise QueueError(f"'{name}' is not a valid queue")
+        return found
+
+    def select(self, name: str | None, everything: bool) -> list[str]:
+        """The queues that a request means; raises QueueError."""
+        if name:
+            self.get(name)
+            return [name]
+        if self.named and not everything:
+            raise QueueError("Named queues detected; name a queue or ask for all of them")
+        return list(self.table)
+
+    def refusal(self, name: str) -> str:
+        """Why a job may not be submitted to a queue, "" if it may."""
+        queue = self.table.get(name)
+        if queue is None:
+            return f"Invalid queue '{name}' specified" if name else "a named queue is required"
+        if queue.enabled:
+            return ""
+        where = f" to {name}" if name else ""
+        return f"job submission{where} is disabled: {queue.disable_reason or _BY_ADMINISTRATOR}"
+
+    def started(self, name: str) -> bool:
+        """Whether jobs of a queue go to the scheduler; those of a queue that is gone do not."""
+        queue = self.table.get(name)
+        return queue is not None and queue.started
+
+    def status(self, name: str | None) -> dict[str, Any]:
+        """The answer to queue-status; raises QueueError."""
+        queue = self.get(name)
+        out: dict[str, Any] = {"enable": queue.enabled, "start": queue.started}
+        if not queue.enabled and queue.disable_reason is not None:
+            out["disable_reason"] = queue.disable_reason
+        if not queue.started and queue.stop_reason is not None:
+            out["stop_reason"] = queue.stop_reason
+        return out
+
+    def enable(self, names: list[str], on: bool, reason: str | None) -> None:
+        for name in names:
+            queue = self.table[name]
+            queue.enabled, queue.disable_reason = on, None if on else reason
+
+    def start(self, names: list[str], on: bool, reason: str | None, checkpoint: bool) -> None:
+        for name in names:
+            queue = self.table[name]
+            queue.started, queue.stop_reason = on, None if on else reason
+            if checkpoint:
+                queue.checkpoint_start, queue.checkpoint_stop_reason = on, queue.stop_reason
+
+    def save(self) -> list[list[Any]]:
+        """What a restart needs: [name, enabled, disable_reason, started, stop_reason] of each queue."""
+        return [
+            [name, queue.enabled, queue.disable_reason, queue.checkpoint_start, queue.checkpoint_stop_reason]
+            for name, queue in self.table.items()
+        ]
+
+    def restore(self, saved: list[list[Any]]) -> None:
+        """Set the switches that save() gave; queues that no longer exist are skipped."""
+        for name, enabled, disable_reason, started, stop_reason in saved:
+            queue = self.table.get(name)
+            if queue is not None:
+                queue.enabled, queue.disable_reason = enabled, disable_reason
+                queue.started, queue.stop_reason = started, stop_reason
+                queue.checkpoint_start, queue.checkpoint_stop_reason = started, stop_reason

@@ -1,0 +1,321 @@
+"""One job as its eventlog tells it (RFC 21): the record, and what every event does to it. Pure.
+
+State derives from events and nothing else, so a live job and a job read back from the journal are the same. What is
+not derived (a request that is under way with the scheduler or the exec service) is at the end of the slots and is
+empty after a replay.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any, Optional
+
+NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
+PENDING = DEPEND | PRIORITY | SCHED
+RUNNING = RUN | CLEANUP
+COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
+
+FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
+
+URGENCY_HOLD, URGENCY_DEFAULT, URGENCY_EXPEDITE = 0, 16, 31
+PRIORITY_MAX = 0xFFFFFFFF
+
+# Timestamp (seconds), name, context.
+Event = tuple[float, str, Optional[dict[str, Any]]]
+
+
+class Job:
+    """An active job. `jobspec` and `r` are the current ones, with every update applied."""
+
+    __slots__ = (
+        "alloc_canceled",
+        "alloc_pending",
+        "annotations",
+        "dependencies",
+        "epilogs",
+        "events",
+        "fatal",
+        "flags",
+        "has_resources",
+        "id",
+        "jobspec",
+        "priority",
+        "prologs",
+        "queue",
+        "r",
+        "released",
+        "start_sent",
+        "started",
+        "state",
+        "status",
+        "t_submit",
+        "urgency",
+        "userid",
+    )
+
+    def __init__(self, id: int, jobspec: dict[str, Any]) -> None:
+        self.id = id
+        self.jobspec = jobspec
+        self.queue: str = jobspec["attributes"].get("system", {}).get("queue") or ""
+        self.events: list[Event] = []
+        self.userid = 0
+        self.urgency = URGENCY_DEFAULT
+        self.flags = 0
+        self.t_submit = 0.0
+        self.state = NEW
+        self.priority = 0
+        self.dependencies: dict[str, None] | None = None
+        self.annotations: dict[str, Any] | None = None
+        self.r: dict[str, Any] | None = None
+        self.has_resources = False
+        self.started = False
+        self.released = False
+        self.status: int | None = None
+        self.fatal: tuple[str, str] | None = None
+        self.prologs = 0
+        self.epilogs = 0
+        self.alloc_pending = False
+        self.alloc_canceled = False
+        self.start_sent = False
+
+    def apply(self, event: Event) -> None:
+        """Append an event and take its effect; events that are not of RFC 21 have none."""
+        self.events.append(event)
+        handler = _EVENTS.get(event[1])
+        if handler is not None:
+            handler(self, event[0], event[2] or _NOTHING)
+
+    @property
+    def waitable(self) -> bool:
+        return bool(self.flags & FLAG_WAITABLE)
+
+    @property
+    def expiration(self) -> float:
+        """When the job's time is over, in seconds since the epoch; 0 for never."""
+        return float(self.r["execution"].get("expiration") or 0.0) if self.r is not None else 0.0
+
+    @property
+    def result(self) -> int:
+        """How the job ended: COMPLETED, FAILED, CANCELED or TIMEOUT."""
+        if self.fatal is not None:
+            return {"cancel": CANCELED, "timeout": TIMEOUT}.get(self.fatal[0], FAILED)
+        return COMPLETED if self.status == 0 else FAILED
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _submit(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.t_submit = time
+    job.userid = context["userid"]
+    job.urgency = context["urgency"]
+    job.flags = context["flags"]
+
+
+def _validate(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.state = DEPEND
+
+
+def _depend(job: Job, time: float, context: dict[str, Any]) -> None:
+    if job.state == DEPEND:
+        job.state = PRIORITY
+
+
+def _dependency_add(job: Job, time: float, context: dict[str, Any]) -> None:
+    if job.dependencies is None:
+        job.dependencies = {}
+    job.dependencies[context["description"]] = None
+
+
+def _dependency_remove(job: Job, time: float, context: dict[str, Any]) -> None:
+    if job.dependencies is not None:
+        job.dependencies.pop(context["description"], None)
+
+
+def _set_flags(job: Job, time: float, context: dict[str, Any]) -> None:
+    for name in context["flags"]:
+        job.flags |= {"debug": FLAG_DEBUG, "waitable": FLAG_WAITABLE, "novalidate": FLAG_NOVALIDATE}.get(name, 0)
+
+
+def _priority(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.priority = context["priority"]
+    if job.state == PRIORITY:
+        job.state = SCHED
+
+
+def _reprioritize(job: Job) -> None:
+    if job.state == SCHED:
+        job.state = PRIORITY
+
+
+def _urgency(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.urgency = context["urgency"]
+    _reprioritize(job)
+
+
+def _jobspec_update(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.jobspec = updated_jobspec(job.jobspec, context)
+    job.queue = job.jobspec["attributes"].get("system", {}).get("queue") or ""
+    _reprioritize(job)
+
+
+def _resource_update(job: Job, time: float, context: dict[str, Any]) -> None:
+    if job.r is not None:
+        job.r = updated_r(job.r, context)
+
+
+def _flux_restart(job: Job, time: float, context: dict[str, Any]) -> None:
+    if context.get("requeue") and job.state == RUN:
+        job.state = PRIORITY
+        job.r, job.has_resources, job.started, job.annotations = None, False, False, None
+    else:
+        _reprioritize(job)
+
+
+def _alloc(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.has_resources = True
+    if "annotations" in context:
+        job.annotations = context["annotations"]
+    if job.state == SCHED:
+        job.state = RUN
+
+
+def _prolog_start(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.prologs += 1
+
+
+def _prolog_finish(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.prologs = max(job.prologs - 1, 0)
+
+
+def _epilog_start(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.epilogs += 1
+
+
+def _epilog_finish(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.epilogs = max(job.epilogs - 1, 0)
+
+
+def _start(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.started = True
+
+
+def _finish(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.status = context["status"]
+    if job.state == RUN:
+        job.state = CLEANUP
+
+
+def _release(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.released = job.released or context["final"]
+
+
+def _free(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.has_resources = False
+
+
+def _clean(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.state = INACTIVE
+
+
+def _exception(job: Job, time: float, context: dict[str, Any]) -> None:
+    if context["severity"] == 0:
+        if job.fatal is None:
+            job.fatal = (context["type"], context.get("note") or "")
+        if job.state != INACTIVE:
+            job.state = CLEANUP
+
+
+def _memo(job: Job, time: float, context: dict[str, Any]) -> None:
+    job.annotations = merged(job.annotations or {}, {"user": context})
+
+
+_EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
+    "submit": _submit,
+    "validate": _validate,
+    "depend": _depend,
+    "dependency-add": _dependency_add,
+    "dependency-remove": _dependency_remove,
+    "set-flags": _set_flags,
+    "priority": _priority,
+    "urgency": _urgency,
+    "jobspec-update": _jobspec_update,
+    "resource-update": _resource_update,
+    "flux-restart": _flux_restart,
+    "alloc": _alloc,
+    "prolog-start": _prolog_start,
+    "prolog-finish": _prolog_finish,
+    "epilog-start": _epilog_start,
+    "epilog-finish": _epilog_finish,
+    "start": _start,
+    "finish": _finish,
+    "release": _release,
+    "free": _free,
+    "clean": _clean,
+    "exception": _exception,
+    "memo": _memo,
+}
+
+
+def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """`old` with `change` laid on top, table by table; null removes a key (RFC 27, annotations). Neither is changed."""
+    out = dict(old)
+    for key, value in change.items():
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(value, dict):
+            inner = out.get(key)
+            table = merged(inner if isinstance(inner, dict) else {}, value)
+            if table:
+                out[key] = table
+            else:
+                out.pop(key, None)
+        else:
+            out[key] = value
+    return out
+
+
+def updated_jobspec(jobspec: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
+    """The jobspec with `{"attributes.system.duration": 60, ...}` set; what is not on the way is shared."""
+    out = dict(jobspec)
+    for path, value in updates.items():
+        here = out
+        *parents, last = path.split(".")
+        for name in parents:
+            inner = here.get(name)
+            here[name] = dict(inner) if isinstance(inner, dict) else {}
+            here = here[name]
+        if value is None:
+            here.pop(last, None)
+        else:
+            here[last] = value
+    return out
+
+
+def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
+    """R with the `execution` keys of a resource-update event set."""
+    return {**r, "execution": {**r["execution"], **updates}}
+
+
+def failure_text(job: Job) -> str:
+    """Why a job did not succeed, as `flux job wait` tells it; "" if it did."""
+    if job.fatal is not None:
+        kind, note = job.fatal
+        return f"Fatal exception type={kind} {note}".rstrip()
+    status = job.status
+    if status is None:
+        return "job did not run"
+    if status & 0x7F:
+        return f"job shell {_signal_text(status & 0x7F)}"
+    code = status >> 8
+    if code > 128:
+        return f"task(s) {_signal_text(code - 128)}"
+    return f"task(s) exited with exit code {code}" if code else ""
+
+
+def _signal_text(number: int) -> str:
+    try:
+        return signal.strsignal(number) or f"died by signal {number}"
+    except ValueError:
+        return f"died by signal {number}"
