@@ -73,9 +73,16 @@ def flux(argv: Optional[List[str]] = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
     args = sys.argv[1:] if argv is None else list(argv)
     try:
-        return _drive(args)
+        status = _drive(args)
+        sys.stdout.flush()
+        return status
     except CommandError as exc:
         return _report("flux: ", exc)
+    except BrokenPipeError:
+        _abandon_stdout()
+        return 141
+    except KeyboardInterrupt:
+        return 130
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
@@ -127,16 +134,11 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         sys.stderr.write(f"flux: trying to run {entry[0]} from headrace.cli\n")
     module = _load(name, entry)
     try:
-        status = int(module.main(argv) if entry[0] not in _SHARED else module.main(argv, name))
-        sys.stdout.flush()
-        return status
+        return int(module.main(argv) if entry[0] not in _SHARED else module.main(argv, name))
     except CommandError as exc:
         return _report(_prefix(module, name), exc)
     except BrokenPipeError:
-        _abandon_stdout()
-        return 141
-    except KeyboardInterrupt:
-        return 130
+        raise
     except (OSError, ValueError) as exc:
         prefix = _prefix(module, name)
         plain = "ERROR" not in prefix and isinstance(exc, OSError) and exc.strerror is not None

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headrace.cli.main import COMMANDS
+
+
+def test_unknown_command_is_named_with_the_nearest_ones(flux):
+    outcome = flux("getatr")
+    assert outcome.rc == 1
+    assert outcome.stderr.startswith("flux: 'getatr' is not a flux command.  See 'flux --help'\n")
+    assert "\tgetattr\n" in outcome.stderr
+
+
+def test_help_lists_every_command(flux):
+    outcome = flux("--help")
+    assert outcome.rc == 0
+    for name in COMMANDS:
+        assert f"   {name} " in outcome.stdout
+
+
+def test_nothing_to_do_shows_the_usage(flux):
+    outcome = flux()
+    assert outcome.rc == 1
+    assert outcome.stderr.startswith("Usage: flux [OPTIONS] COMMAND ARGS\n")
+
+
+def test_program_named_after_flux_is_a_command(flux, tmp_path):
+    script = tmp_path / "flux-hello"
+    script.write_text('#!/bin/sh\necho "hello $1"\n')
+    script.chmod(0o755)
+    outcome = flux("hello", "you", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert outcome.stdout == "hello you\n"
+
+
+def test_version_option_is_the_version_command(flux):
+    assert flux("-V").stdout == flux("version").stdout
+    assert flux("-V").stdout.startswith("commands:")
+
+
+def test_env_runs_a_command_with_bindings_in_reach(flux):
+    outcome = flux("env", "sh", "-c", 'echo "$PYTHONPATH"')
+    assert outcome.stdout.split(":")[0].strip().endswith(os.path.join("compat", "python"))
+    assert flux("env", "nosuchprogram").rc == 127
+
+
+def test_closed_pipe_ends_a_command_quietly(flux, tmp_path):
+    code = "from headrace.cli.main import flux; import sys; sys.exit(flux(['--help']))"
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -c "{code}" | true'], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", [["getattr", "rank"], ["ping", "broker"], ["kvs", "get", "a"]])
+def test_quick_commands_import_no_argument_parser(command):
+    code = (
+        "import sys, json; from headrace.cli.main import flux; flux(sys.argv[1:]); "
+        "print(json.dumps([name for name in ('argparse', 'socket', 'asyncio', 'subprocess', 'zmq', 'msgspec') "
+        "if name in sys.modules]))"
+    )
+    env = {**os.environ, "FLUX_URI": "local:///nosuch"}
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, env=env, check=True)
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "jobs", "job", "cancel", "queue", "resource"])
+def test_commands_import_nothing_outside_the_standard_library(command):
+    code = (
+        "import sys, json; from headrace.cli.main import flux\n"
+        "try: flux(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print(json.dumps([name for name in ('zmq', 'msgspec', 'yaml', 'rich', 'asyncio') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
