@@ -99,7 +99,7 @@ class Field:
         except (TypeError, ValueError):
             return ""
         if kind == "F":
-            return duration.encode(seconds)
+            return "inf" if seconds == float("inf") else str(duration.encode(seconds))
         if kind == "H":
             whole = int(seconds + 0.5)
             return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
