@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from headrace.graph.selection import Chosen
 
 
+def lowest(bits: int, count: int) -> list[int]:
+    """The numbers of the `count` lowest bits of a set, or of all if there are fewer."""
+    found: list[int] = []
+    while bits and len(found) < count:
+        bit = bits & -bits
+        found.append(bit.bit_length() - 1)
+        bits ^= bit
+    return found
+
+
 class _Weighed:
     """The children of one vertex by weight. `ranked` are they by falling number, `rank` the reverse of it."""
 
@@ -47,12 +57,13 @@ class _Weighed:
                 yield ranked[bit.bit_length() - 1]
                 bits ^= bit
 
-    def first(self, among: int) -> int:
+    def first(self, among: int, count: int) -> list[int]:
+        found: list[int] = []
         for weight in sorted(self.buckets, reverse=True):
-            bits = self.buckets[weight] & among
-            if bits:
-                return (bits & -bits).bit_length() - 1
-        raise LookupError("none of the children is in the set")
+            found += lowest(self.buckets[weight] & among, count - len(found))
+            if len(found) == count:
+                break
+        return found
 
     def weigh(self, v: int, weight: int) -> None:
         i = self.rank[v]
@@ -91,9 +102,9 @@ class ChildOrder:
             found = self._vertices[v] = _Weighed(self._graph, v, self._type)
         return found
 
-    def first(self, v: int, among: int) -> int:
-        """The first child of `v` in the order, as its place by falling number, out of a set of such places."""
-        return self._of(v).first(among)
+    def first(self, v: int, among: int, count: int) -> list[int]:
+        """The first `count` children of `v` in the order; they and the set to choose from are places by falling number."""
+        return self._of(v).first(among, count)
 
     def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""

@@ -1,20 +1,19 @@
 """Free resources by node, so that the common requests are answered without a search.
 
-The common requests are slots of cores and GPUs, alone or on one node: they make up nearly all jobs of a busy system. For
-them a vertex that directly holds cores and GPUs keeps the free ones as bits, and for each shape of slot that is being
-asked for there is a bit set over all nodes of those that can still serve it. A match is then a few integer operations,
-whatever the number of nodes. The answers are those of the matcher: which of the two found a job cannot be seen, and
-requests or graphs out of the ordinary (`None`) go to the matcher.
+The common requests are slots of cores and GPUs, alone or on one node: they make up nearly all jobs of a busy system.
+For them a vertex that directly holds cores and GPUs keeps the free ones as bits, and for each shape of slot that is
+being asked for there is a bit set over all nodes of those that can still serve it. A match is then a few integer
+operations, whatever the number of nodes. The answers are those of the matcher: which of the two found a job cannot be
+seen, and requests or graphs out of the ordinary (`None`) go to the matcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from headrace.graph.candidates import ChildOrder
+from headrace.graph.candidates import ChildOrder, lowest
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
-from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 from headrace.graph.selection import Chosen
@@ -45,16 +44,12 @@ class FreeIndex:
         graph: Graph,
         policy: Policy,
         order: ChildOrder,
-        plans: Mapping[int, Planner],
-        shared: Mapping[int, Planner],
     ) -> None:
         self._graph = graph
         self._policy = policy
         self._order = order
-        self._plans = plans
-        self._shared = shared
-        self._ready = False
-        self._usable = policy.whole <= {"node"} and not policy.interval and not policy.classes
+        self.ready = False
+        self.usable = policy.whole <= {"node"} and not policy.interval and not policy.classes
         self._reset()
 
     def _reset(self) -> None:
@@ -62,6 +57,8 @@ class FreeIndex:
         self._nodes: list[int] = []
         self._number: dict[int, int] = {}
         self._idle = 0
+        self._users: dict[int, int] = {}
+        self._saved: list[tuple[int, int]] | None = None
         self._holders: list[list[int]] = []
         self._node_of: dict[int, int] = {}
         self._free: dict[int, int] = {}
@@ -74,14 +71,15 @@ class FreeIndex:
 
     def forget(self) -> None:
         """The graph or its status changed: build anew when next asked."""
-        self._ready = False
+        self.ready = False
         self._reset()
 
     # Building
 
-    def _build(self) -> None:
-        self._ready = True
-        graph, plans = self._graph, self._plans
+    def build(self) -> None:
+        """Start from a graph that nobody uses."""
+        self.ready = True
+        graph = self._graph
         types, parent, size, children, ids, up = (
             graph.type,
             graph.parent,
@@ -90,19 +88,19 @@ class FreeIndex:
             graph.id,
             graph.up,
         )
-        if not self._usable:
+        if not self.usable:
             return
         root = graph.root
         nodes = self._nodes = [v for v in graph.preorder(root) if types[v] == "node"]
         if self._policy.stops and any(parent[v] != root for v in nodes):
-            self._usable = False
+            self.usable = False
             return
         self._number = {v: n for n, v in enumerate(nodes)}
         numbers = {graph.id[v] for v in nodes}
         if self._policy.node_weight and (len(numbers) < len(nodes) or max(ids, default=0) >= self._policy.node_weight):
             # Scores of different nodes could meet.
-            self._usable = len(nodes) > 0 and len(numbers) == len(nodes) and self._inner_ids_small()
-            if not self._usable:
+            self.usable = len(nodes) > 0 and len(numbers) == len(nodes) and self._inner_ids_small()
+            if not self.usable:
                 return
         spread: set[str] = {kind for kind, amount in graph.totals[root].items() if amount}
         holding: dict[str, set[int]] = {}
@@ -128,8 +126,7 @@ class FreeIndex:
                     bit = 1 << i
                     masks[kind] = masks.get(kind, 0) | bit
                     seen[kind] = seen.get(kind, 0) + 1
-                    plan = plans.get(child)
-                    if up[child] and (plan is None or plan.idle):
+                    if up[child]:
                         free |= bit
                 stack.extend(reversed(inner))
                 if masks:
@@ -139,24 +136,19 @@ class FreeIndex:
                     self._node_of[h] = n
                     for kind in masks:
                         holding.setdefault(kind, set()).add(h)
-                obstacles = self._obstacles(h) if h != node else 0
-                for u in graph.preorder(h) if obstacles else ():
-                    if children[u]:
-                        self._blocked[u] = self._blocked.get(u, 0) + obstacles
+                if h != node and not up[h]:
+                    for u in graph.preorder(h):
+                        if children[u]:
+                            self._blocked[u] = self._blocked.get(u, 0) + 1
             self._holders.append(holders)
-            obstacles = sum(self._obstacles(above) for above in (node, *graph.ancestors(node)))
-            if obstacles:
-                self._blocked[node] = self._blocked.get(node, 0) + obstacles
+            down = sum(not up[above] for above in (node, *graph.ancestors(node)))
+            if down:
+                self._blocked[node] = self._blocked.get(node, 0) + down
         totals = graph.totals[root]
         for kind in spread:
             if seen.get(kind) == totals.get(kind):
                 self._types[kind] = frozenset(holding[kind])
         self._rank_nodes()
-
-    def _obstacles(self, v: int) -> int:
-        """How many things keep jobs out of a vertex: being down, and being taken. Each ends by itself."""
-        plan = self._plans.get(v)
-        return (not self._graph.up[v]) + (plan is not None and not plan.idle)
 
     def _inner_ids_small(self) -> bool:
         graph, limit = self._graph, self._policy.node_weight
@@ -183,8 +175,7 @@ class FreeIndex:
         node = self._nodes[n]
         if self._blocked and self._blocked.get(node):
             return False
-        users = self._shared.get(node)
-        return users is None or users.idle
+        return not self._users.get(n)
 
     def _weigh_idle(self, n: int) -> None:
         bit = 1 << self._rank[n]
@@ -196,12 +187,27 @@ class FreeIndex:
     # Keeping current
 
     def took(self, order: Sequence[Chosen]) -> None:
-        if self._ready and self._usable:
+        """A job holds these vertices, children before parents."""
+        if self.ready and self.usable:
             self._changed(order, 1)
 
     def gave(self, order: Sequence[Chosen]) -> None:
-        if self._ready and self._usable:
+        """A job no longer holds them."""
+        if self.ready and self.usable:
             self._changed(order, -1)
+
+    def begin(self) -> None:
+        """Remember what single resources were before: what follows is for one question only."""
+        self._saved = []
+
+    def undo(self, orders: Sequence[Sequence[Chosen]]) -> None:
+        """Take back what was entered since `begin`; resources that others held before stay held."""
+        saved = self._saved or []
+        self._saved = None
+        for order in orders:
+            self._changed(order, -1)
+        for h, bits in reversed(saved):
+            self._free[h] = bits
 
     def _changed(self, order: Sequence[Chosen], step: int) -> None:
         graph, free, number = self._graph, self._free, self._number
@@ -213,13 +219,16 @@ class FreeIndex:
                 h = parent[v]
                 if n is None and h in free and not children[v]:
                     if step > 0:
+                        if self._saved is not None:
+                            self._saved.append((h, free[h]))
                         free[h] &= ~(1 << position[v])
-                    elif graph.up[v] and self._plans[v].idle:
+                    elif graph.up[v]:
                         free[h] |= 1 << position[v]
                     touched.add(self._node_of[h])
                 else:
                     self._block(v, step, touched)
             if n is not None:
+                self._users[n] = self._users.get(n, 0) + step
                 self._weigh_idle(n)
         for shape in self._shapes.values():
             shape.dirty.update(touched)
@@ -249,13 +258,9 @@ class FreeIndex:
     # Answering
 
     def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> list[Pick] | None:
-        """Picks for the requests; None where this index cannot tell, which does not mean that there are none."""
-        if not self._usable or len(requests) != 1:
+        """Picks for the requests; empty if there are none; None where this index cannot tell."""
+        if len(requests) != 1:
             return None
-        if not self._ready:
-            self._build()
-            if not self._usable:
-                return None
         top = requests[0]
         count = top.count.low
         if count != top.count.high:
@@ -309,35 +314,27 @@ class FreeIndex:
             return None
         return tuple(parts)
 
-    def _whole_nodes(self, count: int, can: int, allowed: frozenset[int] | None) -> list[Pick] | None:
+    def _whole_nodes(self, count: int, can: int, allowed: frozenset[int] | None) -> list[Pick]:
         """`count` nodes that nobody uses, of those in `can`."""
         bits = self._idle & can & self._mask(allowed, True)
         if bits.bit_count() < count:
-            return None
-        picks = []
-        nodes, size, rank = self._nodes, self._graph.size, self._rank
-        for _ in range(count):
-            n = self._best_ranked(bits)
-            bits ^= 1 << rank[n]
-            node = nodes[n]
-            picks.append(Pick(node, size[node], True, True, ()))
-        return picks
+            return []
+        nodes, size = self._nodes, self._graph.size
+        return [Pick(nodes[n], size[nodes[n]], True, True, ()) for n in self._best_ranked(bits, count)]
 
     def _nodes_for_slots(
         self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
-    ) -> list[Pick] | None:
+    ) -> list[Pick]:
         """As many whole nodes as `count` slots fill."""
         bits = self._idle & self._shape(parts, 1).can & self._mask(allowed, True)
         picks = []
-        while count > 0:
-            n = self._best_ranked(bits)
-            if n < 0:
-                return None
-            bits ^= 1 << self._rank[n]
-            count -= sum(self._fit(parts, h) for h in self._holders[n])
+        for n in self._best_ranked(bits, count):
             node = self._nodes[n]
             picks.append(Pick(node, self._graph.size[node], True, True, ()))
-        return picks
+            count -= sum(self._fit(parts, h) for h in self._holders[n])
+            if count <= 0:
+                return picks
+        return []
 
     def _shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> _Shape:
         key = (parts, per_node)
@@ -483,7 +480,7 @@ class FreeIndex:
 
     def _match_slots(
         self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
-    ) -> list[Pick] | None:
+    ) -> list[Pick]:
         """`count` slots, each where it is best."""
         policy = self._policy
         scored = policy.order != 0 and not policy.node_weight
@@ -492,7 +489,8 @@ class FreeIndex:
         undo: list[tuple[int, int]] = []
         for _ in range(count):
             shape = self._shape(parts, 0)
-            n = self._best_scored(shape, mask) if scored else self._best_ranked(shape.can & mask)
+            best = [self._best_scored(shape, mask)] if scored else self._best_ranked(shape.can & mask, 1)
+            n = best[0] if best else -1
             if n < 0:
                 picks = []
                 break
@@ -510,7 +508,7 @@ class FreeIndex:
         for h, bits in reversed(undo):
             self._free[h] = bits
             self._touch(self._node_of[h])
-        return picks or None
+        return picks
 
     def _best_scored(self, shape: _Shape, mask: int) -> int:
         for score in sorted(shape.buckets, reverse=self._policy.order > 0):
@@ -519,12 +517,10 @@ class FreeIndex:
                 return (bits & -bits).bit_length() - 1
         return -1
 
-    def _best_ranked(self, bits: int) -> int:
-        if not bits:
-            return -1
-        if self._policy.stops:
-            return self._by_rank[self._order.first(self._graph.root, bits)]
-        return self._by_rank[(bits & -bits).bit_length() - 1]
+    def _best_ranked(self, bits: int, count: int) -> list[int]:
+        """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
+        ranks = self._order.first(self._graph.root, bits, count) if self._policy.stops else lowest(bits, count)
+        return [self._by_rank[rank] for rank in ranks]
 
     def _best_holder(self, parts: tuple[tuple[str, int], ...], n: int) -> int:
         holders = self._holders[n]
@@ -554,19 +550,16 @@ class FreeIndex:
 
     def _match_nodes(
         self, parts: tuple[tuple[str, int], ...], slots: int, count: int, allowed: frozenset[int] | None
-    ) -> list[Pick] | None:
+    ) -> list[Pick]:
         """`count` nodes with `slots` slots each."""
         shape = self._shape(parts, slots)
         bits = shape.can & self._mask(allowed, True)
         if bits.bit_count() < count:
-            return None
-        picks = []
-        for _ in range(count):
-            n = self._best_ranked(bits)
-            bits ^= 1 << self._rank[n]
-            below = self._slots_of(parts, slots, n)
-            picks.append(Pick(self._nodes[n], 1, False, False, below))
-        return picks
+            return []
+        nodes = self._nodes
+        return [
+            Pick(nodes[n], 1, False, False, self._slots_of(parts, slots, n)) for n in self._best_ranked(bits, count)
+        ]
 
     def _slots_of(self, parts: tuple[tuple[str, int], ...], slots: int, n: int) -> list[Pick]:
         """The best `slots` slots of a node that has them."""

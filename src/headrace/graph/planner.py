@@ -12,14 +12,19 @@ from itertools import accumulate
 
 
 class Planner:
-    """Use over time; from `times[i]` on `steps[i]` more is in use than before. Nothing is in use at first."""
+    """Use over time; from `times[i]` on `steps[i]` more is in use than before."""
 
     __slots__ = ("_used", "steps", "times")
 
-    def __init__(self) -> None:
-        self.times: list[int] = []
-        self.steps: list[int] = []
-        self._used: list[int] | None = []
+    def __init__(self, start: int = 0, end: int = 0, amount: int = 0) -> None:
+        """Nothing is in use, or `amount` in [start, end)."""
+        self._used: list[int] | None = None
+        if end > start:
+            self.times = [start, end]
+            self.steps = [amount, -amount]
+        else:
+            self.times = []
+            self.steps = []
 
     def add(self, start: int, end: int, amount: int) -> None:
         """Use `amount` more in [start, end); negative gives back what was added before."""
@@ -29,7 +34,7 @@ class Planner:
         if not times:
             self.times = [start, end]
             self.steps = [amount, -amount]
-            self._used = [amount, 0]
+            self._used = None
             return
         self._used = None
         self._step(start, amount)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
-from headrace.graph.clock import Clock
 from headrace.graph.constraints import ConstraintCache
 from headrace.graph.index import FreeIndex
 from headrace.graph.matcher import Failure, Matcher, View
@@ -19,6 +18,7 @@ from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, total_needs
 from headrace.graph.selection import Chosen, Selection, from_vertices, select
+from headrace.graph.timeline import Timeline
 
 
 class SpanConflictError(ValueError):
@@ -61,40 +61,58 @@ class Scheduler:
         self._spans: dict[int, list[tuple[Planner, int]]] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
-        self._index = FreeIndex(graph, self.policy, self._order, self.plans, self.shared)
-        self._clock = Clock()
+        self._timeline = Timeline(FreeIndex(graph, self.policy, self._order))
+
+    def prepare(self) -> None:
+        """Build the index of free resources now rather than at the first match."""
+        self._timeline.prepare()
 
     # Matching
 
-    def matcher(self, request: JobRequest, at: int, idle: bool = False) -> Matcher:
+    def matcher(self, request: JobRequest, at: int, idle: bool = False, policy: Policy | None = None) -> Matcher:
+        """A search at a moment, on the graph as it is used or idle."""
         end = min(at + request.duration, self.graph.end) if request.duration else self.graph.end
         view = View(self.graph, {}, {}, {}) if idle else View(self.graph, self.plans, self.shared, self.busy)
         allowed = self._constraints.allowed(request.constraint)
-        return Matcher(view, self.policy, at, end, self._order, allowed)
+        return Matcher(view, policy or self.policy, at, end, self._order, allowed)
 
     def _in_time(self, request: JobRequest, at: int) -> bool:
-        return self.graph.start <= at and (at + request.duration <= self.graph.end)
+        return self.graph.start <= at < self.graph.end and at + request.duration <= self.graph.end
 
     def match_at(self, request: JobRequest, at: int) -> tuple[Selection | None, Matcher]:
         matcher = self.matcher(request, at)
         if not self._in_time(request, at):
             return None, matcher
-        if self._clock.settled(at):
-            quick = self._index.match(request.resources, matcher.allowed)
-            if quick is not None:
-                return select(self.graph, quick, self.policy.whole), matcher
+        quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end)
+        if quick is not None:
+            if not quick:
+                matcher.failure = self._shortage(request, at, matcher.end)
+                return None, matcher
+            return select(self.graph, quick, self.policy.whole), matcher
         picks = matcher.match(request.resources)
         return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
 
+    def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
+        """Which type is short in the whole graph, or the first one asked for where it is a matter of place."""
+        root = self.graph.root
+        totals, busy = self.graph.totals[root], self.busy.get(root, {})
+        needs = total_needs(request.resources)
+        free = {n: totals.get(n, 0) - (busy[n].peak(at, end) if n in busy else 0) for n in needs}
+        short = next((n for n, amount in needs.items() if free[n] < amount), next(iter(needs)))
+        return Failure(short, needs[short], free[short], root, totals.get(short, 0) < needs[short])
+
     def satisfiable(self, request: JobRequest) -> Outcome:
         """Whether an idle graph, in its present status, could ever run the job."""
-        matcher = self.matcher(request, self.graph.start, idle=True)
+        # Whether there is anything does not depend on which is preferred, so the first find will do.
+        policy = self.policy._replace(order=0, stops=True)
+        matcher = self.matcher(request, self.graph.start, idle=True, policy=policy)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
             return Outcome(None, matcher.failure, True)
         return Outcome(None)
 
     def allocate(self, jobid: int, request: JobRequest, now: int, check_satisfiable: bool = False) -> Outcome:
         """Give the job resources from `now`, or say why not."""
+        self._timeline.settle(now)
         selection, matcher = self.match_at(request, now)
         if selection is None:
             lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
@@ -103,13 +121,19 @@ class Scheduler:
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
+        self._timeline.settle(now)
         selection, matcher = self.match_at(request, now)
         if selection is not None:
             return Outcome(self.add(jobid, selection, now, matcher.end, False))
+        at = now
         for at in self.moments(request, now):
             selection, matcher = self.match_at(request, at)
             if selection is not None:
                 return Outcome(self.add(jobid, selection, at, matcher.end, True))
+        # Only a search knows why not even the last moment will do.
+        matcher = self.matcher(request, at)
+        if self._in_time(request, at):
+            matcher.match(request.resources)
         failure = matcher.failure
         return Outcome(None, failure, failure is None or failure.structural)
 
@@ -120,7 +144,7 @@ class Scheduler:
         totals = self.graph.totals[root]
         needs = total_needs(request.resources)
         length = request.duration or 1
-        times = self._clock.ends_after(now)
+        times = self._timeline.ends_after(now)
         wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
         for at in times:
             for room, planner in wanted:
@@ -141,19 +165,31 @@ class Scheduler:
         spans: list[tuple[Planner, int]] = []
         sums: dict[int, dict[str, int]] = {}
         for v, needs, exclusive, _, _ in order:
+            up = parent[v]
             amounts: dict[str, int] | None
             if exclusive:
+                units = size[v]
                 plan = plans.get(v)
                 if plan is None:
-                    plan = plans[v] = Planner()
-                plan.add(start, end, size[v])
-                spans.append((plan, size[v]))
+                    plan = plans[v] = Planner(start, end, units)
+                else:
+                    plan.add(start, end, units)
+                spans.append((plan, units))
+                if not children[v] and up >= 0:
+                    # A single resource, of which most jobs consist.
+                    above = sums.get(up)
+                    if above is None:
+                        above = sums[up] = {}
+                    kind = types[v]
+                    above[kind] = above.get(kind, 0) + units
+                    continue
                 amounts = totals[v]
             else:
                 users = shared.get(v)
                 if users is None:
-                    users = shared[v] = Planner()
-                users.add(start, end, 1)
+                    users = shared[v] = Planner(start, end, 1)
+                else:
+                    users.add(start, end, 1)
                 spans.append((users, 1))
                 amounts = sums.get(v)
                 if not children[v]:
@@ -171,10 +207,10 @@ class Scheduler:
                     for name, amount in amounts.items():
                         planner = counts.get(name)
                         if planner is None:
-                            planner = counts[name] = Planner()
-                        planner.add(start, end, amount)
+                            planner = counts[name] = Planner(start, end, amount)
+                        else:
+                            planner.add(start, end, amount)
                         spans.append((planner, amount))
-            up = parent[v]
             if up >= 0 and amounts:
                 above = sums.get(up)
                 if above is None:
@@ -186,8 +222,7 @@ class Scheduler:
         self.jobs[jobid] = allocation
         self._spans[jobid] = spans
         self._order.used(self, order, start)
-        self._index.took(order)
-        self._clock.add(jobid, start, end)
+        self._timeline.add(jobid, start, end, order)
         return allocation
 
     def _check(self, order: list[Chosen], start: int, end: int) -> None:
@@ -209,8 +244,7 @@ class Scheduler:
         allocation = self.jobs.pop(jobid)
         for planner, amount in self._spans.pop(jobid):
             planner.add(allocation.start, allocation.end, -amount)
-        self._clock.remove(jobid)
-        self._index.gave(allocation.selection.order())
+        self._timeline.remove(jobid)
 
     def release(self, jobid: int, part: Selection) -> None:
         """Give back part of what a job holds; a job that is left without anything exclusive is over.
@@ -238,7 +272,7 @@ class Scheduler:
         they have.
         """
         self.graph.up[v] = 1 if up else 0
-        self._index.forget()
+        self._timeline.forget()
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""

@@ -104,7 +104,7 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
         hosts.append(graph.name(v))
         for name in graph.properties.get(v, ()):
             properties[name] = properties.get(name, 0) | 1 << rank
-    nodelist = hosts if len(hosts) < 2 else [Hostlist(hosts).encode()]  # noqa: PLR2004
+    nodelist = hosts if len(hosts) < 2 else [Hostlist(hosts).encode()]
     execution: dict[str, Any] = {
         "R_lite": [{"rank": _encode(groups[key]), "children": dict(key)} for key in sorted(groups)],
         "nodelist": nodelist,
