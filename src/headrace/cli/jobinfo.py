@@ -256,14 +256,21 @@ def _status_emoji(job: JobInfo) -> str:
     return _RESULT_EMOJI.get(job.raw.get("result", 0), "") if state == INACTIVE else _STATE_EMOJI.get(state, "")
 
 
+_names: Dict[Any, str] = {}
+
+
 def username(userid: Any) -> str:
     """The name of a user id, the number itself where it has none."""
-    import pwd
+    found = _names.get(userid)
+    if found is None:
+        import pwd
 
-    try:
-        return pwd.getpwuid(int(userid)).pw_name
-    except (KeyError, ValueError, TypeError):
-        return str(userid)
+        try:
+            found = pwd.getpwuid(int(userid)).pw_name
+        except (KeyError, ValueError, TypeError):
+            found = str(userid)
+        _names[userid] = found
+    return found
 
 
 def _runtime(job: JobInfo) -> float:

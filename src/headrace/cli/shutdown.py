@@ -58,16 +58,12 @@ def main(argv: List[str]) -> int:
 
 def _follow(handle: Handle, request: Dict[str, Any]) -> int:
     """Start the shutdown and show log lines until the broker closes the connection."""
-    from headrace.cli.dmesg import split
-
     call = handle.stream("shutdown.start", request)
     try:
         for answer in call:
-            entry = (answer or {}).get("log")
-            if not entry:
-                continue
-            _, severity, app, rank, text = split(str(entry))
-            sys.stderr.write(f"{app}.{severity}[{rank}]: {text}\n")
+            line = (answer or {}).get("log")
+            if line:
+                sys.stderr.write(line if line.endswith("\n") else line + "\n")
     except OSError as exc:
         if exc.errno not in (errno.ECONNRESET, errno.EPIPE):
             raise CommandError(str(exc.strerror)) from None
