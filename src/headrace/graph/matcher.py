@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.graph.model import Graph
+from headrace.graph.model import MAX_SIZE, Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
@@ -221,6 +221,8 @@ class Matcher:
             rest = [r for r in requests if r not in here]
         if not rest:
             return any_found
+        if self.policy.order:
+            return self._explore_best(v, rest, exclusive, found, base, times) or any_found
         stops = self.policy.stops
         for child in self.order(v):
             if self._visit(child, rest, exclusive, found, base):
@@ -229,11 +231,36 @@ class Matcher:
                     break
         return any_found
 
+    def _explore_best(
+        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
+    ) -> bool:
+        """Children of a type that is asked for come best first, so the search among them ends when there are enough.
+
+        Siblings of one type differ in score by their ids alone, and no more of them than the count can be taken.
+        """
+        any_found = False
+        wanted = {r.type: r.count.high * times for r in requests if not r.is_slot}
+        for kind, children in self.graph.kinds(v).items():
+            limit = wanted.get(kind)
+            if limit is None:
+                for child in children:
+                    if self._visit(child, requests, exclusive, found, base):
+                        any_found = True
+                continue
+            units = 0
+            for child in self.graph.ranked(v, kind, self.policy.order > 0):
+                if self._visit(child, requests, exclusive, found, base):
+                    any_found = True
+                    units += found[kind][-1].units
+                    if units >= limit:
+                        break
+        return any_found
+
     def _holds(self, v: int, requests: Sequence[Request]) -> bool:
         types = self._child_types.get(v)
         if types is None:
             graph = self.graph
-            types = self._child_types[v] = frozenset(graph.type[c] for c in graph.children[v])
+            types = self._child_types[v] = frozenset(graph.kinds(v))
         return any(r.type in types for r in requests)
 
     @staticmethod
@@ -246,7 +273,11 @@ class Matcher:
         """Put together as many slots as the resources below `v` allow; several kinds share what there is."""
         shape = slots[0].with_ if len(slots) == 1 else _union(slots)
         inside: Found = {}
-        if not self._explore(v, shape, True, inside, base, max(slot.count.high for slot in slots)):
+        times = max(slot.count.high for slot in slots)
+        if len(slots) > 1 and self.policy.order:
+            # How much each kind takes is settled only once everything is known.
+            times = MAX_SIZE
+        if not self._explore(v, shape, True, inside, base, times):
             return False
         order = self.policy.order
         supply: dict[str, tuple[int, int]] = {}

@@ -29,6 +29,8 @@ class Graph:
     """
 
     __slots__ = (
+        "_kinds",
+        "_ranked",
         "basename",
         "by_path",
         "children",
@@ -71,6 +73,8 @@ class Graph:
         # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
         self.inside: dict[int, dict[str, int]] = {}
         self.shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._kinds: dict[int, dict[str, list[int]]] = {}
+        self._ranked: dict[tuple[int, str, bool], list[int]] = {}
         self.by_path: dict[str, list[int]] | None = None
         # The span of time the graph is good for, in seconds.
         self.start = 0
@@ -234,6 +238,24 @@ class Graph:
         while v >= 0:
             yield v
             v = self.parent[v]
+
+    def kinds(self, v: int) -> dict[str, list[int]]:
+        """The children of a vertex by type, in order."""
+        found = self._kinds.get(v)
+        if found is None:
+            found = {}
+            for child in self.children[v]:
+                found.setdefault(self.type[child], []).append(child)
+            self._kinds[v] = found
+        return found
+
+    def ranked(self, v: int, kind: str, falling: bool) -> list[int]:
+        """The children of one type by rising or falling id; equal ids stay in the graph's order."""
+        key = (v, kind, falling)
+        found = self._ranked.get(key)
+        if found is None:
+            found = self._ranked[key] = sorted(self.kinds(v)[kind], key=self.id.__getitem__, reverse=falling)
+        return found
 
     def types(self) -> frozenset[str]:
         return frozenset(self.totals[self.root])
