@@ -16,7 +16,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union, 
 MAX_HOSTS = 1 << 20
 
 _EXPRESSION = re.compile(r"([^][,]*)(?:\[([^][]*)\]([^][,]*))?(,|$)", re.DOTALL)
-_IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?(?:,(?=.)|$)", re.ASCII | re.DOTALL)
+_IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _UNPRINTABLE = re.compile(r"[^!-~]")
 _DIGITS = "0123456789"
 # More digits than this are part of the name, not a number to count with.
@@ -59,6 +59,8 @@ class Hostlist:
                 hosts.extend([f"{prefix}{id_}{suffix}" for id_ in _expand_ids(text, match.start(2), ids, room)])
             elif prefix:
                 hosts.append(prefix)
+                if len(hosts) > MAX_HOSTS:
+                    raise HostlistError(f"hostlist of {len(text)} characters: more than {MAX_HOSTS} hosts")
             position = match.end()
         return cls(hosts)
 
@@ -168,6 +170,9 @@ def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
         match = _IDS.match(ids, position)
         if match is None:
             raise HostlistError(f"hostlist '{text}': expected an id or a range such as 0-3 at {start + position}")
+        after = match.end()
+        if after < len(ids) and (ids[after] != "," or after + 1 == len(ids)):
+            raise HostlistError(f"hostlist '{text}': expected ',' and an id or ']' at {start + after}")
         low, high = match.groups()
         if len(low) > _MAX_DIGITS or len(high or "") > _MAX_DIGITS:
             raise HostlistError(f"hostlist '{text}': id at {start + position} has more than {_MAX_DIGITS} digits")
@@ -186,7 +191,7 @@ def _expand_ids(text: str, start: int, ids: str, room: int) -> List[str]:
             found.extend([str(number).zfill(width) for number in range(lo, hi + 1)])
         if len(found) > room:
             raise HostlistError(f"hostlist '{text}': more than {MAX_HOSTS} hosts")
-        position = match.end()
+        position = after + 1
     return found
 
 
@@ -216,8 +221,7 @@ def _encode(hosts: List[str]) -> str:
         else:
             if low:
                 pieces.append(low if low == high else f"{low}-{high}")
-                # Real Flux brackets no host twice: brokers on one host are `vm0,vm0`.
-                if not digits or stem != prefix or len(digits) < pad or digits == high:
+                if not digits or stem != prefix or len(digits) < pad:
                     done.append(_close(prefix or "", pieces, low, high))
                     low = ""
             if not digits:

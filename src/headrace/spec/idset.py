@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, List, Tuple
 # Text from outside names ids, and a bit set is as long as its largest id: without a bound, `0-99999999999` takes 12 GB.
 MAX_ID = (1 << 24) - 1
 
-_PART = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?(?:,(?=.)|$)", re.ASCII | re.DOTALL)
+_PART = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?", re.ASCII)
 _RUN = re.compile("1+")
 # Above this many parts a set is built in one pass over a string of binary digits, below it by shifts.
 _MANY = 64
@@ -154,6 +154,9 @@ def _parse_ranges(text: str) -> List[Tuple[int, int]]:
         match = _PART.match(text, start, end)
         if match is None:
             raise IdsetError(f"idset '{text}': expected an id or a range such as 0-3 at {start}")
+        after = match.end()
+        if after < end and (text[after] != "," or after + 1 == end):
+            raise IdsetError(f"idset '{text}': expected ',' and an id or the end at {after}")
         low, high = match.group(1, 2)
         # Twenty digits are out of range whatever they say, and int() refuses thousands of them.
         lo = int(low) if len(low) < 20 else MAX_ID + 1
@@ -161,10 +164,10 @@ def _parse_ranges(text: str) -> List[Tuple[int, int]]:
         if lo <= last or hi < lo:
             raise IdsetError(f"idset '{text}': ids must ascend without repeating, not so at {start}")
         if hi > MAX_ID:
-            raise IdsetError(f"idset '{text}': id at {start} is larger than {MAX_ID}")
+            raise IdsetError(f"idset '{text}': id at {start} is beyond {MAX_ID}")
         ranges.append((lo, hi))
         last = hi
-        start = match.end()
+        start = after + 1
     return ranges
 
 
