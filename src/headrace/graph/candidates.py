@@ -103,7 +103,7 @@ class ChildOrder:
         return found
 
     def first(self, v: int, among: int, count: int) -> list[int]:
-        """The first `count` children of `v` in the order; they and the set to choose from are places by falling number."""
+        """The first `count` children of `v` in the order; they and the set to choose from are places by number."""
         return self._of(v).first(among, count)
 
     def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:

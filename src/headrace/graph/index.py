@@ -49,7 +49,7 @@ class FreeIndex:
         self._policy = policy
         self._order = order
         self.ready = False
-        self.usable = policy.whole <= {"node"} and not policy.interval and not policy.classes
+        self.usable = policy.whole <= {"node"} and not policy.close
         self._reset()
 
     def _reset(self) -> None:

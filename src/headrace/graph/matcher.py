@@ -252,7 +252,7 @@ class Matcher:
                 if self._visit(child, requests, exclusive, found, base):
                     any_found = True
                     units += found[kind][-1].units
-                    if units >= limit:
+                    if units >= limit and not self.policy.close:
                         break
         return any_found
 
@@ -303,6 +303,8 @@ class Matcher:
         order = self.policy.order
         if order:
             candidates = sorted(candidates, key=_by_score, reverse=order > 0)
+        if self.policy.close:
+            candidates = self._closest(candidates, count)
         picks: list[Pick] = []
         for candidate in candidates:
             if candidate.units <= count:
@@ -315,6 +317,40 @@ class Matcher:
             if count <= 0:
                 break
         return picks
+
+    def _closest(self, candidates: list[Candidate], count: int) -> list[Candidate]:
+        """The run of candidates with `count` units that spreads least."""
+        name = self.policy.by
+        if name:
+            properties = self.graph.properties
+            places = [_number(properties.get(c.picks[0].vertex, {}).get(name, "")) for c in candidates]
+            ranked = sorted(zip(places, candidates, strict=True), key=_by_place)
+        else:
+            ranked = [(c.score, c) for c in candidates]
+        best: tuple[int, int, int] | None = None
+        end = units = 0
+        for start, (place, candidate) in enumerate(ranked):
+            while end < len(ranked) and units < count:
+                units += ranked[end][1].units
+                end += 1
+            if units < count:
+                break
+            spread = ranked[end - 1][0] - place
+            if best is None or spread < best[0]:
+                best = (spread, start, end)
+            units -= candidate.units
+        return [c for _, c in ranked[best[1] : best[2]]] if best else candidates
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def _by_place(ranked: tuple[int, Candidate]) -> int:
+    return ranked[0]
 
 
 def _by_score(candidate: Candidate) -> int:

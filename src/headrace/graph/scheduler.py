@@ -104,7 +104,7 @@ class Scheduler:
     def satisfiable(self, request: JobRequest) -> Outcome:
         """Whether an idle graph, in its present status, could ever run the job."""
         # Whether there is anything does not depend on which is preferred, so the first find will do.
-        policy = self.policy._replace(order=0, stops=True)
+        policy = self.policy._replace(order=0, stops=True, close=False)
         matcher = self.matcher(request, self.graph.start, idle=True, policy=policy)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
             return Outcome(None, matcher.failure, True)

@@ -1,7 +1,7 @@
-"""Neighbours first: the tightest run of ids that satisfies the count."""
+"""Neighbours first: the candidates whose ids lie closest together, so that a job's parts share as much as they can."""
 
 from __future__ import annotations
 
 from headrace.graph.policies.policy import Policy
 
-POLICY = Policy("locality", order=1, interval=True)
+POLICY = Policy("locality", order=-1, close=True)

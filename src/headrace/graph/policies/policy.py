@@ -8,9 +8,12 @@ from typing import NamedTuple
 class Policy(NamedTuple):
     """`order` is 1 for the highest score first, -1 for the lowest first, 0 for the order of discovery.
 
-    A vertex scores its own id plus 1; `node_weight` times the id of the node it is in comes on top, so that
-    candidates are compared by node first. `stops` ends the search as soon as enough was found. `whole` are resource
-    types that are given exclusively and entirely wherever something below them is taken.
+    A vertex scores its own id plus 1; `node_weight` times the id of the node it is in comes on top, so that candidates
+    are compared by node first. `stops` ends the search as soon as enough was found. `whole` are resource types that are
+    given exclusively and entirely wherever something below them is taken.
+
+    `close` asks for the candidates that are closest together instead: by score, or by the number in the property
+    `by` of the vertex.
     """
 
     name: str
@@ -18,5 +21,5 @@ class Policy(NamedTuple):
     stops: bool = False
     node_weight: int = 0
     whole: frozenset[str] = frozenset()
-    interval: bool = False
-    classes: str = ""
+    close: bool = False
+    by: str = ""

@@ -1,0 +1,77 @@
+"""Each match policy takes what its name says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.policies import POLICIES, by_name
+
+
+def cluster(nodes: int = 6, cores: int = 4) -> Graph:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(nodes):
+        node = graph.add("node", root, id=n, rank=n)
+        for c in range(cores):
+            graph.add("core", node, id=c)
+    return graph.finish()
+
+
+def slot(count: int, kind: str, number: int = 1) -> dict[str, Any]:
+    return {"type": "slot", "count": count, "label": "t", "with": [{"type": kind, "count": number}]}
+
+
+def taken(scheduler: Scheduler, *resources: dict[str, Any], jobid: int = 1) -> set[str]:
+    """The paths of the cores that a job is given."""
+    request = parse_jobspec({"resources": list(resources)})
+    allocation = scheduler.allocate(jobid, request, 0).allocation
+    assert allocation is not None
+    graph = scheduler.graph
+    return {graph.path(item.vertex)[9:] for item in allocation.selection.items if graph.type[item.vertex] == "core"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("first", {"/node5/core3", "/node5/core2"}),
+        ("high", {"/node0/core3", "/node1/core3"}),
+        ("low", {"/node0/core0", "/node1/core0"}),
+        ("hinode", {"/node5/core3", "/node5/core2"}),
+        ("lonode", {"/node0/core0", "/node0/core1"}),
+    ],
+)
+def test_two_cores_come_from_where_the_policy_prefers(policy: str, expected: set[str]) -> None:
+    assert taken(Scheduler(cluster(), policy), slot(2, "core")) == expected
+
+
+@pytest.mark.parametrize(("policy", "node"), [("firstnodex", 5), ("hinodex", 5), ("lonodex", 0)])
+def test_node_exclusive_policies_give_nodes_whole(policy: str, node: int) -> None:
+    scheduler = Scheduler(cluster(), policy)
+    assert taken(scheduler, slot(1, "core")) == {f"/node{node}/core{c}" for c in range(4)}
+    assert not any(path.startswith(f"/node{node}/") for path in taken(scheduler, slot(1, "core"), jobid=2))
+
+
+def test_locality_takes_the_tightest_run_of_nodes() -> None:
+    scheduler = Scheduler(cluster(7), "locality")
+    for v in scheduler.graph.find_path("/cluster0/node1"):
+        scheduler.set_status(v, False)
+    # Nodes 0, 2, 3 and 4 would do as the lowest; 2 to 4 are neighbours.
+    assert {path[:6] for path in taken(scheduler, slot(3, "node"))} == {"/node2", "/node3", "/node4"}
+
+
+def test_variation_takes_nodes_of_one_class() -> None:
+    graph = cluster()
+    for n, performance in enumerate(["1", "4", "2", "4", "3", "4"]):
+        graph.properties[graph.find_path(f"/cluster0/node{n}")[0]] = {"perf_class": performance}
+    scheduler = Scheduler(graph, "variation")
+    node = {"type": "node", "count": 3, "exclusive": True}
+    assert {path[:6] for path in taken(scheduler, node)} == {"/node1", "/node3", "/node5"}
+
+
+def test_every_policy_is_found_by_its_name() -> None:
+    assert all(by_name(name).name == name for name in POLICIES)
+    with pytest.raises(ValueError, match="must be one of first"):
+        by_name("fastest")

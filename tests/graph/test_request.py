@@ -1,0 +1,64 @@
+"""Counts of RFC 14 and refusals that name the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.graph.request import Count, RequestError, parse_jobspec, total_needs
+
+
+@given(st.integers(1, 8), st.integers(0, 60), st.sampled_from("+*^"), st.integers(1, 4), st.integers(0, 80))
+def test_best_is_the_largest_value_of_the_sequence_that_is_available(
+    low: int, more: int, operator: str, operand: int, available: int
+) -> None:
+    high = low + more
+    values = [low]
+    while True:
+        last = values[-1]
+        following = {"+": last + operand, "*": last * operand, "^": last**operand}[operator]
+        if following > high or following <= last:
+            break
+        values.append(following)
+    expected = max((value for value in values if value <= available), default=0)
+    assert Count(low, high, operator, operand).best(available) == expected
+
+
+def test_needs_multiply_down_the_tree() -> None:
+    core = {"type": "core", "count": 4}
+    slot = {"type": "slot", "count": 2, "label": "t", "with": [core]}
+    request = parse_jobspec({"resources": [{"type": "node", "count": {"min": 3, "max": 9}, "with": [slot]}]})
+    assert total_needs(request.resources) == {"node": 3, "core": 24}
+
+
+@pytest.mark.parametrize(
+    ("jobspec", "field"),
+    [
+        ([], "jobspec"),
+        ({}, "resources"),
+        ({"resources": [{"count": 1}]}, r"resources\[0\].type"),
+        ({"resources": [{"type": "node"}]}, r"resources\[0\].count: missing"),
+        ({"resources": [{"type": "node", "count": 0}]}, "at least 1"),
+        ({"resources": [{"type": "node", "count": True}]}, "count"),
+        ({"resources": [{"type": "node", "count": {"min": 3, "max": 2}}]}, "count.max"),
+        ({"resources": [{"type": "node", "count": {"min": 1, "operator": "-"}}]}, "count.operator"),
+        ({"resources": [{"type": "node", "count": {"min": 1, "operand": 0}}]}, "count.operand"),
+        ({"resources": [{"type": "slot", "count": 1}]}, "slot must contain"),
+        ({"resources": [{"type": "node", "count": 1, "exclusive": 1}]}, "exclusive"),
+        ({"resources": [{"type": "node", "count": 1}], "attributes": {"system": {"duration": -1}}}, "duration"),
+    ],
+)
+def test_bad_jobspec_is_refused_with_the_field(jobspec: Any, field: str) -> None:
+    with pytest.raises(RequestError, match=field):
+        parse_jobspec(jobspec)
+
+
+def test_endless_nesting_is_refused() -> None:
+    item: dict[str, Any] = {"type": "core", "count": 1}
+    for _ in range(100):
+        item = {"type": "node", "count": 1, "with": [item]}
+    with pytest.raises(RequestError, match="64 levels"):
+        parse_jobspec({"resources": [item]})
