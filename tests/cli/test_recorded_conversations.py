@@ -6,16 +6,19 @@ import re
 
 import pytest
 
+# The recordings name a host `node0` that had another name when Flux wrote this list, and so no brackets.
+HOSTS = [(r"node0,node0,node0", "node[0,0,0]")]
+
 # Conversation, the command's arguments as its shell split them, and what may differ (a pattern and its replacement).
 CONVERSATIONS = [
     ("01", ["uptime"], [(r"\d\d:\d\d:\d\d run [^,]*", "CLOCK run AGE")]),
-    ("02", ["resource", "list"], []),
-    ("03", ["resource", "status"], []),
+    ("02", ["resource", "list"], HOSTS),
+    ("03", ["resource", "status"], HOSTS),
     ("04", ["submit", "-n2", "-N2", "--output=/home/user/o.{{id}}", "hostname"], []),
     ("05", ["submit", "--cc=0-2", "--wait", "true"], []),
     ("06", ["run", "-N2", "-n2", "-l", "hostname"], []),
     ("07", ["run", "sh", "-c", "exit 3"], []),
-    ("08", ["jobs", "-a"], []),
+    ("08", ["jobs", "-a"], HOSTS),
     ("09", ["jobs", "-f", "completed", "-o", "{id.f58} {name} {state} {result} {runtime}"], []),
     ("10", ["job", "eventlog", "ƒ2H9s5XM"], []),
     ("11", ["job", "attach", "ƒ2H9s5XM"], []),
@@ -56,7 +59,7 @@ CONVERSATIONS = [
     ("60", ["submit", "-n", "9999", "true"], []),
     ("61", ["bulksubmit", "--wait", "echo", "{}", ":::", "a", "b", "c"], []),
     ("64", ["hostlist", "-c", "avail"], []),
-    ("65", ["resource", "R"], []),
+    ("65", ["resource", "R"], HOSTS),
     ("67", ["job", "wait", "--all"], []),
     ("70", ["run", "-t", "1s", "sleep", "30"], []),
 ]
