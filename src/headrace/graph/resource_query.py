@@ -14,6 +14,7 @@ from typing import TextIO
 
 from headrace.graph import grug, jgf, rv1
 from headrace.graph.engine import Engine
+from headrace.graph.export import EXPORTS
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import POLICIES
 from headrace.graph.scheduler import Scheduler
@@ -36,8 +37,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-p", "--prune-filters", default="ALL:core", help="types counted per subtree, such as ALL:core,ALL:gpu"
     )
-    p.add_argument("-g", "--graph-format", default="dot", help="format of the graph written with -o")
-    p.add_argument("-o", "--graph-output", default="", help="write the graph to this file at the end")
+    p.add_argument("-g", "--graph-format", default="dot", choices=sorted(EXPORTS), help="format of -o (default dot)")
+    p.add_argument(
+        "-o", "--graph-output", default="", help="write the graph to this file, with its format as suffix, at the end"
+    )
     p.add_argument("-t", "--test-output", default="", help="write results to this file")
     p.add_argument("-r", "--reserve-vtx-vec", type=int, default=0, help="accepted for compatibility")
     p.add_argument("-e", "--elapse-time", action="store_true", help="accepted for compatibility")
@@ -86,9 +89,15 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             sys.stderr.write,
             lambda name: Path(name).read_text(),
         )
-        for line in stdin:
-            if not engine.run(line):
+        prompt = "" if args.disable_prompt or not stdin.isatty() else "resource-query> "
+        while True:
+            print(prompt, end="", flush=True)
+            line = stdin.readline()
+            if not line or not engine.run(line):
                 break
+        if args.graph_output:
+            text = EXPORTS[args.graph_format](graph)
+            Path(f"{args.graph_output}.{args.graph_format}").write_text(text)
     return 0
 
 

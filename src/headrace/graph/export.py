@@ -1,0 +1,49 @@
+"""The whole graph as GraphML, Graphviz or JGF, for people and for other tools to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from xml.sax.saxutils import escape, quoteattr
+
+from headrace.graph.model import Graph
+from headrace.graph.writers import vertex_metadata
+
+
+def graphml(graph: Graph) -> str:
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+        *(
+            f'  <key id="{name}" for="node" attr.name="{name}" attr.type="{kind}"/>'
+            for name, kind in (("type", "string"), ("name", "string"), ("path", "string"), ("size", "long"))
+        ),
+        '  <graph id="G" edgedefault="directed">',
+    ]
+    for v in range(len(graph)):
+        data = {"type": graph.type[v], "name": graph.name(v), "path": graph.path(v), "size": str(graph.size[v])}
+        inner = "".join(f'<data key="{key}">{escape(value)}</data>' for key, value in data.items())
+        lines.append(f'    <node id="n{graph.uniq[v]}">{inner}</node>')
+    for i, (source, target) in enumerate(_edges(graph)):
+        lines.append(f'    <edge id="e{i}" source="n{source}" target="n{target}"/>')
+    return "\n".join([*lines, "  </graph>", "</graphml>", ""])
+
+
+def dot(graph: Graph) -> str:
+    lines = ["digraph G {"]
+    lines += [f"  {graph.uniq[v]} [label={quoteattr(graph.name(v))}];" for v in range(len(graph))]
+    lines += [f"  {source} -> {target};" for source, target in _edges(graph)]
+    return "\n".join([*lines, "}", ""])
+
+
+def jgf(graph: Graph) -> str:
+    nodes = [{"id": str(graph.uniq[v]), "metadata": vertex_metadata(graph, v)} for v in range(len(graph))]
+    edges = [{"source": str(source), "target": str(target)} for source, target in _edges(graph)]
+    return json.dumps({"graph": {"nodes": nodes, "edges": edges}}) + "\n"
+
+
+def _edges(graph: Graph) -> list[tuple[int, int]]:
+    return [(graph.uniq[parent], graph.uniq[v]) for v, parent in enumerate(graph.parent) if parent >= 0]
+
+
+EXPORTS: dict[str, Callable[[Graph], str]] = {"graphml": graphml, "dot": dot, "jgf": jgf}
