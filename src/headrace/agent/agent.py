@@ -1,0 +1,244 @@
+"""The exec agent: one small single-threaded process per broker that starts and watches the tasks of many jobs.
+
+It is forked before the broker has threads or a loop, so spawning stays cheap, and the shell runs in it as a library: a
+process per job would halve throughput. Replies of one turn leave in one write. When the broker's end of the socket
+closes, the agent kills every process group it started and ends: `kill -9` of a broker leaves no orphans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import itertools
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from ..shell.job import ShellJob
+from . import linux
+from .processes import Subprocesses
+from .protocol import Op, Reader, frame
+
+_READ = 1 << 18
+
+
+class Agent:
+    """The loop: descriptors, child processes and timers, each with its callback."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        sock.setblocking(False)
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
+        self.children: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = itertools.count()
+        self._out: list[Op] = []
+        self._unsent = bytearray()
+        self._reader = Reader()
+        self.jobs: dict[int, ShellJob] = {}
+        self.running = True
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._subprocesses = Subprocesses(self)
+        self._handlers: dict[str, Callable[[Op], None]] = {
+            "start": self._start,
+            "kill": self._kill,
+            "expiration": lambda op: self._with_job(op, lambda job: job.set_expiration(op["expiration"])),
+            "peer": lambda op: self._with_job(op, lambda job: job.from_peer(op["from"], op["data"])),
+            "barrier": lambda op: self._with_job(op, lambda job: job.barrier_done(op["seq"], op["kvs"])),
+            "rpc": self._rpc,
+            "exec": self._subprocesses.start,
+            "exec-write": self._subprocesses.write,
+            "exec-kill": self._subprocesses.kill,
+            "shutdown": lambda _op: self.stop(),
+        }
+
+    # -- what jobs use
+
+    def send(self, op: Op) -> None:
+        """To the broker, at the end of this turn."""
+        self._out.append(op)
+
+    def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
+        self._readers[fd] = on_readable
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def watch_writable(self, fd: int, on_writable: Callable[[], None]) -> None:
+        """Until `unwatch_writable`; the descriptor must not be watched for reading."""
+        self._writers[fd] = on_writable
+        self._epoll.register(fd, select.EPOLLOUT)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop watching for reading; call before closing."""
+        if self._readers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def unwatch_writable(self, fd: int) -> None:
+        if self._writers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def after(self, seconds: float, fn: Callable[[], None]) -> None:
+        """Run `fn` once; a timer cannot be cancelled, `fn` checks whether it still applies."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
+
+    # -- the loop
+
+    def run(self) -> None:
+        """Until the broker's end closes or asks us to stop; then nothing we started is left."""
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        self.watch(self._sock.fileno(), self._readable)
+        self.watch(self._wake_read, self._woken)
+        while self.running:
+            self._turn()
+        self._kill_all()
+
+    def _turn(self) -> None:
+        timeout = -1.0
+        if self._timers:
+            timeout = max(0.0, self._timers[0][0] - time.monotonic())
+        for fd, events in self._epoll.poll(timeout):
+            table = self._writers if events & select.EPOLLOUT else self._readers
+            callback = table.get(fd) or self._readers.get(fd) or self._writers.get(fd)
+            if callback is not None:
+                callback()
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._out:
+            self._unsent += frame(self._out)
+            self._out = []
+        while self._unsent:
+            try:
+                sent = self._sock.send(self._unsent)
+            except BlockingIOError:
+                # The broker reads slower than we produce: waiting here is what slows the tasks' output down.
+                select.select([], [self._sock], [], 1.0)
+                continue
+            except OSError:
+                self.running = False
+                return
+            del self._unsent[:sent]
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.running = False
+            return
+        for op in self._reader.feed(data):
+            handler = self._handlers.get(op["op"])
+            if handler is not None:
+                handler(op)
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        self.reap()
+
+    def reap(self) -> None:
+        """Collect every child that ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            callback = self.children.pop(pid, None)
+            if callback is not None:
+                callback(status)
+
+    # -- operations
+
+    def _start(self, op: Op) -> None:
+        job = ShellJob(self, op)
+        self.jobs[op["id"]] = job
+        try:
+            job.start()
+        except Exception as exc:
+            # A bad jobspec costs its own job, never the agent.
+            job.fail(f"{type(exc).__name__}: {exc}", 1, trace=traceback.format_exc())
+
+    def _with_job(self, op: Op, fn: Callable[[ShellJob], None]) -> None:
+        job = self.jobs.get(op["id"])
+        if job is not None:
+            fn(job)
+
+    def _kill(self, op: Op) -> None:
+        self._with_job(op, lambda job: job.kill(op["signum"]))
+
+    def _rpc(self, op: Op) -> None:
+        job = self.jobs.get(op["id"])
+        if job is None:
+            reply = {"op": "rpc-reply", "token": op["token"], "errnum": errno.ENOENT, "payload": None, "text": ""}
+            self.send(reply)
+            return
+        job.rpc(op)
+
+    def stop(self) -> None:
+        self.running = False
+
+    def _kill_all(self) -> None:
+        for job in list(self.jobs.values()):
+            job.abandon()
+        self._subprocesses.abandon()
+        deadline = time.monotonic() + 2.0
+        # As a subreaper we inherit what tasks left behind; kill until nothing is left.
+        while time.monotonic() < deadline:
+            for pid in linux.children_of(os.getpid()):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.005)
+            except ChildProcessError:
+                return
+
+
+def run_agent(sock: socket.socket) -> None:
+    """Be the agent of the broker at the other end of `sock`."""
+    with contextlib.suppress(OSError):
+        linux.become_subreaper()
+    Agent(sock).run()
+
+
+def spawn_agent() -> tuple[int, socket.socket]:
+    """Fork the agent; returns its pid and the broker's end of the socket. Call before threads or a loop exist."""
+    ours, its = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    code = 0
+    try:
+        ours.close()
+        run_agent(its)
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def describe(exc: BaseException) -> dict[str, Any]:
+    """An exception as an error reply's fields."""
+    if isinstance(exc, OSError) and exc.errno:
+        return {"errnum": exc.errno, "text": exc.strerror or ""}
+    return {"errnum": errno.EINVAL, "text": str(exc)}

@@ -1,0 +1,68 @@
+"""Writes to a child's standard input without ever blocking the agent: what the pipe does not take waits here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Loop(Protocol):
+    """The part of the agent's loop that a feed uses."""
+
+    def watch_writable(self, fd: int, on_writable: Callable[[], None]) -> None: ...
+    def unwatch_writable(self, fd: int) -> None: ...
+
+
+class Feed:
+    """The write end of a pipe, owned by this object."""
+
+    __slots__ = ("_buffer", "_ending", "_loop", "_watched", "fd")
+
+    def __init__(self, loop: Loop, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._loop = loop
+        self.fd = fd
+        self._buffer = bytearray()
+        self._ending = False
+        self._watched = False
+
+    def write(self, data: bytes) -> None:
+        if self.fd >= 0 and not self._ending:
+            self._buffer += data
+            self._pump()
+
+    def end(self) -> None:
+        """Close once everything is written."""
+        self._ending = True
+        self._pump()
+
+    def close(self) -> None:
+        """Close now; what is not written is lost."""
+        if self.fd >= 0:
+            if self._watched:
+                self._loop.unwatch_writable(self.fd)
+            os.close(self.fd)
+            self.fd = -1
+            self._buffer.clear()
+
+    def _pump(self) -> None:
+        if self.fd < 0:
+            return
+        try:
+            while self._buffer:
+                del self._buffer[: os.write(self.fd, self._buffer)]
+        except BlockingIOError:
+            if not self._watched:
+                self._watched = True
+                self._loop.watch_writable(self.fd, self._pump)
+            return
+        except OSError:
+            # The reader is gone; as with a shell's pipe, the rest is dropped.
+            self.close()
+            return
+        if self._watched:
+            self._watched = False
+            self._loop.unwatch_writable(self.fd)
+        if self._ending:
+            self.close()

@@ -1,0 +1,38 @@
+"""What is particular to Linux and not in the standard library: subreaper, parent-death signal, /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0):
+        errnum = ctypes.get_errno()
+        raise OSError(errnum, os.strerror(errnum))
+
+
+def become_subreaper() -> None:
+    """Orphans among our descendants become our children. Raises OSError."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(signum: int) -> None:
+    """Get `signum` when the thread that forked us ends. Raises OSError."""
+    _prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children of a process, as far as /proc tells."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found.extend(int(child) for child in file.read().split())
+    except OSError:
+        pass
+    return found

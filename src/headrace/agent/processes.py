@@ -1,0 +1,108 @@
+"""Plain subprocesses for the RFC 42 service: started, fed, signalled and reported by handle."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .feed import Feed
+from .protocol import Op
+from .spawn import enter, spawn
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_READ = 1 << 16
+
+
+class _Process:
+    __slots__ = ("feed", "handle", "open", "pid")
+
+    def __init__(self, handle: int, pid: int, feed: Feed) -> None:
+        self.handle = handle
+        self.pid = pid
+        self.feed = feed
+        self.open: dict[str, int] = {}
+
+
+class Subprocesses:
+    """The subprocesses of one agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._by_handle: dict[int, _Process] = {}
+
+    def start(self, op: Op) -> None:
+        agent, handle, cmd = self._agent, op["handle"], op["cmd"]
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+        (in_read, in_write), (out_read, out_write), (err_read, err_write) = pipes
+        try:
+            argv = [str(arg) for arg in cmd["cmdline"]]
+            if not argv:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            enter(cmd.get("cwd") or "/")
+            env = {str(name): str(value) for name, value in cmd.get("env", {}).items() if value is not None}
+            pid = spawn(argv, env, [(in_read, 0), (out_write, 1), (err_write, 2)])
+        except (OSError, ValueError) as exc:
+            for pair in pipes:
+                os.close(pair[0])
+                os.close(pair[1])
+            number = exc.errno if isinstance(exc, OSError) and exc.errno else errno.EINVAL
+            agent.send({"op": "exec-error", "handle": handle, "errnum": number, "text": ""})
+            return
+        for fd in (in_read, out_write, err_write):
+            os.close(fd)
+        process = self._by_handle[handle] = _Process(handle, pid, Feed(agent, in_write))
+        agent.children[pid] = lambda status: self._ended(process, status)
+        agent.send({"op": "exec-started", "handle": handle, "pid": pid})
+        for stream, fd in (("stdout", out_read), ("stderr", err_read)):
+            process.open[stream] = fd
+            agent.watch(fd, partial(self._readable, process, stream, fd))
+
+    def write(self, op: Op) -> None:
+        process = self._by_handle.get(op["handle"])
+        if process is None:
+            return
+        if op.get("data"):
+            process.feed.write(op["data"])
+        if op.get("eof"):
+            process.feed.end()
+
+    def kill(self, op: Op) -> None:
+        process = self._by_handle.get(op["handle"])
+        if process is not None and process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, op["signum"])
+
+    def abandon(self) -> None:
+        """The broker is gone: kill everything."""
+        for process in self._by_handle.values():
+            if process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def _readable(self, process: _Process, stream: str, fd: int) -> None:
+        data = os.read(fd, _READ)
+        eof = not data
+        if eof:
+            self._agent.unwatch(fd)
+            os.close(fd)
+            del process.open[stream]
+        self._agent.send({"op": "exec-output", "handle": process.handle, "stream": stream, "data": data, "eof": eof})
+        self._maybe_forget(process)
+
+    def _ended(self, process: _Process, status: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.pid = 0
+        process.feed.close()
+        self._agent.send({"op": "exec-finished", "handle": process.handle, "status": status})
+        self._maybe_forget(process)
+
+    def _maybe_forget(self, process: _Process) -> None:
+        if not process.pid and not process.open:
+            self._by_handle.pop(process.handle, None)

@@ -1,0 +1,43 @@
+"""The frames between a broker and its exec agent: a little-endian u32 length, then a msgpack list of operations."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+Op = dict[str, Any]
+
+_LENGTH = struct.Struct("<I")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Op]).decode
+
+
+def frame(ops: list[Op]) -> bytes:
+    """One frame of `ops`."""
+    body = _encode(ops)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Reader:
+    """Cuts a byte stream into operations."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Op]:
+        """The operations completed by `data`. Raises msgspec.DecodeError on a broken stream."""
+        buffer = self._buffer
+        buffer += data
+        pos = 0
+        ready: list[Op] = []
+        while len(buffer) - pos >= 4:
+            size = _LENGTH.unpack_from(buffer, pos)[0]
+            if len(buffer) - pos - 4 < size:
+                break
+            ready.extend(_decode(bytes(buffer[pos + 4 : pos + 4 + size])))
+            pos += 4 + size
+        del buffer[:pos]
+        return iter(ready)

@@ -1,0 +1,126 @@
+"""Starts one process; what posix_spawn cannot set (directory, limits, affinity) the agent sets on itself first.
+
+posix_spawn instead of fork: it does not copy page tables and reports a failed exec as an exception of the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+_RESET = [number for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)]
+
+_found: dict[tuple[str, str], str] = {}
+_state: dict[str, object] = {"cwd": None, "cpus": None}
+LIMITS = {
+    name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
+}
+_soft: dict[int, tuple[int, int]] = {}
+
+
+def find_program(name: str, path: str) -> str:
+    """The file that `name` stands for along `path`. Raises OSError(ENOENT or EACCES) as execvp would."""
+    if "/" in name:
+        return name
+    known = _found.get((name, path))
+    if known is not None:
+        return known
+    denied = False
+    for folder in path.split(":"):
+        full = f"{folder}/{name}" if folder else name
+        if os.path.isfile(full):
+            if os.access(full, os.X_OK):
+                if len(_found) > 1000:
+                    _found.clear()
+                _found[(name, path)] = full
+                return full
+            denied = True
+    number = errno.EACCES if denied else errno.ENOENT
+    raise OSError(number, os.strerror(number))
+
+
+def enter(cwd: str) -> None:
+    """Make `cwd` the directory of what is spawned next. Raises OSError."""
+    if _state["cwd"] != cwd:
+        _state["cwd"] = None
+        os.chdir(cwd)
+        _state["cwd"] = cwd
+
+
+def use_cpus(cpus: frozenset[int]) -> None:
+    """Bind what is spawned next to `cpus`. Raises OSError."""
+    if _state["cpus"] != cpus:
+        _state["cpus"] = None
+        os.sched_setaffinity(0, cpus)
+        _state["cpus"] = cpus
+
+
+def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
+    """Soft limits (resource number to value) of `wanted` that are not what a child would get anyway."""
+    out = {}
+    for name, value in wanted.items():
+        number = LIMITS.get(name)
+        if number is None:
+            continue
+        known = _soft.get(number)
+        if known is None:
+            known = _soft[number] = resource.getrlimit(number)
+        soft, hard = known
+        if hard != resource.RLIM_INFINITY and (value == resource.RLIM_INFINITY or value > hard):
+            value = hard
+        if value != soft:
+            out[number] = value
+    return out
+
+
+def spawn(
+    argv: list[str],
+    env: Mapping[str, str],
+    fds: Sequence[tuple[int, int]],
+    limits: Mapping[int, int] | None = None,
+    new_session: bool = False,
+    group: int = 0,
+) -> int:
+    """Start `argv` in a process group of its own (or a session); `fds` are (ours, its) pairs. Returns the pid.
+
+    Raises OSError: ENOENT and EACCES mean the program, E2BIG the arguments.
+    """
+    path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
+    actions = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
+    if limits:
+        for number, value in limits.items():
+            resource.setrlimit(number, (value, _soft[number][1]))
+    try:
+        return _spawn(path, argv, env, actions, new_session, group)
+    except FileNotFoundError:
+        if "/" in argv[0]:
+            raise
+        # The cache may be older than the file system.
+        _found.pop((argv[0], env.get("PATH", _DEFAULT_PATH)), None)
+        path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
+        return _spawn(path, argv, env, actions, new_session, group)
+    except OSError as exc:
+        if exc.errno != errno.ENOEXEC:
+            raise
+        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, new_session, group)
+    finally:
+        if limits:
+            for number in limits:
+                resource.setrlimit(number, _soft[number])
+
+
+def _spawn(
+    path: str,
+    argv: list[str],
+    env: Mapping[str, str],
+    actions: list[tuple[int, int, int]],
+    new_session: bool,
+    group: int,
+) -> int:
+    if new_session:
+        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET)
+    return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=group, setsigmask=(), setsigdef=_RESET)

@@ -1,0 +1,46 @@
+"""The environment of a job's tasks, from the submitter's (flux-environment(7))."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Variables that belong to the instance the job was submitted from, not to the one it runs in.
+_INSTANCE = (
+    "FLUX_PROXY_REMOTE",
+    "FLUX_JOB_ID",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_NNODES",
+    "FLUX_JOB_TMPDIR",
+    "FLUX_JOB_CC_ORIGINAL",
+    "FLUX_TASK_RANK",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_START_URI",
+    "FLUX_HANDLE_USERID",
+    "FLUX_HANDLE_ROLEMASK",
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_PORT",
+    "PMI_SPAWNED",
+)
+
+
+def job_environment(
+    base: Mapping[str, Any], jobid: str, idpath: str, size: int, nnodes: int, tmpdir: str, uri: str, namespace: str
+) -> dict[str, str]:
+    """What every task of the job gets."""
+    env = {name: str(value) for name, value in base.items() if value is not None}
+    for name in _INSTANCE:
+        env.pop(name, None)
+    env["FLUX_JOB_ID"] = jobid
+    env["FLUX_JOB_ID_PATH"] = idpath
+    env["FLUX_JOB_SIZE"] = str(size)
+    env["FLUX_JOB_NNODES"] = str(nnodes)
+    env["FLUX_JOB_TMPDIR"] = tmpdir
+    env["FLUX_KVS_NAMESPACE"] = namespace
+    env["FLUX_URI"] = uri
+    # Open MPI must keep its shared memory files where the job's other files are removed.
+    env["OMPI_MCA_btl_vader_backing_directory"] = tmpdir
+    return env

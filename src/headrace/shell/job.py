@@ -1,0 +1,493 @@
+"""One job on one node: lays its tasks out, starts them, carries their input, output and PMI, reports how they ended.
+
+A library without a process of its own: the agent's loop calls it. Whatever goes wrong ends in exactly one `finish` for
+this node, with a status that is the tasks' own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..agent.spawn import enter, limits_that_differ, use_cpus
+from ..spec import archive, jobid, stdio
+from ..spec import jobspec as specs
+from ..spec.idset import Idset
+from ..spec.taskmap import TaskMap
+from . import affinity, layout
+from .environment import job_environment
+from .mustache import expand
+from .output import Output, OutputError, kill_delay
+from .pmi import PmiServer
+from .task import Task
+
+if TYPE_CHECKING:
+    from ..agent.agent import Agent
+
+_EXIT_TIMEOUT = 30.0
+_FATAL = 0
+_WARN = 4
+
+
+class ShellJob:
+    """A job's shell on this node. `op` is the broker's start operation (docs/dev/interfaces.md)."""
+
+    def __init__(self, agent: Agent, op: dict[str, Any]) -> None:
+        self.agent = agent
+        self.op = op
+        self.id: int = op["id"]
+        self.f58 = jobid.encode(self.id)
+        self.jobspec: dict[str, Any] = op["jobspec"]
+        self.nodeid: int = op["nodeid"]
+        self.nnodes: int = op["nnodes"]
+        self.rank: int = op["rank"]
+        self.lead = self.nodeid == 0
+        self.options = specs.shell_options(self.jobspec)
+        self.host: str = op["hosts"][self.nodeid] if self.nodeid < len(op["hosts"]) else ""
+        self.tasks: list[Task] = []
+        self.tmpdir = f"{op['rundir']}/jobtmp-{self.nodeid}-{self.f58}"
+        self.output: Output | None = None
+        self.pmi: PmiServer | None = None
+        self.map: TaskMap | None = None
+        self.size = 0
+        self._barrier = 0
+        self._status = 0
+        self._finished = False
+        self._killed = False
+        self._exit_seen = False
+        self._expiration: float = op["expiration"]
+        self._resources: list[layout.NodeResources] = []
+
+    # -- starting
+
+    def start(self) -> None:
+        """Everything up to running tasks; a failure is reported as the job's."""
+        nodes = self._resources = layout.node_resources(self.op["R"])
+        counts = layout.task_counts(self.jobspec, nodes)
+        scheme = str(self.options.get("taskmap", "block"))
+        self.map = layout.task_map(counts, scheme, self.op["hosts"])
+        self.size = sum(counts)
+        ranks = list(self.map.node_tasks(self.nodeid))
+        cwd = specs.cwd(self.jobspec) or "/tmp"
+        try:
+            os.mkdir(self.tmpdir, 0o700)
+            self._write_files()
+        except (OSError, archive.ArchiveError) as exc:
+            self.fail(f"cannot prepare {self.tmpdir}: {exc}", 1)
+            return
+        try:
+            enter(cwd)
+        except OSError as exc:
+            cwd, wrong = "/tmp", f"Could not change dir to {cwd}: {exc.strerror}. Going to /tmp instead"
+            enter(cwd)
+        else:
+            wrong = ""
+        output = self.options.get("output")
+        self.output = Output(
+            output if isinstance(output, dict) else {},
+            self.nodeid,
+            self.size,
+            ranks,
+            self.lookup,
+            self._emit_output,
+            lambda message: self.to_peer(0, message),
+        )
+        try:
+            self.output.open()
+        except OutputError as exc:
+            self.fail(str(exc), 1)
+            return
+        if wrong:
+            self.output.log(_WARN, wrong, self.nodeid)
+        if self.lead:
+            context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
+            if self._pty_wanted(0):
+                context["pty"] = "interactive" if self.options["pty"].get("interactive") else "capture"
+            self.event("shell.init", context)
+        self._prepare_pmi(counts)
+        self._start_tasks(ranks, cwd)
+        if self.lead and not self._finished:
+            assert self.map is not None
+            self.event("shell.start", {"taskmap": self.map.to_obj()})
+        if not self._finished:
+            self.agent.send({"op": "started", "id": self.id})
+            self._arm_signal()
+            if not ranks:
+                self._maybe_finish()
+
+    def _write_files(self) -> None:
+        files = specs.system(self.jobspec).get("files")
+        if not files:
+            return
+        for file in archive.read(files):
+            path = os.path.join(self.tmpdir, file.path)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            if file.kind == "directory":
+                os.makedirs(path, mode=file.perms, exist_ok=True)
+            elif file.kind == "symlink":
+                os.symlink(file.target, path)
+            else:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, file.perms)
+                with open(fd, "wb") as out:
+                    out.write(file.data)
+                os.chmod(path, file.perms)
+
+    def _prepare_pmi(self, counts: list[int]) -> None:
+        mode = str(self.options.get("pmi", "simple"))
+        if mode in ("off", "none") or not counts[self.nodeid]:
+            return
+        assert self.map is not None
+        mapping = self.map.pmi_mapping()
+        preset = {
+            "PMI_process_mapping": mapping,
+            "flux.instance-level": str(self.op["instance_level"]),
+            "flux.taskmap": self.map.encode(),
+        }
+        self.pmi = PmiServer(self.f58, self.size, counts[self.nodeid], preset, self._enter_barrier, self._pmi_abort)
+
+    def _start_tasks(self, ranks: list[int], cwd: str) -> None:
+        mine = self._resources[self.nodeid]
+        try:
+            cpus = affinity.per_task(mine.cores, len(ranks), self.options.get("cpu-affinity"))
+            gpus = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
+        except ValueError as exc:
+            self.fail(str(exc), 1)
+            return
+        env = job_environment(
+            specs.environment(self.jobspec),
+            self.f58,
+            self.op["idpath"],
+            self.size,
+            self.nnodes,
+            self.tmpdir,
+            self.op["uri"],
+            f"job-{self.id}",
+        )
+        for name, value in env.items():
+            if "{{" in value:
+                env[name] = expand(value, lambda tag: self.lookup(tag, None))
+        rlimit = self.options.get("rlimit")
+        limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
+        command = specs.command(self.jobspec)
+        stdin = self._stdin_file()
+        if self._finished:
+            return
+        for local, rank in enumerate(ranks):
+            task = Task(self, local, rank)
+            self.tasks.append(task)
+        for task in self.tasks:
+            own = dict(env)
+            own["FLUX_TASK_RANK"] = str(task.rank)
+            own["FLUX_TASK_LOCAL_ID"] = str(task.local)
+            visible = gpus[task.local]
+            if visible is not None:
+                own["CUDA_VISIBLE_DEVICES"] = visible
+                own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            argv = [expand(arg, partial(self._lookup_task, task.rank)) if "{{" in arg else arg for arg in command]
+            try:
+                use_cpus(cpus[task.local])
+                task.start(argv, own, limits, stdin, self._pty_wanted(task.rank))
+            except (OSError, ValueError) as exc:
+                number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
+                what = os.strerror(number or errno.EINVAL)
+                code = 127 if number == errno.ENOENT else 126
+                self._start_failed(task, argv[0] if argv else "", what, code)
+                break
+        if stdin >= 0:
+            os.close(stdin)
+
+    def _start_failed(self, task: Task, program: str, what: str, code: int) -> None:
+        note = f"task {task.rank} (host {self.host}): start failed: {program}: {what}"
+        task.never_ran()
+        self.fail(note, code)
+
+    def _stdin_file(self) -> int:
+        """A descriptor of `input.stdin.path`, -1 when stdin comes from the job's input stream."""
+        spec = self._input_spec()
+        if spec.get("type") != "file" or not spec.get("path"):
+            return -1
+        path = expand(spec["path"], lambda tag: self.lookup(tag, None))
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as exc:
+            note = f"error opening input file '{path}': {exc.strerror}"
+            self.fail(note, 1, component="input.file", status=int(signal.SIGTERM))
+            return -1
+
+    def _input_spec(self) -> dict[str, Any]:
+        given = self.options.get("input")
+        spec = given.get("stdin") if isinstance(given, dict) else None
+        return spec if isinstance(spec, dict) else {}
+
+    def _pty_wanted(self, rank: int) -> bool:
+        option = self.options.get("pty")
+        if not isinstance(option, dict):
+            return bool(option)
+        ranks = option.get("ranks", "0" if option.get("interactive") or option.get("capture") else "all")
+        return ranks == "all" or rank in Idset.parse(str(ranks))
+
+    # -- names in templates
+
+    def lookup(self, tag: str, rank: int | None) -> str | None:
+        """The value of a template tag, None when it has none here."""
+        if tag.startswith("id.") or tag.startswith("jobid."):
+            form = tag.partition(".")[2]
+            try:
+                return jobid.encode(self.id, form)
+            except ValueError:
+                return None
+        simple = {
+            "id": self.f58,
+            "jobid": self.f58,
+            "name": specs.name(self.jobspec),
+            "nnodes": str(self.nnodes),
+            "size": str(self.size),
+            "ntasks": str(self.size),
+            "tmpdir": self.tmpdir,
+            "node.id": str(self.nodeid),
+            "node.name": self.host,
+        }
+        found = simple.get(tag)
+        if found is not None:
+            return found
+        if tag == "node.cores":
+            return str(self._resources[self.nodeid].cores)
+        if rank is None:
+            return None
+        if tag in ("taskid", "task.id", "task.rank"):
+            return str(rank)
+        if tag in ("task.localid", "task.index"):
+            assert self.map is not None
+            return str(list(self.map.node_tasks(self.nodeid)).index(rank))
+        return None
+
+    def _lookup_task(self, rank: int, tag: str) -> str | None:
+        return self.lookup(tag, rank)
+
+    # -- reports
+
+    def event(self, name: str, context: dict[str, Any] | None = None) -> None:
+        self.agent.send({"op": "event", "id": self.id, "t": time.time(), "name": name, "context": context})
+
+    def _emit_output(self, entries: list[list[Any]]) -> None:
+        self.agent.send({"op": "output", "id": self.id, "entries": entries})
+
+    def to_peer(self, nodeid: int, data: dict[str, Any]) -> None:
+        self.agent.send({"op": "peer", "id": self.id, "to": nodeid, "data": data})
+
+    def exception(self, note: str, severity: int = 0, kind: str = "exec") -> None:
+        self.agent.send({"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note})
+
+    def fail(
+        self, note: str, code: int, component: str | None = None, status: int | None = None, trace: str = ""
+    ) -> None:
+        """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`."""
+        if self._finished:
+            return
+        if self.output is not None:
+            self.output.log(_FATAL, note, self.nodeid, component)
+        elif self.lead:
+            header = [time.time(), "header", stdio.header({"stdout": 1, "stderr": 1})]
+            self._emit_output([header, [time.time(), "log", stdio.log(_FATAL, trace or note, self.nodeid, component)]])
+        self.exception(note)
+        self._status = max(self._status, (code << 8) if status is None else status)
+        self.kill(signal.SIGKILL)
+        self._maybe_finish()
+
+    # -- PMI
+
+    def _enter_barrier(self, kvs: dict[str, str]) -> None:
+        if self.nnodes == 1:
+            assert self.pmi is not None
+            self.pmi.complete(kvs)
+            return
+        self.agent.send({"op": "barrier", "id": self.id, "seq": self._barrier, "kvs": kvs})
+        self._barrier += 1
+
+    def barrier_done(self, _seq: int, kvs: dict[str, str]) -> None:
+        if self.pmi is not None:
+            self.pmi.complete(kvs)
+
+    def _pmi_abort(self, local: int, code: int, text: str) -> None:
+        rank = self.tasks[local].rank
+        note = f"MPI_Abort: {text or 'application called abort'} (task {rank}, exit code {code})"
+        self.fail(note, code & 0xFF or 1)
+
+    # -- messages of other shells and of clients
+
+    def from_peer(self, _source: int, data: dict[str, Any]) -> None:
+        kind = data["kind"]
+        if kind in ("output", "file"):
+            if self.output is not None:
+                self.output.from_peer(data)
+        elif kind == "stdin":
+            self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
+        elif kind == "task-exit":
+            self._first_exit(data["context"], data["program"])
+
+    def rpc(self, op: dict[str, Any]) -> None:
+        """A request to the shell's service."""
+        method = op["method"]
+        token = op["token"]
+        if method == "disconnect":
+            for task in self.tasks:
+                if task.pty is not None:
+                    task.pty.disconnect(op.get("sender", ""))
+            return
+        try:
+            if method == "stdin" and self._input_spec().get("type", "service") == "service":
+                self._stdin(op["payload"])
+                self._reply(token, None)
+            elif method == "kill":
+                self.kill(int(op["payload"]["signum"]))
+                self._reply(token, None)
+            elif method == "pty" and self.tasks and self.tasks[0].pty is not None:
+                self.tasks[0].pty.request(op)
+            else:
+                text = f"Unknown service method '{self.op['service']}.{method}'"
+                self._refuse(token, errno.ENOSYS, text)
+        except (KeyError, TypeError, ValueError) as exc:
+            self._refuse(token, errno.EPROTO, f"{method}: {exc}")
+
+    def _reply(self, token: int, payload: dict[str, Any] | None) -> None:
+        self.agent.send({"op": "rpc-reply", "token": token, "errnum": 0, "payload": payload, "text": ""})
+
+    def _refuse(self, token: int, errnum: int, text: str = "") -> None:
+        self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": None, "text": text})
+
+    def _stdin(self, io: dict[str, Any]) -> None:
+        decoded = stdio.decode_data(io)
+        entry = [time.time(), "data", dict(io)]
+        self.agent.send({"op": "input", "id": self.id, "entries": [entry]})
+        data, eof = decoded.data or b"", decoded.eof
+        self._feed(decoded.rank, data, eof)
+        for nodeid in range(1, self.nnodes):
+            text = data.decode("latin-1")
+            self.to_peer(nodeid, {"kind": "stdin", "rank": decoded.rank, "data": text, "eof": eof})
+
+    def _feed(self, rank: str, data: bytes, eof: bool) -> None:
+        wanted = None if rank == "all" else Idset.parse(rank)
+        for task in self.tasks:
+            if task.feed is not None and (wanted is None or task.rank in wanted):
+                if data:
+                    task.feed.write(data)
+                if eof:
+                    task.feed.end()
+
+    # -- signals and the end
+
+    def kill(self, signum: int) -> None:
+        """Signal every task's process group."""
+        for task in self.tasks:
+            task.kill(signum)
+
+    def set_expiration(self, expiration: float) -> None:
+        self._expiration = expiration
+        self._arm_signal()
+
+    def _arm_signal(self) -> None:
+        """`-o signal`: warn the tasks some time before the job expires."""
+        option = self.options.get("signal")
+        if not option or not self._expiration:
+            return
+        spec = option if isinstance(option, dict) else {}
+        signum = int(spec.get("signum", signal.SIGUSR1))
+        left = float(spec.get("timeleft", 60.0))
+        armed_for = self._expiration
+
+        def fire() -> None:
+            if self._finished or self._expiration != armed_for:
+                return
+            remaining = max(0.0, self._expiration - time.time())
+            if self.output is not None and self.lead:
+                text = f"job will expire in {remaining:.1f}s, sending {signal.Signals(signum).name} to job"
+                self.output.log(5, text, self.nodeid, "signal")
+            self.kill(signum)
+
+        self.agent.after(max(0.0, self._expiration - left - time.time()), fire)
+
+    def task_exited(self, task: Task, status: int) -> None:
+        """A task's process ended (its streams may still be open)."""
+        self._status = max(self._status, _exit_status(status))
+        signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if not self._exit_seen:
+            self._exit_seen = True
+            context = {
+                "localid": task.local,
+                "rank": task.rank,
+                "state": "Exited",
+                "pid": task.pid,
+                "wait_status": status,
+                "signaled": signaled,
+                "exitcode": 128 + signaled if signaled else os.WEXITSTATUS(status),
+            }
+            program = os.path.basename(specs.command(self.jobspec)[0])
+            if self.lead:
+                self._first_exit(context, program)
+            else:
+                self.to_peer(0, {"kind": "task-exit", "context": context, "program": program})
+        if status and self.options.get("exit-on-error"):
+            how = signal.strsignal(signaled) if signaled else f"Exit {os.WEXITSTATUS(status)}"
+            program = os.path.basename(specs.command(self.jobspec)[0])
+            note = f"{program}: task rank {task.rank} on host {self.host} failed ({how}) and exit-on-error is set"
+            self.fail(note, _exit_status(status) >> 8, component="task-exit")
+
+    def _first_exit(self, context: dict[str, Any], program: str) -> None:
+        """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
+        if self._killed:
+            return
+        self._killed = True
+        self.event("shell.task-exit", context)
+        option = self.options.get("exit-timeout", _EXIT_TIMEOUT)
+        if str(option) == "none" or self.size == 1:
+            return
+        limit = kill_delay(option)
+
+        def expired() -> None:
+            if not self._finished:
+                host = self.op["hosts"][0]
+                note = (
+                    f"{program}: task rank {context['rank']} on host {host} exited and exit-timeout={limit:g}s expired"
+                )
+                self.fail(note, 1, component="task-exit")
+
+        self.agent.after(limit, expired)
+
+    def task_closed(self, _task: Task) -> None:
+        """A task has ended and its streams are at their end."""
+        self._maybe_finish()
+
+    def _maybe_finish(self) -> None:
+        if self._finished or not all(task.closed for task in self.tasks):
+            return
+        self._finished = True
+        if self.output is not None:
+            self.output.close()
+        self._remove_tmpdir()
+        self.agent.jobs.pop(self.id, None)
+        self.agent.send({"op": "finish", "id": self.id, "status": self._status})
+
+    def abandon(self) -> None:
+        """The broker is gone: leave nothing behind."""
+        self.kill(signal.SIGKILL)
+        self._remove_tmpdir()
+
+    def _remove_tmpdir(self) -> None:
+        try:
+            os.rmdir(self.tmpdir)
+        except OSError:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self.tmpdir, ignore_errors=True)
+
+
+def _exit_status(status: int) -> int:
+    """The wait status of a shell whose task ended with `status`: a signal becomes exit code 128 + signal."""
+    if os.WIFSIGNALED(status):
+        return (128 + os.WTERMSIG(status)) << 8
+    return os.WEXITSTATUS(status) << 8

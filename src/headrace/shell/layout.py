@@ -1,0 +1,133 @@
+"""How many tasks of a job run on each of its nodes, and which (RFC 14 counts, RFC 34 task maps). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..spec.hostlist import Hostlist
+from ..spec.idset import Idset
+from ..spec.jobspec import shell_option, walk
+from ..spec.taskmap import TaskMap
+
+
+class LayoutError(ValueError):
+    """The job's tasks cannot be placed on its nodes; the text says why."""
+
+
+class NodeResources(NamedTuple):
+    """What R gives a job on one node."""
+
+    rank: int
+    cores: Idset
+    gpus: Idset
+
+
+def node_resources(r: dict[str, Any]) -> list[NodeResources]:
+    """The job's nodes in rank order."""
+    nodes: list[NodeResources] = []
+    for group in r["execution"]["R_lite"]:
+        children = group["children"]
+        cores = Idset.parse(children.get("core", ""))
+        gpus = Idset.parse(children.get("gpu", ""))
+        nodes.extend(NodeResources(rank, cores, gpus) for rank in Idset.parse(str(group["rank"])))
+    nodes.sort()
+    return nodes
+
+
+def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
+    """Tasks on each node. Raises LayoutError."""
+    per_resource = shell_option(jobspec, "per-resource")
+    if isinstance(per_resource, dict) and per_resource.get("type") in ("node", "core"):
+        count = int(per_resource.get("count", 1))
+        if per_resource["type"] == "node":
+            return [count] * len(nodes)
+        return [count * len(node.cores) for node in nodes]
+    slots = _slots(jobspec, nodes)
+    ((kind, value),) = jobspec["tasks"][0]["count"].items()
+    if kind == "per_slot":
+        return [value * number for number in slots]
+    if kind == "total":
+        return _spread(value, slots)
+    raise LayoutError(f"tasks[0].count.{kind}: tasks are counted per_slot or total")
+
+
+def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
+    """Slots on each node: as many as its cores and gpus hold, as the request divides them."""
+    cores = gpus = 0
+    per_node = total = 0
+    in_slot = False
+    for vertex, _depth, _count in walk(jobspec):
+        kind = vertex["type"]
+        if kind == "slot":
+            in_slot = True
+            count = vertex["count"] if isinstance(vertex["count"], int) else 1
+            if jobspec["resources"][0]["type"] == "slot":
+                total = count
+            else:
+                per_node = count
+        elif in_slot and kind == "core":
+            cores = vertex["count"] if isinstance(vertex["count"], int) else 1
+        elif in_slot and kind == "gpu":
+            gpus = vertex["count"] if isinstance(vertex["count"], int) else 1
+        elif in_slot and kind == "node":
+            # A slot around whole nodes: one slot a node.
+            return [1] * len(nodes)
+    fits = []
+    for node in nodes:
+        room = [len(node.cores) // cores] if cores else []
+        room += [len(node.gpus) // gpus] if gpus else []
+        fits.append(min(room) if room else 1)
+    if per_node:
+        # Shared cores may leave a node with less than the request asks (a test instance on one machine).
+        return [per_node] * len(nodes)
+    if total and sum(fits) > total:
+        return _spread(total, fits)
+    return fits
+
+
+def _spread(total: int, room: Sequence[int]) -> list[int]:
+    """`total` tasks filling nodes in order; what does not fit is dealt out evenly."""
+    counts = []
+    left = total
+    for number in room:
+        here = min(number, left)
+        counts.append(here)
+        left -= here
+    index = 0
+    while left:
+        counts[index % len(counts)] += 1
+        left -= 1
+        index += 1
+    return counts
+
+
+def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str]) -> TaskMap:
+    """The task map of `-o taskmap=SCHEME` (block, cyclic[:N], manual:MAP, hostfile:FILE). Raises LayoutError."""
+    name, _, value = scheme.partition(":")
+    try:
+        if name in ("", "block"):
+            return TaskMap.block(counts)
+        if name == "cyclic":
+            return TaskMap.cyclic(counts, int(value) if value else 1)
+        if name == "manual":
+            return TaskMap.manual(value, counts)
+        if name == "hostfile":
+            return _from_hostfile(value, counts, hosts)
+    except (ValueError, OSError) as exc:
+        raise LayoutError(f"taskmap={scheme}: {exc}") from None
+    raise LayoutError(f"taskmap={scheme}: known schemes are block, cyclic, manual and hostfile")
+
+
+def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str]) -> TaskMap:
+    with open(path, encoding="utf-8") as file:
+        names = [name for line in file if line.strip() for name in Hostlist.parse(line.strip())]
+    if not names:
+        raise LayoutError(f"taskmap=hostfile:{path}: no hosts in it")
+    nodes: list[list[int]] = [[] for _ in hosts]
+    for task in range(sum(counts)):
+        name = names[task % len(names)]
+        if name not in hosts:
+            raise LayoutError(f"taskmap=hostfile:{path}: {name} is not a host of this job")
+        nodes[hosts.index(name)].append(task)
+    return TaskMap.from_nodes([Idset(tasks) for tasks in nodes])

@@ -1,0 +1,232 @@
+"""Where tasks' output goes: the job's RFC 24 output log, or files; labelled, cut at lines, limited.
+
+Every node's shell reads its own tasks. The lead shell (nodeid 0) keeps the log and the files that several nodes share;
+the others send it what belongs there. A file whose name depends on the task or node is written where the task runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..spec import duration, stdio
+from ..spec.idset import Idset
+from .mustache import expand, tags
+
+_DEFAULT_LIMIT = 1 << 30
+_LOCAL_TAGS = ("task", "node")
+STREAMS = ("stdout", "stderr")
+
+Entry = list[Any]
+
+
+class OutputError(Exception):
+    """An output file cannot be opened; the text names it."""
+
+
+def parse_size(value: Any) -> int:
+    """A byte count with an optional K, M or G suffix. Raises ValueError."""
+    text = str(value).strip().upper().rstrip("B")
+    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    number = float(text[:-1] if factor > 1 else text)
+    if number < 0:
+        raise ValueError(f"output.limit={value}: must not be negative")
+    return int(number * factor)
+
+
+class Output:
+    """Output of one job on one node. `emit(entries)` takes log entries on the lead; `to_lead(message)` elsewhere."""
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        nodeid: int,
+        ntasks: int,
+        ranks: list[int],
+        lookup: Callable[[str, int | None], str | None],
+        emit: Callable[[list[Entry]], None],
+        to_lead: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._nodeid = nodeid
+        self._lead = nodeid == 0
+        self._ranks = ranks
+        self._lookup = lookup
+        self._emit = emit
+        self._to_lead = to_lead
+        self._specs = _stream_specs(options)
+        self._limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
+        self._append = options.get("mode") == "append"
+        self._used = 0
+        self._cut = False
+        self._partial: dict[tuple[int, str], bytes] = {}
+        self._files: dict[str, int] = {}
+        self._shared: dict[str, str] = {}
+        self._local: dict[tuple[str, int], str] = {}
+        self._ntasks = ntasks
+
+    def open(self) -> None:
+        """Send the header and open the files. Raises OutputError."""
+        now = time.time()
+        entries: list[Entry] = []
+        if self._lead:
+            counts = {stream: self._ntasks for stream in STREAMS}
+            entries.append([now, "header", stdio.header(counts)])
+        for stream in STREAMS:
+            spec = self._specs[stream]
+            path = spec.get("path")
+            if spec.get("type") != "file" or not path:
+                continue
+            if any(tag.startswith(_LOCAL_TAGS) for tag in tags(path)):
+                for rank in self._ranks:
+                    name = expand(path, partial(self._lookup_for, rank))
+                    self._local[(stream, rank)] = name
+                    self._open_file(name)
+                if self._lead:
+                    shown = expand(path, lambda tag: None if tag.startswith(_LOCAL_TAGS) else self._lookup(tag, None))
+                    entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), shown)])
+            else:
+                name = expand(path, lambda tag: self._lookup(tag, None))
+                self._shared[stream] = name
+                if self._lead:
+                    self._open_file(name)
+                    entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), name)])
+        if entries:
+            self._emit(entries)
+
+    def _lookup_for(self, rank: int, tag: str) -> str | None:
+        return self._lookup(tag, rank)
+
+    def _open_file(self, path: str) -> None:
+        if path in self._files:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if self._append else os.O_TRUNC)
+        try:
+            self._files[path] = os.open(path, flags, 0o666)
+        except OSError as exc:
+            raise OutputError(f"error opening output file '{path}': {exc.strerror}") from None
+
+    def unbuffered(self, stream: str) -> bool:
+        return bool(self._specs[stream].get("buffer") == "none")
+
+    def data(self, rank: int, stream: str, data: bytes) -> None:
+        """What a task wrote; cut at the last newline unless the stream is unbuffered."""
+        if not self.unbuffered(stream):
+            key = (rank, stream)
+            held = self._partial.pop(key, b"")
+            if held:
+                data = held + data
+            cut = data.rfind(b"\n") + 1
+            if cut < len(data):
+                # A line that never ends must not be held for ever.
+                if len(data) - cut < 1 << 20:
+                    self._partial[key] = data[cut:]
+                else:
+                    cut = len(data)
+            data = data[:cut]
+        if data:
+            self._write(rank, stream, data)
+
+    def eof(self, rank: int, stream: str) -> None:
+        """The task closed `stream`."""
+        held = self._partial.pop((rank, stream), b"")
+        if held:
+            self._write(rank, stream, held)
+        if stream in self._shared or (stream, rank) in self._local:
+            return
+        self._log([time.time(), "data", {"stream": stream, "rank": str(rank), "eof": True}])
+
+    def _write(self, rank: int, stream: str, data: bytes) -> None:
+        path = self._local.get((stream, rank))
+        if path is not None:
+            self._put(path, self._labelled(rank, stream, data))
+        elif stream in self._shared:
+            path, data = self._shared[stream], self._labelled(rank, stream, data)
+            if self._lead:
+                self._put(path, data)
+            else:
+                self._to_lead({"kind": "file", "path": path, "data": data.decode("latin-1")})
+        else:
+            self._log([time.time(), "data", stdio.data(stream, str(rank), data)], len(data))
+
+    def _labelled(self, rank: int, stream: str, data: bytes) -> bytes:
+        if not self._specs[stream].get("label"):
+            return data
+        prefix = b"%d: " % rank
+        return b"".join(prefix + line for line in data.splitlines(keepends=True))
+
+    def _put(self, path: str, data: bytes) -> None:
+        fd = self._files.get(path)
+        view = memoryview(data)
+        while fd is not None and view:
+            try:
+                view = view[os.write(fd, view) :]
+            except OSError:
+                # A full disk loses output, not the job; say so once in the log.
+                os.close(fd)
+                del self._files[path]
+                self.log(3, f"error writing {path}: output is lost", self._nodeid)
+                return
+
+    def _log(self, entry: Entry, size: int = 0) -> None:
+        if not self._lead:
+            self._to_lead({"kind": "output", "entries": [entry]})
+            return
+        if size:
+            if self._cut:
+                return
+            self._used += size
+            if self._used > self._limit:
+                self._cut = True
+                text = f"output limit of {self._limit} bytes reached, the rest is dropped"
+                self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
+                return
+        self._emit([entry])
+
+    def from_peer(self, message: dict[str, Any]) -> None:
+        """What another node's shell sent to the lead."""
+        if message["kind"] == "file":
+            self._put(message["path"], message["data"].encode("latin-1"))
+            return
+        for entry in message["entries"]:
+            context = entry[2]
+            size = len(context.get("data") or "") if entry[1] == "data" else 0
+            self._log(entry, size)
+
+    def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
+        """A shell's own message (RFC 24 log event)."""
+        self._log([time.time(), "log", stdio.log(level, message, rank, component)])
+
+    def close(self) -> None:
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()
+
+
+def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The options of each stream; stderr goes where stdout goes unless it says otherwise."""
+    specs = {}
+    for stream in STREAMS:
+        given = options.get(stream)
+        spec = dict(given) if isinstance(given, dict) else {}
+        buffer = spec.get("buffer")
+        if isinstance(buffer, dict):
+            spec["buffer"] = buffer.get("type")
+        elif stream == "stderr":
+            spec.setdefault("buffer", "none")
+        specs[stream] = spec
+    if "type" not in specs["stderr"] and specs["stdout"].get("type") == "file":
+        specs["stderr"].update(type="file", path=specs["stdout"].get("path"))
+        specs["stderr"].setdefault("label", specs["stdout"].get("label"))
+    return specs
+
+
+def _span(ntasks: int) -> str:
+    return str(Idset(range(ntasks)))
+
+
+def kill_delay(text: Any) -> float:
+    """Seconds of a shell option that is a duration. Raises ValueError."""
+    return float(text) if isinstance(text, (int, float)) else duration.parse(str(text))

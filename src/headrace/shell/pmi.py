@@ -1,0 +1,122 @@
+"""The PMI-1 server of one job's tasks on one node (RFC 13): text lines in, text lines out. No I/O.
+
+Puts gather locally and travel with the barrier: when every local task has entered, the node's pairs go up once, and the
+barrier's completion brings everybody's. A get is then answered from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+KVSNAME_MAX = 64
+KEY_MAX = 64
+VALUE_MAX = 1024
+
+
+class PmiServer:
+    """`enter(kvs)` is called when all local tasks wait in a barrier; `complete(kvs)` answers them."""
+
+    def __init__(
+        self,
+        kvsname: str,
+        size: int,
+        ntasks: int,
+        preset: Mapping[str, str],
+        enter: Callable[[dict[str, str]], None],
+        abort: Callable[[int, int, str], None],
+    ) -> None:
+        self.kvsname = kvsname
+        self.size = size
+        self.ntasks = ntasks
+        self._enter = enter
+        self._abort = abort
+        self._kvs: dict[str, str] = dict(preset)
+        self._new: dict[str, str] = {}
+        self._waiting: list[Callable[[bytes], None]] = []
+
+    def complete(self, kvs: Mapping[str, str]) -> None:
+        """The barrier is over; `kvs` holds every node's new pairs."""
+        self._kvs.update(kvs)
+        waiting, self._waiting = self._waiting, []
+        for reply in waiting:
+            reply(b"cmd=barrier_out rc=0\n")
+
+    def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
+        """One request line of task `local`; `reply` takes the answer, now or when the barrier is over."""
+        fields = _fields(text)
+        command = fields.get("cmd", "")
+        handler = getattr(self, "_do_" + command.replace("-", "_"), None)
+        if handler is None:
+            reply(f"cmd={command or 'unknown'} rc=-1 msg=unknown_command\n".encode())
+        elif command == "barrier_in":
+            self._waiting.append(reply)
+            if len(self._waiting) == self.ntasks:
+                new, self._new = self._new, {}
+                self._enter(new)
+        elif command == "abort":
+            self._abort(local, int(fields.get("exitcode", "1") or 1), fields.get("error_msg", ""))
+        else:
+            reply((handler(fields) + "\n").encode())
+
+    def _do_init(self, fields: Mapping[str, str]) -> str:
+        if fields.get("pmi_version") != "1":
+            return "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1"
+        return "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"
+
+    def _do_get_maxes(self, _fields: Mapping[str, str]) -> str:
+        return f"cmd=maxes rc=0 kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}"
+
+    def _do_get_appnum(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=appnum rc=0 appnum=0"
+
+    def _do_get_my_kvsname(self, _fields: Mapping[str, str]) -> str:
+        return f"cmd=my_kvsname rc=0 kvsname={self.kvsname}"
+
+    def _do_get_universe_size(self, _fields: Mapping[str, str]) -> str:
+        return f"cmd=universe_size rc=0 size={self.size}"
+
+    def _do_put(self, fields: Mapping[str, str]) -> str:
+        key, value = fields.get("key", ""), fields.get("value", "")
+        if not key or len(key) > KEY_MAX or len(value) > VALUE_MAX:
+            return "cmd=put_result rc=-1 msg=key_or_value_too_long"
+        self._kvs[key] = self._new[key] = value
+        return "cmd=put_result rc=0 msg=success"
+
+    def _do_get(self, fields: Mapping[str, str]) -> str:
+        value = self._kvs.get(fields.get("key", ""))
+        if value is None:
+            return "cmd=get_result rc=-1 msg=key_not_found value="
+        return f"cmd=get_result rc=0 msg=success value={value}"
+
+    def _do_barrier_in(self, _fields: Mapping[str, str]) -> str:
+        raise AssertionError("answered by complete()")
+
+    def _do_abort(self, _fields: Mapping[str, str]) -> str:
+        raise AssertionError("answered by abort()")
+
+    def _do_finalize(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=finalize_ack rc=0"
+
+    def _do_publish_name(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=publish_result rc=-1 info=not_supported"
+
+    def _do_unpublish_name(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=unpublish_result rc=-1 info=not_supported"
+
+    def _do_lookup_name(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=lookup_result rc=-1 info=not_supported"
+
+    def _do_spawn(self, _fields: Mapping[str, str]) -> str:
+        return "cmd=spawn_result rc=-1 info=not_supported"
+
+
+def _fields(text: str) -> dict[str, str]:
+    """`key=value` words; `value=` takes the rest of the line, which may hold spaces and equals signs."""
+    head, marker, rest = text.partition(" value=")
+    fields = {}
+    for word in head.split():
+        key, _, value = word.partition("=")
+        fields[key] = value
+    if marker:
+        fields["value"] = rest
+    return fields

@@ -1,0 +1,180 @@
+"""One task: its process, its pipes, its PMI descriptor. Closed when the process is gone and every stream has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..agent.feed import Feed
+from ..agent.spawn import spawn
+from .pty import Pty
+
+if TYPE_CHECKING:
+    from .job import ShellJob
+
+_READ = 1 << 16
+_PMI_FD = 3
+_PMI_LINE = 1 << 16
+
+
+class Task:
+    """Task `rank` of the job, the `local`-th on this node."""
+
+    __slots__ = ("_job", "_open", "_pmi", "_pmi_buffer", "closed", "feed", "local", "pid", "pty", "rank")
+
+    def __init__(self, job: ShellJob, local: int, rank: int) -> None:
+        self._job = job
+        self.local = local
+        self.rank = rank
+        self.pid = 0
+        self.feed: Feed | None = None
+        self.pty: Pty | None = None
+        self.closed = False
+        self._open = 0
+        self._pmi: socket.socket | None = None
+        self._pmi_buffer = b""
+
+    def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
+        """Start the process. Raises OSError and leaves nothing open."""
+        job = self._job
+        ours: list[int] = []
+        its: list[int] = []
+        fds: list[tuple[int, int]] = []
+        terminal: Pty | None = None
+        try:
+            if pty:
+                terminal = Pty(job, self)
+                its.append(terminal.slave)
+                fds = [(terminal.slave, 0), (terminal.slave, 1), (terminal.slave, 2)]
+            else:
+                if stdin < 0:
+                    stdin_read, stdin_write = os.pipe2(os.O_CLOEXEC)
+                    its.append(stdin_read)
+                    ours.append(stdin_write)
+                    fds.append((stdin_read, 0))
+                else:
+                    fds.append((stdin, 0))
+                for number in (1, 2):
+                    read, write = os.pipe2(os.O_CLOEXEC)
+                    ours.append(read)
+                    its.append(write)
+                    fds.append((write, number))
+            server: socket.socket | None = None
+            if job.pmi is not None:
+                self._pmi, server = socket.socketpair()
+                # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.
+                fds.append((server.fileno(), _PMI_FD))
+                env["PMI_FD"] = str(_PMI_FD)
+                env["PMI_RANK"] = str(self.rank)
+                env["PMI_SIZE"] = str(job.size)
+                env["PMI_SPAWNED"] = "0"
+            self.pid = spawn(argv, env, fds, limits, new_session=terminal is not None)
+        except BaseException:
+            for fd in [*ours, *its]:
+                os.close(fd)
+            if terminal is not None:
+                terminal.close()
+            if self._pmi is not None:
+                self._pmi.close()
+                self._pmi = None
+            raise
+        finally:
+            if job.pmi is not None and server is not None:
+                server.close()
+        for fd in its:
+            os.close(fd)
+        agent = job.agent
+        agent.children[self.pid] = self._exited
+        if terminal is not None:
+            self.pty = terminal
+            self._open = 1
+            terminal.start()
+        else:
+            if stdin < 0:
+                self.feed = Feed(agent, ours.pop(0))
+            for stream, fd in zip(("stdout", "stderr"), ours):
+                self._open += 1
+                agent.watch(fd, partial(self._readable, fd, stream))
+        if self._pmi is not None:
+            agent.watch(self._pmi.fileno(), self._pmi_readable)
+
+    def never_ran(self) -> None:
+        """The process could not be started."""
+        self.closed = True
+
+    def _readable(self, fd: int, stream: str) -> None:
+        output = self._job.output
+        assert output is not None
+        try:
+            data = os.read(fd, _READ)
+        except OSError:
+            data = b""
+        if data:
+            output.data(self.rank, stream, data)
+            return
+        self._job.agent.unwatch(fd)
+        os.close(fd)
+        output.eof(self.rank, stream)
+        self.stream_ended()
+
+    def stream_ended(self) -> None:
+        self._open -= 1
+        self._maybe_close()
+
+    def _pmi_readable(self) -> None:
+        sock, server = self._pmi, self._job.pmi
+        if sock is None or server is None:
+            return
+        try:
+            data = sock.recv(_READ)
+        except OSError:
+            data = b""
+        if not data or len(self._pmi_buffer) > _PMI_LINE:
+            self._close_pmi()
+            return
+        *lines, self._pmi_buffer = (self._pmi_buffer + data).split(b"\n")
+        for line in lines:
+            server.line(line.decode("utf-8", "replace"), self.local, self._pmi_reply)
+
+    def _pmi_reply(self, data: bytes) -> None:
+        if self._pmi is not None:
+            with contextlib.suppress(OSError):
+                self._pmi.sendall(data)
+
+    def _close_pmi(self) -> None:
+        sock, self._pmi = self._pmi, None
+        if sock is not None:
+            self._job.agent.unwatch(sock.fileno())
+            sock.close()
+
+    def kill(self, signum: int) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signum)
+
+    def _exited(self, status: int) -> None:
+        if self.feed is not None:
+            self.feed.close()
+        self._close_pmi()
+        self._job.task_exited(self, status)
+        if self.pty is not None:
+            self.pty.process_ended(status)
+        self._maybe_close(exited=True)
+
+    def _maybe_close(self, exited: bool = False) -> None:
+        if exited:
+            # A negative pid marks a collected process whose group may still hold background members.
+            self.pid = -self.pid
+        if self.closed or self.pid > 0 or self._open:
+            return
+        self.closed = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(-self.pid, signal.SIGKILL)
+        self._job.task_closed(self)
+
+    def summary(self) -> dict[str, Any]:
+        return {"rank": self.rank, "pid": abs(self.pid), "closed": self.closed}
