@@ -9,10 +9,11 @@ releases when the records of the same step are durable. Replaying the records in
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
+from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
     DEPEND,
@@ -29,7 +30,6 @@ from headrace.modules.jobs_record import (
     failure_text,
     merged,
 )
-from headrace.modules.jobs_queues import Queues
 from headrace.spec import jobspec as js
 
 # Kinds of records, as the journal has them: (kind, job id, value).
@@ -76,7 +76,7 @@ class Core:
         """The records and effects since the last call."""
         records = self.records
         for job, first in self.dirty.items():
-            records.append((EVENTS, job.id, job.events[first:]))
+            records.append((EVENTS, job.id, (first, job.events[first:])))
         effects = self.effects
         self.records, self.effects = [], []
         self.dirty.clear()
@@ -455,7 +455,7 @@ class Core:
             self.effects.append(("prioritize", [[job.id, job.priority]]))
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
-        """Set attributes of the jobspec. A pending job goes before the scheduler again; a running one is rescheduled."""
+        """Set attributes of the jobspec. A pending job goes before the scheduler again."""
         duration = updates.get("attributes.system.duration")
         self._post(job, "jobspec-update", updates)
         if job.state == RUN and duration is not None:
@@ -508,7 +508,7 @@ class Core:
         return gone
 
     def purgeable(self, age: float, number: int) -> list[int]:
-        """Inactive jobs older than `age` seconds (negative: any), or beyond the newest `number` (negative: no matter)."""
+        """Inactive jobs older than `age` seconds, or older than the newest `number`; a negative limit is none."""
         out = []
         surplus = len(self.inactive) - number if number >= 0 else 0
         for index, (id, known) in enumerate(self.inactive.items()):
@@ -526,13 +526,18 @@ class Core:
     # -- replay
 
     def replay(self, record: Record) -> None:
-        """Take a record that was made by take() before a restart."""
+        """Take a record that was made by take() before a restart; one that is known already changes nothing."""
         kind, id, value = record
-        if kind == NEW_JOB:
+        if id in self.inactive:
+            if kind == REAPED:
+                self.zombies.pop(id, None)
+        elif kind == NEW_JOB:
+            if id in self.active:
+                return
             self.active[id] = Job(id, value)
             self.max_jobid = max(self.max_jobid, id)
         elif kind == EVENTS:
-            self._replay_events(id, value)
+            self._replay_events(id, *value)
         elif kind == RSET:
             self.active[id].r = value
         elif kind == QUEUES:
@@ -541,14 +546,23 @@ class Core:
             for gone in value:
                 self.inactive.pop(gone, None)
                 self.zombies.pop(gone, None)
-        elif kind == REAPED:
-            self.zombies.pop(id, None)
 
-    def _replay_events(self, id: int, events: Iterable[Event]) -> None:
+    def restore(self, job: Job) -> None:
+        """Take a job that a checkpoint saved while it was active."""
+        self.active[job.id] = job
+        self.max_jobid = max(self.max_jobid, job.id)
+        self._count(job, 0)
+
+    def restore_inactive(self, known: dict[int, int]) -> None:
+        """Take summaries of finished jobs, by id, in the order in which they finished."""
+        self.inactive.update(known)
+        self.max_jobid = max(self.max_jobid, *known, 0)
+
+    def _replay_events(self, id: int, first: int, events: Sequence[Event]) -> None:
         job = self.active[id]
         was = job.state
-        for event in events:
-            job.apply(event)
+        for event in events[len(job.events) - first :]:
+            job.apply((event[0], event[1], event[2]))
         self._count(job, was)
         if job.state == INACTIVE:
             del self.active[id]
@@ -583,7 +597,7 @@ class Core:
 
 
 def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[list[Record], list[Effect]]:
-    """Give the core a list of (method, arguments...) at one time; returns what is to be written, and to be done then."""
+    """Give the core (method, arguments...) inputs at one time; returns what to write, and what to do then."""
     core.now = now
     for method, *args in inputs:
         getattr(core, method)(*args)

@@ -45,6 +45,7 @@ class Job:
         "queue",
         "r",
         "released",
+        "shown",
         "start_sent",
         "started",
         "state",
@@ -78,6 +79,8 @@ class Job:
         self.alloc_pending = False
         self.alloc_canceled = False
         self.start_sent = False
+        # Events that are durable and were given to watchers.
+        self.shown = 0
 
     def apply(self, event: Event) -> None:
         """Append an event and take its effect; events that are not of RFC 21 have none."""

@@ -1,0 +1,228 @@
+"""The journal and its checkpoints: the one durability mechanism of an instance with a `statedir`.
+
+A journal file is a row of frames (little-endian u32 length, u32 CRC-32, payload), each one batch of records that became
+durable together. The file is preallocated, so a full disk shows before it hurts, and zeros end it. Whatever follows
+the last whole frame is a torn write and is cut off. A checkpoint moves the state into SQLite and starts a new file;
+files older than the number in the database are leftovers and are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_FRAME = struct.Struct("<II")
+_AHEAD = 4 << 20
+# Room beyond the data that is kept for jobs that run already when the disk is full.
+_RESERVE = 1 << 20
+_PREFIX = "journal."
+
+
+class JournalError(OSError):
+    """The folder cannot be used for a journal; the text says why."""
+
+
+class Saved(NamedTuple):
+    """What a database holds: jobs by id, reference texts by number, settings by key."""
+
+    jobs: Iterator[tuple[int, str, bytes]]
+    texts: list[tuple[int, bytes]]
+    meta: dict[str, bytes]
+
+
+class Journal:
+    """The journal in `folder`, which is locked for as long as it is open.
+
+    `write` may be called from another thread, one call at a time; the rest belongs to the thread of the loop.
+    """
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.folder = folder
+        self._lock = _lock(os.path.join(folder, "journal.lock"))
+        self._db_path = os.path.join(folder, "jobs.sqlite")
+        self._create()
+        self.number = self._first()
+        for number in self._numbers():
+            if number < self.number:
+                os.unlink(self._path(number))
+        self._fd = -1
+        self._end = 0
+        self._allocated = 0
+        self.torn = 0
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self.folder, f"{_PREFIX}{number:08d}")
+
+    def _numbers(self) -> list[int]:
+        names = [name[len(_PREFIX) :] for name in os.listdir(self.folder) if name.startswith(_PREFIX)]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    # -- reading back
+
+    def replay(self) -> Iterator[bytes]:
+        """Every batch since the checkpoint, then the journal is open for writing. `torn` counts the bytes cut off."""
+        numbers = self._numbers() or [self.number]
+        for number in numbers:
+            end = 0
+            data = b""
+            with contextlib.suppress(FileNotFoundError), open(self._path(number), "rb") as handle:
+                data = handle.read()
+            for place, payload in frames(data):
+                end = place
+                yield payload
+            self._end = end
+            self.torn += len(data[end:].rstrip(b"\0"))
+            self.number = number
+        self._open(self._path(self.number))
+
+    def _open(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.ftruncate(self._fd, self._end)
+        self._allocated = self._end
+        _sync_folder(self.folder)
+        self.room()
+
+    # -- writing
+
+    def room(self) -> bool:
+        """Whether new work may be taken: there is space for it beyond what running jobs still need."""
+        if self._allocated - self._end > _AHEAD // 2:
+            return True
+        try:
+            os.posix_fallocate(self._fd, self._end, _AHEAD)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                # A file system that cannot preallocate: writes will tell.
+                return True
+            return self._allocated - self._end > _RESERVE
+        self._allocated = self._end + _AHEAD
+        return True
+
+    def write(self, batch: bytes) -> None:
+        """Append one batch and wait until it is on the disk; raises OSError and leaves the file as it was."""
+        data = memoryview(_FRAME.pack(len(batch), zlib.crc32(batch)) + batch)
+        place = self._end
+        while data:
+            written = os.pwrite(self._fd, data, place)
+            place += written
+            data = data[written:]
+        os.fdatasync(self._fd)
+        self._end = place
+
+    @property
+    def size(self) -> int:
+        """Bytes in the current file."""
+        return self._end
+
+    def rotate(self) -> int:
+        """Go on in a new file; returns its number, which the checkpoint that follows takes."""
+        fd, end, allocated = self._fd, self._end, self._allocated
+        self._end = self._allocated = 0
+        try:
+            self._open(self._path(self.number + 1))
+        except OSError:
+            self._fd, self._end, self._allocated = fd, end, allocated
+            raise
+        os.close(fd)
+        self.number += 1
+        return self.number
+
+    # -- checkpoints
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._db_path, isolation_level=None)
+
+    def _create(self) -> None:
+        with contextlib.closing(self._connect()) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, known TEXT, record BLOB)")
+            db.execute("CREATE TABLE IF NOT EXISTS text (number INTEGER PRIMARY KEY, value BLOB)")
+            db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB)")
+
+    def _first(self) -> int:
+        with contextlib.closing(self._connect()) as db:
+            row = db.execute("SELECT value FROM meta WHERE key='journal'").fetchone()
+        return int(row[0]) if row else 0
+
+    def load(self) -> Saved:
+        """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id."""
+        with contextlib.closing(self._connect()) as db:
+            texts = db.execute("SELECT number, value FROM text ORDER BY number").fetchall()
+            meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+        return Saved(self._jobs(), texts, meta)
+
+    def _jobs(self) -> Iterator[tuple[int, str, bytes]]:
+        with contextlib.closing(self._connect()) as db:
+            yield from db.execute("SELECT id, known, record FROM job ORDER BY id")
+
+    def checkpoint(
+        self,
+        number: int,
+        jobs: Iterable[tuple[int, str, bytes]],
+        gone: Iterable[int],
+        texts: Iterable[tuple[int, bytes]],
+        meta: dict[str, bytes],
+    ) -> None:
+        """Save the state as it was when file `number` was begun, and drop the files before it. For another thread."""
+        with contextlib.closing(self._connect()) as db:
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?)", jobs)
+            db.executemany("DELETE FROM job WHERE id=?", ((id,) for id in gone))
+            db.executemany("INSERT OR REPLACE INTO text VALUES (?, ?)", texts)
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('journal', ?)", (number,))
+            db.execute("COMMIT")
+        for old in self._numbers():
+            if old < number:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path(old))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._end)
+            os.close(self._fd)
+            self._fd = -1
+        os.close(self._lock)
+
+
+def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(offset of the end, payload) of each whole frame at the start of `data`."""
+    place = 0
+    while place + _FRAME.size <= len(data):
+        length, crc = _FRAME.unpack_from(data, place)
+        start = place + _FRAME.size
+        payload = data[start : start + length]
+        if not length or len(payload) != length or zlib.crc32(payload) != crc:
+            return
+        place = start + length
+        yield place, payload
+
+
+def _lock(path: str) -> int:
+    import fcntl
+
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise JournalError(errno.EBUSY, f"{os.path.dirname(path)} is in use by another instance") from None
+    return fd
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

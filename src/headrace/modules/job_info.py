@@ -1,0 +1,14 @@
+"""The job-info module: the name under which RFC 41 is loaded, listed and unloaded.
+
+The service itself runs where the job store is, in the job manager (jobs_info), so that no event is sent twice.
+"""
+
+from __future__ import annotations
+
+from headrace.broker.module import ModuleContext
+
+NAME = "job-info"
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Nothing to do: the job manager provides the service."""

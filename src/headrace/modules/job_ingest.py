@@ -1,0 +1,263 @@
+"""Job submission: checks what is submitted, completes it, gives it an id and hands it to the job manager.
+
+Jobs that arrive in one turn of the loop go to the job manager in one message. Nothing is kept: the id generator starts
+above the highest id that the job manager has ever seen, so ids never repeat, whatever the clock does.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+import os
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.modules.jobs_pack import split_j
+from headrace.modules.jobs_policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
+from headrace.modules.jobs_record import (
+    FLAG_DEBUG,
+    FLAG_NOVALIDATE,
+    FLAG_WAITABLE,
+    URGENCY_DEFAULT,
+    updated_jobspec,
+)
+from headrace.spec import jobspec as js
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.jobid import FluidGenerator
+from headrace.spec.message import ROLE_OWNER, Message
+
+NAME = "job-ingest"
+
+_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+_HEADS = 64
+_decode = msgspec.json.decode
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Ingest(ctx)
+
+
+class _Ingest:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.policy = _policy(ctx.config)
+        self.generator: FluidGenerator | None = None
+        self.epoch_ms = 0
+        self.early: list[Message] = []
+        self.batch: list[dict[str, Any]] = []
+        self.requests: list[Message] = []
+        self.heads: dict[bytes, int] = {}
+        self.environment: dict[str, Any] = {}
+        self.count = 0
+        ctx.service(NAME, {"submit": self._submit, "getinfo": self._getinfo}, open=("submit", "getinfo"))
+        ctx.on_config(self._configure)
+        ctx.on_stats(lambda: {"submitted": self.count})
+        ctx.call("job-manager.getinfo", {}, self._begin)
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        self.policy = _policy(config)
+
+    def _begin(self, reply: Message) -> None:
+        if reply.errnum:
+            text = reply.text or os.strerror(reply.errnum)
+            self.ctx.log(logging.ERROR, f"job-manager.getinfo: {text}: no job can be submitted")
+            return
+        highest = reply.obj["max_jobid"]
+        now_ms = int(self.ctx.now() * 1000)
+        # The instance's epoch is such that its clock goes on where the ids of the last run ended.
+        self.epoch_ms = now_ms - ((highest >> 24) + 1 if highest else 0)
+        self.generator = FluidGenerator(self.ctx.rank, self.epoch_ms, highest or -1)
+        early, self.early = self.early, []
+        for msg in early:
+            try:
+                pending = self._submit(msg)
+            except RpcError as exc:
+                self.ctx.respond_error(msg, exc.errnum, exc.text)
+            else:
+                if pending is not None:
+                    self.ctx.spawn(self._late(msg, pending))
+
+    async def _late(self, msg: Message, pending: Any) -> None:
+        try:
+            await pending
+        except RpcError as exc:
+            self.ctx.respond_error(msg, exc.errnum, exc.text)
+
+    def _getinfo(self, msg: Message) -> dict[str, Any]:
+        return {"timestamp": int(self.ctx.now() * 1000) - self.epoch_ms}
+
+    # -- one submission
+
+    def _submit(self, msg: Message) -> Any:
+        """`submit {J | jobspec, urgency, flags}`: {id}."""
+        if self.generator is None:
+            self.early.append(msg)
+            return None
+        body = msg.obj
+        urgency, flags = body.get("urgency", URGENCY_DEFAULT), body.get("flags", 0)
+        owner = bool(msg.rolemask & ROLE_OWNER)
+        if not isinstance(urgency, int) or not 0 <= urgency <= 31:
+            raise RpcError(errno.EINVAL, "urgency range is [0:31]")
+        if not owner and urgency > URGENCY_DEFAULT:
+            raise RpcError(errno.EINVAL, f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}")
+        if not isinstance(flags, int) or flags & ~_FLAGS:
+            raise RpcError(errno.EPROTO, f"unknown submit flags {flags!r}")
+        if flags & FLAG_NOVALIDATE and not owner:
+            raise RpcError(errno.EPERM, "only the instance owner can submit with the novalidate flag")
+        if flags & FLAG_WAITABLE and not owner:
+            raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
+        head, text, tail = self._open(body, msg.userid)
+        jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
+        try:
+            updates = self.policy.updates(jobspec)
+            if updates:
+                jobspec = updated_jobspec(jobspec, updates)
+            self.policy.check(jobspec)
+        except UnknownQueue as exc:
+            raise RpcError(errno.EPERM, str(exc)) from None
+        except PolicyError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        job = {
+            "userid": msg.userid,
+            "urgency": urgency,
+            "flags": flags,
+            "jobspec": jobspec,
+            "submission": (head, text, tail, updates or None),
+        }
+        constraint = js.constraints(jobspec)
+        hosts = _hosts(constraint) if constraint else []
+        if hosts:
+            return self._check_hosts(msg, job, hosts)
+        self._hand_over(msg, job)
+        return None
+
+    def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
+        """J taken apart (RFC 15), signed with mechanism `none`; or a plain jobspec."""
+        if "J" not in body:
+            jobspec = body["jobspec"]
+            plain = jobspec.encode("utf-8") if isinstance(jobspec, str) else msgspec.json.encode(jobspec)
+            return _plain_head(userid), plain, b"none"
+        try:
+            head, text, tail = split_j(body["J"])
+        except (ValueError, AttributeError) as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        signer = self.heads.get(head)
+        if signer is None:
+            signer = _signer(head)
+            if len(self.heads) < _HEADS:
+                self.heads[head] = signer
+        if signer != userid:
+            raise RpcError(errno.EPERM, f"signer={signer} != requestor={userid}")
+        return head, text, tail
+
+    def _jobspec(self, text: bytes, novalidate: bool) -> dict[str, Any]:
+        try:
+            jobspec = _decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+            raise RpcError(errno.EINVAL, f"jobspec is not JSON: {exc}") from None
+        try:
+            js.validate(jobspec, None if novalidate else 1)
+        except js.JobspecError as exc:
+            raise RpcError(errno.EPERM, str(exc)) from None
+        system = jobspec["attributes"].get("system") if jobspec["attributes"] else None
+        if system is None:
+            jobspec["attributes"] = {**(jobspec["attributes"] or {}), "system": {}}
+        else:
+            # A user's jobs have the same environment again and again: keep it once.
+            environment = system.get("environment")
+            if environment == self.environment:
+                system["environment"] = self.environment
+            elif environment:
+                self.environment = environment
+        result: dict[str, Any] = jobspec
+        return result
+
+    async def _check_hosts(self, msg: Message, job: dict[str, Any], hosts: list[str]) -> None:
+        """A host that the instance does not have is a mistake, not a wish."""
+        try:
+            status = await self.ctx.rpc("resource.status", {})
+            known = Hostlist.parse(",".join(status["R"]["execution"].get("nodelist", [])))
+        except RpcError:
+            known = None
+        if known is not None:
+            names = set(known)
+            for text in hosts:
+                for host in Hostlist.parse(text):
+                    if host not in names:
+                        raise RpcError(errno.EPERM, f"host constraint contains invalid hosts: host '{host}' not found")
+        self._hand_over(msg, job)
+
+    # -- to the job manager
+
+    def _hand_over(self, msg: Message, job: dict[str, Any]) -> None:
+        if not self.batch:
+            self.ctx.at_flush(self._send)
+        self.batch.append(job)
+        self.requests.append(msg)
+
+    def _send(self) -> None:
+        batch, requests = self.batch, self.requests
+        self.batch, self.requests = [], []
+        if not batch:
+            return
+        assert self.generator is not None
+        ids = self.generator.take(len(batch), int(self.ctx.now() * 1000))
+        for job, id in zip(batch, ids):
+            job["id"] = id
+        self.count += len(batch)
+        self.ctx.call("job-manager.submit", {"jobs": batch}, lambda reply: self._answer(reply, requests, ids))
+
+    def _answer(self, reply: Message, requests: list[Message], ids: list[int]) -> None:
+        respond, respond_error = self.ctx.respond, self.ctx.respond_error
+        if reply.errnum:
+            for msg in requests:
+                respond_error(msg, reply.errnum, reply.text)
+            return
+        errors = {id: (text, errnum) for id, text, errnum in reply.obj["errors"]}
+        for msg, id in zip(requests, ids):
+            if id in errors:
+                text, errnum = errors[id]
+                respond_error(msg, errnum, text)
+            else:
+                respond(msg, {"id": id})
+
+
+def _hosts(constraint: dict[str, Any]) -> list[str]:
+    """Every hostlist in a constraint (RFC 31) that hosts must be in; those in a `not` exclude, and may name any."""
+    out: list[str] = []
+    for operator, values in constraint.items():
+        if operator == "hostlist":
+            out.extend(values)
+        elif operator in ("and", "or"):
+            for inner in values:
+                out.extend(_hosts(inner))
+    return out
+
+
+def _signer(head: bytes) -> int:
+    """The user id in a header of RFC 15: base64 of NUL-terminated key, type and value; raises RpcError."""
+    try:
+        parts = base64.b64decode(head, validate=True).split(b"\0")
+        fields = dict(zip(parts[0::2], parts[1::2]))
+        mechanism = fields[b"mechanism"]
+        userid = int(fields[b"userid"][1:])
+    except (ValueError, KeyError, IndexError) as exc:
+        raise RpcError(errno.EINVAL, f"J: bad header: {exc}") from None
+    if mechanism != b"snone":
+        text = mechanism[1:].decode("ascii", "replace")
+        raise RpcError(errno.EINVAL, f"J: signed with mechanism {text}: only none is supported")
+    return userid
+
+
+def _plain_head(userid: int) -> bytes:
+    return base64.b64encode(f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode())
+
+
+def _policy(config: dict[str, Any]) -> Policy:
+    try:
+        return Policy(config)
+    except PolicyConfigError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None

@@ -1,0 +1,282 @@
+"""The job manager: the service around the pure core (jobs_core), and the owner of the job store and its journal.
+
+A request is checked here, given to the core, and answered when what it changed is durable (jobs_pipeline). Everything
+that can be decided without a message or a clock is in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import tempfile
+from typing import Any
+
+from headrace.broker.journal import Journal
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.modules.jobs_admin import Admin
+from headrace.modules.jobs_core import Core, Effect
+from headrace.modules.jobs_info import JobInfo
+from headrace.modules.jobs_pack import Submission, event_line
+from headrace.modules.jobs_peers import Exec, Scheduler
+from headrace.modules.jobs_pipeline import REFUSED, Batch, Pipeline
+from headrace.modules.jobs_policy import Policy, PolicyConfigError
+from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_requests import Requests
+from headrace.modules.jobs_store import GUEST_LOGS, Store
+from headrace.modules.jobs_watch import EventsJournal
+from headrace.spec import jobid
+from headrace.spec.message import Message
+
+NAME = "job-manager"
+
+# The longest sleep until a deadline: clocks are set, and machines are suspended.
+_LONGEST_SLEEP = 60.0
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Manager(ctx)
+
+
+class _Manager:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.policy = _policy(ctx.config)
+        self.core = Core(Queues(self.policy.names), ctx.broker.owner)
+        statedir = ctx.attrs.get("statedir", "")
+        folder = statedir or ctx.attrs.get("rundir", "") or tempfile.gettempdir()
+        self.store = Store(folder)
+        self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
+        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._release)
+        if self.journal is not None:
+            self.core.now = ctx.now()
+            self.pipeline.recover()
+        touch = self.pipeline.touch
+        self.sched = Scheduler(ctx, self.core, touch)
+        self.exec = Exec(ctx, self.core, touch)
+        self.events = EventsJournal(ctx, self.store)
+        self.info = JobInfo(ctx, self.store)
+        self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
+        self.admin = Admin(ctx, self.core, self.store, touch)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._serve()
+        ctx.on_disconnect(self._disconnected)
+        ctx.on_config(self._configure)
+        ctx.on_stats(self._stats)
+        ctx.on_unload(self._unload)
+        if self.journal is not None:
+            self.core.restart()
+            touch()
+
+    def _serve(self) -> None:
+        requests, admin = self.requests, self.admin
+        open_methods = {
+            "list": admin.list,
+            "raise": requests.raise_,
+            "raiseall": requests.raiseall,
+            "kill": requests.kill,
+            "killall": requests.killall,
+            "urgency": requests.urgency,
+            "memo": requests.memo,
+            "update": requests.update,
+            "wait": requests.wait,
+            "getattr": requests.getattr,
+            "getinfo": admin.getinfo,
+            "queue-list": admin.queue_list,
+            "queue-status": admin.queue_status,
+            "alloc-query": admin.alloc_query,
+            "history.get": admin.history,
+        }
+        owner_methods = {
+            "submit": self._submit,
+            "queue-enable": admin.queue_enable,
+            "queue-start": admin.queue_start,
+            "drain": admin.drain,
+            "idle": admin.idle,
+            "purge": admin.purge,
+            "purge-id": admin.purge_id,
+            "events-journal": self.events.open,
+            "sched-hello": self.sched.hello,
+            "sched-ready": self.sched.ready,
+            "exec-hello": self.exec.hello,
+        }
+        self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods)
+        self.ctx.service("job-store", {"lookup": self._lookup, "append": self._append})
+
+    # -- jobs come in
+
+    def _submit(self, msg: Message) -> None:
+        """`submit {jobs}` from ingest, each {id, userid, urgency, flags, jobspec, submission: [J's header, payload,
+        signature, updates]}; answers {errors: [[id, text, errno]]}.
+        """
+        core = self.core
+        core.now = self.ctx.now()
+        errors: list[list[Any]] = []
+        room = self.pipeline.room()
+        for body in msg.obj["jobs"]:
+            id = body["id"]
+            if not room:
+                errors.append([id, REFUSED[1], REFUSED[0]])
+                continue
+            head, text, tail, updates = body["submission"]
+            submission = Submission(head, self.store.texts.encode(text), tail, updates)
+            refusal = core.submit(id, body["userid"], body["urgency"], body["flags"], body["jobspec"])
+            if refusal:
+                errors.append([id, refusal, errno.EINVAL])
+            else:
+                job = core.active.get(id)
+                # A job whose dependency failed meanwhile is over already.
+                job = job or next(done for done in core.finished if done.id == id)
+                self.store.add(job, submission)
+        core.effects.append(("answer", msg, {"errors": errors}))
+        self.pipeline.touch()
+
+    # -- what was decided goes out
+
+    def _release(self, batch: Batch) -> None:
+        for job, first, events in batch.news:
+            job.shown = first + len(events)
+        self.info.publish(batch.news)
+        self.events.publish(batch.news)
+        for job in batch.finished:
+            self.store.finish(job)
+        sched, exec_ = self.sched, self.exec
+        for effect in batch.effects:
+            kind = effect[0]
+            if kind == "alloc":
+                sched.alloc(effect[1])
+            elif kind == "start":
+                exec_.start(effect[1])
+            elif kind == "free":
+                sched.free(effect[1], effect[2])
+            elif kind == "answer":
+                self.ctx.respond(effect[1], effect[2])
+            else:
+                self._release_rare(effect)
+        if batch.finished:
+            self.admin.jobs_ended()
+            self.requests.jobs_ended(batch.finished)
+
+    def _release_rare(self, effect: Effect) -> None:
+        kind = effect[0]
+        if kind == "deadline":
+            self._arm()
+        elif kind == "cancel":
+            self.sched.cancel(effect[1])
+        elif kind == "prioritize":
+            self.sched.prioritize(effect[1])
+        elif kind == "exception":
+            self.ctx.publish("job-exception", {"id": effect[1], "type": effect[2], "severity": effect[3]})
+        elif kind == "expiration":
+            self.sched.expiration(effect[1], effect[2])
+            self.exec.expiration(effect[1], effect[2])
+        elif kind == "annotations":
+            self.events.annotations(effect[1].id, self.ctx.now(), effect[1].annotations)
+        elif kind == "purged":
+            self.store.forget(effect[1])
+            self.ctx.publish("job-purge-inactive", {"jobs": effect[1]})
+        elif kind == "empty-answer":
+            self.ctx.respond(effect[1])
+
+    # -- time
+
+    def _arm(self) -> None:
+        due = self.core.next_deadline()
+        if due is None or (self._timer is not None and self._timer_due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.ctx.call_later(min(due - self.ctx.now(), _LONGEST_SLEEP), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.core.now = self.ctx.now()
+        self.core.expire()
+        self.core.effects.append(("deadline",))
+        self.pipeline.touch()
+
+    # -- the job store's own service
+
+    def _lookup(self, msg: Message) -> dict[str, Any]:
+        """`job-store.lookup {path}`: {"val": text} or {"dir": names}, see docs/dev/interfaces.md."""
+        path: str = msg.obj["path"]
+        parts = path.split(".") if path else []
+        store = self.store
+        ids = [*store.places, *store.active] if len(parts) < 4 else []
+        if len(parts) < 4:
+            depth = len(parts)
+            names = {
+                name[depth] for name in (jobid.encode(id, "dothex").split(".") for id in ids) if name[:depth] == parts
+            }
+            if not names and parts:
+                raise RpcError(errno.ENOENT)
+            return {"dir": sorted(names)}
+        try:
+            id = jobid.parse(".".join(parts[:4]))
+        except ValueError:
+            raise RpcError(errno.ENOENT) from None
+        if id not in store:
+            raise RpcError(errno.ENOENT)
+        return _entry(store, id, ".".join(parts[4:]))
+
+    def _append(self, msg: Message) -> None:
+        """`job-store.append {id, log, entries}`: entries are [time, name, context]."""
+        body = msg.obj
+        id, name = body["id"], body["log"]
+        if id in self.store.active and name in GUEST_LOGS:
+            self.store.log(id, name).append(b"".join(map(event_line, body["entries"])))
+            self.info.appended(id)
+
+    # -- the module's life
+
+    def _disconnected(self, sender: str) -> None:
+        self.sched.disconnected(sender)
+        self.exec.disconnected(sender)
+        self.requests.disconnected(sender)
+        self.admin.disconnected(sender)
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        policy = _policy(config)
+        self.policy = self.requests.policy = policy
+        self.core.queues.configure(policy.names)
+        self.admin.configure(config)
+
+    def _stats(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "journal": self.events.stats(),
+            "active_jobs": len(self.core.active),
+            "inactive_jobs": len(self.core.inactive),
+            "max_jobid": self.core.max_jobid,
+            "housekeeping": {"running": {}, "config": {"release-after": -1.0, "command": ""}},
+        }
+        durable = self.pipeline.stats()
+        if durable:
+            out["durable"] = durable
+        return out
+
+    async def _unload(self) -> None:
+        await self.pipeline.close()
+        self.store.spill.close()
+
+
+def _entry(store: Store, id: int, key: str) -> dict[str, Any]:
+    keys = store.keys(id)
+    if key in keys:
+        try:
+            return {"val": store.lookup(id, key)}
+        except (KeyError, FileNotFoundError):
+            raise RpcError(errno.ENOENT) from None
+    prefix = f"{key}." if key else ""
+    names = sorted({name[len(prefix) :].partition(".")[0] for name in keys if name.startswith(prefix)})
+    if not names:
+        raise RpcError(errno.ENOENT)
+    return {"dir": names}
+
+
+def _policy(config: dict[str, Any]) -> Policy:
+    try:
+        return Policy(config)
+    except PolicyConfigError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None

@@ -1,0 +1,138 @@
+"""Append-only text for jobs: guest logs that may grow to a gigabyte, and one file that finished jobs move into.
+
+A log is JSON lines (RFC 18). Its newest part is in memory, the older part in a file of its own once it is larger than
+`KEEP`; readers address it by byte offset and read it in pieces that end with a line. Finished jobs are one packed
+record each in a common spill file, of which only the place is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+# Bytes of a log that stay in memory, and bytes that a reader is given at a time.
+KEEP = 64 << 10
+PIECE = 256 << 10
+
+
+class Log:
+    """One log. `path` is where it goes when it grows; nothing is created before."""
+
+    __slots__ = ("_path", "_spilled", "_tail", "size")
+
+    def __init__(self, path: str, spilled: int = 0) -> None:
+        self._path = path
+        self._spilled = spilled
+        self._tail = bytearray()
+        self.size = spilled
+
+    def append(self, lines: bytes) -> None:
+        """Add whole lines. When the file cannot be written the text stays in memory."""
+        self.hold(lines)
+        if len(self._tail) > KEEP:
+            with contextlib.suppress(OSError):
+                self.spill()
+
+    def hold(self, lines: bytes) -> None:
+        """Like append, but never into the file."""
+        self._tail += lines
+        self.size += len(lines)
+
+    def spill(self) -> None:
+        """Move what is in memory into the file; raises OSError."""
+        if not self._tail:
+            return
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        with open(self._path, "r+b" if self._spilled else "wb", buffering=0) as handle:
+            # A write that failed half way is written over.
+            handle.seek(self._spilled)
+            view = memoryview(self._tail)
+            while view:
+                view = view[handle.write(view) :]
+        self._spilled += len(self._tail)
+        self._tail = bytearray()
+
+    def read(self, offset: int, limit: int = PIECE) -> bytes:
+        """Whole lines from `offset` on, about `limit` bytes; b"" at the end. Raises OSError."""
+        if offset >= self._spilled:
+            start = offset - self._spilled
+            piece = bytes(self._tail[start : start + limit])
+            more = start + limit < len(self._tail)
+        else:
+            with open(self._path, "rb") as handle:
+                handle.seek(offset)
+                piece = handle.read(min(limit, self._spilled - offset))
+            more = offset + len(piece) < self.size
+        if more:
+            cut = piece.rfind(b"\n") + 1
+            if not cut:
+                return self.read(offset, limit * 4)
+            return piece[:cut]
+        return piece
+
+    def text(self) -> bytes:
+        """All of it; raises OSError."""
+        out = []
+        offset = 0
+        while offset < self.size:
+            piece = self.read(offset)
+            if not piece:
+                break
+            out.append(piece)
+            offset += len(piece)
+        return b"".join(out)
+
+    @property
+    def spilled(self) -> int:
+        """How many bytes are in the file."""
+        return self._spilled
+
+    def discard(self) -> None:
+        """Remove the file."""
+        if self._spilled:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+class Spill:
+    """Blobs in one unnamed file in `folder`; what put() returns finds them again.
+
+    A blob that the disk has no room for, or that is very large, stays in memory.
+    """
+
+    def __init__(self, folder: str) -> None:
+        path = os.path.join(folder, f"jobs-{os.getpid()}-{id(self):x}.spill")
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+        self._end = 0
+        self._kept: dict[int, bytes] = {}
+
+    def put(self, blob: bytes) -> int:
+        """Keep a blob; returns its place."""
+        place = self._end << 24 | min(len(blob), 0xFFFFFF)
+        if len(blob) >= 0xFFFFFF:
+            self._kept[place] = blob
+            self._end += 1
+            return place
+        try:
+            written = os.pwrite(self._fd, blob, self._end)
+        except OSError:
+            written = 0
+        if written != len(blob):
+            self._kept[place] = blob
+        self._end += len(blob)
+        return place
+
+    def get(self, place: int) -> bytes:
+        """The blob at a place; raises OSError."""
+        kept = self._kept.get(place)
+        if kept is not None:
+            return kept
+        return os.pread(self._fd, place & 0xFFFFFF, place >> 24)
+
+    def drop(self, place: int) -> None:
+        """Forget a blob; its room in the file is only given back with the file."""
+        self._kept.pop(place, None)
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,179 @@
+"""The job manager's two partners: a scheduler (RFC 27) and an exec service (RFC 32), as messages.
+
+Effects of the core become requests here, responses become inputs. A partner that goes away, or answers with an error
+where the protocol has none, is gone for the core until it says hello again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.jobs_core import CANCEL, Core
+from headrace.modules.jobs_record import Job
+from headrace.spec.message import Message
+
+
+class Scheduler:
+    """Requests to `sched`; `touch` is called after every input to the core."""
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.touch = touch
+        self.sender = ""
+        self.tags: dict[int, int] = {}
+        self.hellos = ctx.streams("sched-hello")
+
+    def hello(self, msg: Message) -> None:
+        """`sched-hello`: every job that holds resources, with its R, then ENODATA."""
+        self.hellos.add(msg)
+        self._drop()
+        for job in self.core.sched_hello():
+            body = {"id": job.id, "priority": job.priority, "userid": job.userid, "t_submit": job.t_submit, "R": job.r}
+            self.ctx.respond(msg, body)
+        self.hellos.remove(msg)
+        self.ctx.respond_error(msg, errno.ENODATA)
+
+    def ready(self, msg: Message) -> dict[str, Any]:
+        """`sched-ready {mode, limit}`."""
+        mode, limit = msg.obj["mode"], msg.obj.get("limit", 0)
+        if mode == "single":
+            mode, limit = "limited", 1
+        if mode not in ("unlimited", "limited") or not isinstance(limit, int) or (mode == "limited") != (limit > 0):
+            raise RpcError(errno.EPROTO, 'sched-ready: mode must be "unlimited", or "limited" with a limit')
+        self.sender = msg.sender
+        self.touch()
+        return {"count": self.core.sched_is_ready(limit)}
+
+    def disconnected(self, sender: str) -> None:
+        if sender and sender == self.sender:
+            self._drop()
+            self.touch()
+
+    def _drop(self) -> None:
+        self.sender = ""
+        for tag in self.tags.values():
+            self.ctx.forget(tag)
+        self.tags.clear()
+        if self.core.sched_ready:
+            self.core.sched_gone()
+
+    def alloc(self, job: Job) -> None:
+        if not job.alloc_pending:
+            return
+        body = {
+            "id": job.id,
+            "priority": job.priority,
+            "userid": job.userid,
+            "t_submit": job.t_submit,
+            "jobspec": job.jobspec,
+        }
+        self.tags[job.id] = self.ctx.call("sched.alloc", body, self._reply, streaming=True)
+
+    def _reply(self, reply: Message) -> None:
+        if reply.errnum:
+            if self.core.sched_ready:
+                self.ctx.log(logging.ERROR, f"sched.alloc: {reply.text or os.strerror(reply.errnum)}")
+                self._drop()
+                self.touch()
+            return
+        body = reply.obj
+        kind = body["type"]
+        if kind != 1:
+            tag = self.tags.pop(body["id"], None)
+            if tag is not None:
+                self.ctx.forget(tag)
+        self.core.now = self.ctx.now()
+        self.core.alloc_reply(body["id"], kind, body.get("R"), body.get("annotations"), body.get("note") or "")
+        self.touch()
+
+    def cancel(self, id: int) -> None:
+        if id in self.tags:
+            self.ctx.call("sched.cancel", {"id": id})
+        else:
+            # The request never left: it was canceled in the turn that made it.
+            self.core.alloc_reply(id, CANCEL, None, None, "")
+            self.touch()
+
+    def prioritize(self, jobs: list[list[int]]) -> None:
+        self.ctx.call("sched.prioritize", {"jobs": jobs})
+
+    def free(self, job: Job, r: dict[str, Any]) -> None:
+        self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
+
+    def expiration(self, id: int, expiration: float) -> None:
+        self.ctx.call("sched.expiration", {"id": id, "expiration": expiration}, self._logged)
+
+    def _logged(self, reply: Message) -> None:
+        if reply.errnum and reply.errnum != errno.ENOSYS:
+            self.ctx.log(logging.WARNING, f"{reply.topic}: {reply.text or os.strerror(reply.errnum)}")
+
+
+class Exec:
+    """Requests to the exec service that said hello last."""
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.touch = touch
+        self.service = ""
+        self.sender = ""
+        self.tags: dict[int, int] = {}
+
+    def hello(self, msg: Message) -> Any:
+        """`exec-hello {service}`."""
+        if self.service:
+            self._drop("the exec service was replaced")
+        self.service, self.sender = msg.obj["service"], msg.sender
+        self.core.exec_is_ready()
+        self.touch()
+        return EMPTY
+
+    def disconnected(self, sender: str) -> None:
+        if sender and sender == self.sender:
+            self._drop("the exec service is gone")
+
+    def _drop(self, note: str) -> None:
+        for tag in self.tags.values():
+            self.ctx.forget(tag)
+        self.tags.clear()
+        self.service = self.sender = ""
+        self.core.now = self.ctx.now()
+        self.core.exec_gone(note)
+        self.touch()
+
+    def start(self, job: Job) -> None:
+        body = {"id": job.id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
+        id = job.id
+
+        def answer(reply: Message) -> None:
+            if reply.errnum:
+                if self.tags.pop(id, None) is not None and reply.errnum != errno.ENODATA:
+                    self.core.now = self.ctx.now()
+                    self.core.exec_failed(id, f"{reply.topic}: {reply.text or os.strerror(reply.errnum)}")
+                    self.touch()
+                return
+            self._reply(reply.obj)
+
+        self.tags[id] = self.ctx.call(f"{self.service}.start", body, answer, streaming=True)
+
+    def _reply(self, body: dict[str, Any]) -> None:
+        id, kind, data = body["id"], body["type"], body.get("data") or {}
+        if kind == "release" and data["final"]:
+            tag = self.tags.pop(id, None)
+            if tag is not None:
+                self.ctx.forget(tag)
+        self.core.now = self.ctx.now()
+        self.core.exec_reply(id, kind, data)
+        self.touch()
+
+    def kill(self, id: int, signum: int) -> None:
+        self.ctx.call(f"{self.service}.kill", {"id": id, "signum": signum})
+
+    def expiration(self, id: int, expiration: float) -> None:
+        self.ctx.call(f"{self.service}.expiration", {"id": id, "expiration": expiration})

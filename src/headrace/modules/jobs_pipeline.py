@@ -1,0 +1,298 @@
+"""From a step of the core to the world: write its records, then release its effects.
+
+Everything that happened in a turn of the loop is one batch. With a journal the batch is written and synced in a thread,
+and what gathers meanwhile is the next batch; without one it is released at once. This order is the whole promise of
+durability: nobody hears of anything that a crash could take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.broker.journal import Journal
+from headrace.broker.module import ModuleContext
+from headrace.modules.jobs_core import EVENTS, NEW_JOB, PURGED, Core, Effect, Record
+from headrace.modules.jobs_pack import Submission, unpack
+from headrace.modules.jobs_record import Event, Job
+from headrace.modules.jobs_store import Store
+
+# Kinds of journal entries that only this file knows, next to those of the core.
+_TEXT, _LOGS = 0, 4
+# Bytes of journal after which the state is saved and a new file begun.
+_CHECKPOINT_AT = 16 << 20
+# Active jobs packed between two looks at the loop, while a checkpoint is made.
+_SLICE = 64
+# Seconds until a write is tried again after the disk was full.
+_RETRY = 1.0
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[int, int, Any]]).decode
+
+# What a batch brought for one job: the job, its new events, and the index of the first of them.
+News = tuple[Job, int, list[Event]]
+
+
+class Batch(NamedTuple):
+    """What one turn did: entries for the journal, and what to do once they are safe."""
+
+    entries: list[Record]
+    effects: list[Effect]
+    news: list[News]
+    finished: list[Job]
+
+
+class Pipeline:
+    """`release(batch)` is called once a batch is durable, in order."""
+
+    def __init__(
+        self,
+        ctx: ModuleContext,
+        core: Core,
+        store: Store,
+        journal: Journal | None,
+        release: Callable[[Batch], None],
+    ) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.store = store
+        self.journal = journal
+        self.release = release
+        self.failing = False
+        self.batches = 0
+        self.longest_write = 0.0
+        self._pending: list[Batch] = []
+        self._unwritten: list[Record] = []
+        self._writing = False
+        self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
+        self._unsaved: dict[int, None] = {}
+        self._gone: list[int] = []
+        self._texts_saved = 0
+        self._saving = False
+        self._closed: asyncio.Future[None] | None = None
+
+    def touch(self) -> None:
+        """Something was given to the core in this turn."""
+        self.ctx.at_flush(self._flush)
+
+    def room(self) -> bool:
+        """Whether new jobs may be taken: what they promise can be kept."""
+        return self.journal is None or (not self.failing and self.journal.room())
+
+    def _flush(self) -> None:
+        core, store = self.core, self.store
+        finished, core.finished = core.finished, []
+        news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
+        records, effects = core.take()
+        if self.journal is None:
+            self.release(Batch([], effects, news, finished))
+            return
+        entries: list[Record] = [(_TEXT, number, text) for number, text in store.texts.fresh]
+        store.texts.fresh.clear()
+        entries.extend((_LOGS, job.id, store.saved_logs(job.id)) for job in finished)
+        for kind, id, value in records:
+            if kind == NEW_JOB:
+                value = store.submissions[id]
+            elif kind == PURGED:
+                self._gone.extend(value)
+            entries.append((kind, id, value))
+        self._unsaved.update((job.id, None) for job in finished)
+        self._pending.append(Batch(entries, effects, news, finished))
+        self._write()
+
+    # -- the journal
+
+    def _write(self) -> None:
+        if self._writing or not (self._pending or self._unwritten):
+            return
+        assert self.journal is not None
+        batches, self._pending = self._pending, []
+        entries = self._unwritten
+        self._unwritten = []
+        for batch in batches:
+            entries = entries + batch.entries if entries else batch.entries
+        if not entries:
+            self._done(batches)
+            return
+        self._writing = True
+        started = self.ctx.monotonic()
+        future = self.ctx.loop.run_in_executor(self._pool, self._write_entries, entries)
+        future.add_done_callback(lambda done: self._written(done, entries, batches, started))
+
+    def _write_entries(self, entries: list[Record]) -> None:
+        assert self.journal is not None
+        self.journal.write(_encode(entries))
+
+    def _written(self, done: asyncio.Future[None], entries: list[Record], batches: list[Batch], started: float) -> None:
+        self._writing = False
+        self.batches += 1
+        self.longest_write = max(self.longest_write, self.ctx.monotonic() - started)
+        exc = None if done.cancelled() else done.exception()
+        if exc is not None:
+            self._failed(exc, entries)
+        elif self.failing:
+            self.failing = False
+            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
+        self._done(batches)
+        if self._pending or (self._unwritten and not self.failing):
+            self._write()
+        elif self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        elif exc is None and self.journal is not None and self.journal.size > _CHECKPOINT_AT and not self._saving:
+            self._saving = True
+            self.ctx.spawn(self.checkpoint())
+
+    def _failed(self, exc: BaseException, entries: list[Record]) -> None:
+        """The disk is full, or worse. Jobs that run go on, their records wait in memory; new jobs are refused."""
+        self._unwritten = entries
+        if not self.failing:
+            self.failing = True
+            self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
+        if self._closed is None:
+            self.ctx.call_later(_RETRY, self._write)
+
+    def _done(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self.release(batch)
+
+    # -- checkpoints and restart
+
+    async def checkpoint(self) -> None:
+        """Save the state and begin a new journal file. Jobs may change meanwhile: replay knows what it has already."""
+        assert self.journal is not None and self._pool is not None
+        loop, store = self.ctx.loop, self.store
+        try:
+            texts = list(enumerate(store.texts.table))[self._texts_saved :]
+            number = await loop.run_in_executor(self._pool, self.journal.rotate)
+            rows: list[tuple[int, str, bytes]] = []
+            for index, job in enumerate(list(store.active.values())):
+                if job.id in store.active:
+                    rows.append((job.id, "", store.packed(job)))
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+            # A job that finished while the active ones were packed is among these.
+            finished = [id for id in self._unsaved if id in store.places]
+            for index, id in enumerate(finished):
+                place, known = store.places.get(id), self.core.inactive.get(id)
+                if place is not None and known is not None:
+                    rows.append((id, str(known), store.spill.get(place)))
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+            texts += [entry for entry in enumerate(store.texts.table) if entry[0] >= self._texts_saved + len(texts)]
+            gone = list(self._gone)
+            await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
+        except OSError as exc:
+            self.ctx.log(logging.ERROR, f"checkpoint: {exc}: the journal grows until it can be made")
+        else:
+            self._texts_saved += len(texts)
+            for id in finished:
+                self._unsaved.pop(id, None)
+            del self._gone[: len(gone)]
+        finally:
+            self._saving = False
+
+    def _meta(self) -> dict[str, bytes]:
+        core = self.core
+        return {
+            "queues": _encode(core.queues.save()),
+            "zombies": _encode(core.zombies),
+            "max_jobid": _encode(core.max_jobid),
+        }
+
+    def recover(self) -> None:
+        """Load the checkpoint and replay the journal into an empty core and store."""
+        assert self.journal is not None
+        core, store = self.core, self.store
+        saved = self.journal.load()
+        for number, text in saved.texts:
+            store.texts.restore(number, text)
+        self._texts_saved = len(store.texts.table)
+        meta = {key: msgspec.msgpack.decode(value, strict=False) for key, value in saved.meta.items() if key in _META}
+        core.queues.restore(meta.get("queues", []))
+        known: list[tuple[int, int]] = []
+        for id, end, record in saved.jobs:
+            if end:
+                known.append((int(end), id))
+                store.restore(id, record)
+            else:
+                self._restore_active(id, record)
+        known.sort()
+        core.restore_inactive({id: number for number, id in known})
+        core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
+        core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
+        for batch in self.journal.replay():
+            for entry in _decode(batch):
+                self._replay(entry)
+        if self.journal.torn:
+            self.ctx.log(logging.WARNING, f"journal: {self.journal.torn} bytes of an unfinished write were dropped")
+        store.texts.fresh.clear()
+        for job in store.active.values():
+            job.shown = len(job.events)
+
+    def _restore_active(self, id: int, record: bytes) -> None:
+        packed = unpack(record)
+        job = self._add(id, packed.submission)
+        for event in packed.events:
+            job.apply(event)
+        job.r = packed.r
+        self.core.restore(job)
+        self.store.restore_logs(id, packed.logs)
+
+    def _add(self, id: int, submission: Submission) -> Job:
+        job = Job(id, self.store.original(submission))
+        self.store.add(job, submission)
+        return job
+
+    def _replay(self, entry: Record) -> None:
+        kind, id, value = entry
+        core, store = self.core, self.store
+        if kind == _TEXT:
+            store.texts.restore(id, value)
+        elif kind == _LOGS:
+            if id in store.active:
+                store.logs.pop(id, None)
+                store.restore_logs(id, value)
+        elif kind == NEW_JOB:
+            if id not in core.active and id not in core.inactive:
+                core.restore(self._add(id, msgspec.convert(value, Submission)))
+        elif kind == PURGED:
+            core.replay(entry)
+            store.forget(value)
+            self._gone.extend(value)
+        elif kind != EVENTS or id in core.active:
+            core.replay(entry)
+            for job in core.finished:
+                store.finish(job)
+                self._unsaved[job.id] = None
+            core.finished.clear()
+
+    async def close(self) -> None:
+        """Write what is pending, then close the journal."""
+        self._flush()
+        if self._writing:
+            self._closed = self.ctx.loop.create_future()
+            await asyncio.wait_for(self._closed, 10)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        if self.journal is not None:
+            self.journal.close()
+
+    def stats(self) -> dict[str, Any]:
+        if self.journal is None:
+            return {}
+        return {
+            "bytes": self.journal.size,
+            "batches": self.batches,
+            "longest_write_ms": round(self.longest_write * 1000, 3),
+            "failing": self.failing,
+        }
+
+
+_META = ("queues", "zombies", "max_jobid")
+REFUSED = (errno.ENOSPC, "the journal cannot be written: the disk is full")

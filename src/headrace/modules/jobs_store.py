@@ -1,0 +1,243 @@
+"""The job store: jobspec, R, eventlog and guest logs of every job, active or finished (RFC 16).
+
+The data of a job has this one home. Active jobs are objects; at `clean` all of a job is packed and moves out of memory.
+Lookups are by RFC 16 key (`jobspec`, `R`, `eventlog`, `J`, `guest.exec.eventlog` ...).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from headrace.modules.jobs_logs import Log, Spill
+from headrace.modules.jobs_pack import (
+    Packed,
+    Submission,
+    Texts,
+    event_line,
+    join_j,
+    pack,
+    unpack,
+)
+from headrace.modules.jobs_record import Event, Job, updated_jobspec, updated_r
+from headrace.spec import jobid
+
+GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
+_JSON = msgspec.json.Encoder()
+# A finished job's log up to this size goes into its packed record, a longer one stays in its file.
+_INLINE = 64 << 10
+
+
+class Store:
+    """`active` holds jobs until finish() packs them. Files are made below `folder`."""
+
+    def __init__(self, folder: str) -> None:
+        self.active: dict[int, Job] = {}
+        self.folder = folder
+        self.texts = Texts()
+        self.submissions: dict[int, Submission] = {}
+        self.logs: dict[int, dict[str, Log]] = {}
+        self.places: dict[int, int] = {}
+        self.spill = Spill(folder)
+        # A lookup of several keys, or a watch of several logs, reads the same finished job again and again.
+        self._recent: tuple[int, Packed] | None = None
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.active or id in self.places
+
+    def log(self, id: int, name: str) -> Log:
+        """A guest log of an active job, made if it is not there."""
+        logs = self.logs.get(id)
+        if logs is None:
+            logs = self.logs[id] = {}
+        log = logs.get(name)
+        if log is None:
+            log = logs[name] = Log(self._log_path(id, name))
+        return log
+
+    def _log_path(self, id: int, name: str) -> str:
+        return os.path.join(self.folder, "output", f"{jobid.encode(id, 'dothex')}.{name}")
+
+    # -- from active to finished
+
+    def add(self, job: Job, submission: Submission) -> None:
+        self.active[job.id] = job
+        self.submissions[job.id] = submission
+
+    def saved_logs(self, id: int) -> dict[str, bytes | int]:
+        """The guest logs of an active job as a record has them; long ones are completed in their files."""
+        out: dict[str, bytes | int] = {}
+        for name, log in self.logs.get(id, {}).items():
+            if log.spilled or log.size > _INLINE:
+                try:
+                    log.spill()
+                    out[name] = log.spilled
+                    continue
+                except OSError:
+                    # No room in the file system: the record has it all, and may still find room.
+                    pass
+            out[name] = log.text()
+        return out
+
+    def packed(self, job: Job) -> bytes:
+        """All of an active job as one record."""
+        return pack(Packed(self.submissions[job.id], job.events, job.r, self.saved_logs(job.id)))
+
+    def finish(self, job: Job) -> None:
+        """Move a job that is clean out of memory."""
+        self.places[job.id] = self.spill.put(self.packed(job))
+        del self.active[job.id]
+        del self.submissions[job.id]
+        self.logs.pop(job.id, None)
+
+    def restore(self, id: int, record: bytes) -> None:
+        """Take a finished job back from the database."""
+        self.places[id] = self.spill.put(record)
+
+    def restore_logs(self, id: int, logs: dict[str, bytes | int]) -> None:
+        """Give an active job its logs back."""
+        for name, text in logs.items():
+            if isinstance(text, int):
+                self.logs.setdefault(id, {})[name] = Log(self._log_path(id, name), text)
+            else:
+                self.log(id, name).hold(text)
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Remove finished jobs and their files."""
+        for id in ids:
+            record = self.record(id)
+            place = self.places.pop(id, None)
+            if place is None or record is None:
+                continue
+            for name, text in record.logs.items():
+                if isinstance(text, int):
+                    Log(self._log_path(id, name), text).discard()
+            self.spill.drop(place)
+            self._recent = None
+
+    def record(self, id: int) -> Packed | None:
+        """The record of a finished job; None if there is no such job."""
+        if self._recent is not None and self._recent[0] == id:
+            return self._recent[1]
+        place = self.places.get(id)
+        if place is None:
+            return None
+        record = unpack(self.spill.get(place))
+        self._recent = (id, record)
+        return record
+
+    # -- lookups
+
+    def _submission(self, id: int) -> Submission:
+        found = self.submissions.get(id)
+        if found is None:
+            record = self.record(id)
+            if record is None:
+                raise KeyError(id)
+            found = record.submission
+        return found
+
+    def events(self, id: int) -> list[Event]:
+        """The main eventlog, as far as it may be shown; raises KeyError for an unknown job."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.events[: job.shown]
+        record = self.record(id)
+        if record is None:
+            raise KeyError(id)
+        return record.events
+
+    def owner(self, id: int) -> int:
+        """The user id of a job; raises KeyError for an unknown one."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.userid
+        return int((self.events(id)[0][2] or {})["userid"])
+
+    def jobspec(self, id: int, current: bool) -> dict[str, Any]:
+        """The jobspec as an object, as ingest stored it or with all updates; raises KeyError."""
+        job = self.active.get(id)
+        if job is not None and current:
+            return job.jobspec
+        jobspec = self.original(self._submission(id))
+        if current:
+            for _, name, context in self.events(id):
+                if name == "jobspec-update" and context:
+                    jobspec = updated_jobspec(jobspec, context)
+        return jobspec
+
+    def original(self, submission: Submission) -> dict[str, Any]:
+        """The jobspec as ingest stored it."""
+        jobspec: dict[str, Any] = msgspec.json.decode(self.texts.decode(submission.text))
+        return updated_jobspec(jobspec, submission.updates) if submission.updates else jobspec
+
+    def jobspec_text(self, id: int, current: bool) -> str:
+        """The jobspec as JSON: the submitter's own text while nothing was changed. Raises KeyError."""
+        submission = self._submission(id)
+        if not submission.updates and not (current and any(e[1] == "jobspec-update" for e in self.events(id))):
+            return self.texts.decode(submission.text).decode("utf-8", "surrogateescape")
+        return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
+
+    def r(self, id: int, current: bool) -> dict[str, Any] | None:
+        """R as an object, None before there is one; raises KeyError for an unknown job."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.r
+        record = self.record(id)
+        if record is None:
+            raise KeyError(id)
+        r = record.r
+        if r is not None and current:
+            for _, name, context in record.events:
+                if name == "resource-update" and context:
+                    r = updated_r(r, context)
+        return r
+
+    def guest_log(self, id: int, name: str) -> Log | None:
+        """A guest log of any job, None if nothing was written to it."""
+        if id in self.active:
+            return self.logs.get(id, {}).get(name)
+        record = self.record(id)
+        if record is None or name not in record.logs:
+            return None
+        text = record.logs[name]
+        if isinstance(text, int):
+            return Log(self._log_path(id, name), text)
+        log = Log("")
+        log.hold(text)
+        return log
+
+    def guest_names(self, id: int) -> list[str]:
+        if id in self.active:
+            return list(self.logs.get(id, {}))
+        record = self.record(id)
+        return list(record.logs) if record is not None else []
+
+    def lookup(self, id: int, key: str, current: bool = False) -> str:
+        """The value of an RFC 16 key as text; raises KeyError when there is none."""
+        if key == "eventlog":
+            return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
+        if key == "jobspec":
+            return self.jobspec_text(id, current)
+        if key == "R":
+            r = self.r(id, current)
+            if r is None:
+                raise KeyError(key)
+            return _JSON.encode(r).decode()
+        if key == "J":
+            submission = self._submission(id)
+            return join_j(submission.head, self.texts.decode(submission.text), submission.tail)
+        log = self.guest_log(id, key)
+        if log is None:
+            raise KeyError(key)
+        return log.text().decode("utf-8", "surrogateescape")
+
+    def keys(self, id: int) -> list[str]:
+        """The RFC 16 keys that a job has."""
+        keys = ["J", "eventlog", "jobspec", *self.guest_names(id)]
+        if self.r(id, False) is not None:
+            keys.append("R")
+        return sorted(keys)
