@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..agent.agent import Agent
 
 _EXIT_TIMEOUT = 30.0
+# Seconds the lead shell waits for the other nodes' output once the job was killed.
+_PEER_GRACE = 2.0
 _FATAL = 0
 _WARN = 4
 
@@ -61,6 +63,9 @@ class ShellJob:
         self._finished = False
         self._killed = False
         self._exit_seen = False
+        self._shells_left = self.nnodes - 1 if self.lead else 0
+        self._waiting_for_peers = False
+        self._signalled = False
         self._expiration: float = op["expiration"]
         self._resources: list[layout.NodeResources] = []
 
@@ -330,6 +335,9 @@ class ShellJob:
             self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"])
+        elif kind == "done":
+            self._shells_left -= 1
+            self._maybe_finish()
 
     def rpc(self, op: dict[str, Any]) -> None:
         """A request to the shell's service."""
@@ -384,8 +392,11 @@ class ShellJob:
 
     def kill(self, signum: int) -> None:
         """Signal every task's process group."""
+        self._signalled = True
         for task in self.tasks:
             task.kill(signum)
+        if self.lead and self._shells_left > 0:
+            self._maybe_finish()
 
     def set_expiration(self, expiration: float) -> None:
         self._expiration = expiration
@@ -466,12 +477,24 @@ class ShellJob:
     def _maybe_finish(self) -> None:
         if self._finished or not all(task.closed for task in self.tasks):
             return
+        if self._shells_left > 0:
+            # Output of the other nodes is still to come; a node that was lost sends none, so a kill ends the wait.
+            if self._signalled and not self._waiting_for_peers:
+                self._waiting_for_peers = True
+                self.agent.after(_PEER_GRACE, self._stop_waiting)
+            return
         self._finished = True
+        if not self.lead:
+            self.to_peer(0, {"kind": "done"})
         if self.output is not None:
             self.output.close()
         self._remove_tmpdir()
         self.agent.jobs.pop(self.id, None)
         self.agent.send({"op": "finish", "id": self.id, "status": self._status})
+
+    def _stop_waiting(self) -> None:
+        self._shells_left = 0
+        self._maybe_finish()
 
     def abandon(self) -> None:
         """The broker is gone: leave nothing behind."""
