@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import time
 
@@ -119,7 +120,7 @@ def _get(argv: List[str]) -> int:
             eventlog_format.write(_line(formatter, event, options))
             left -= 1
     except OSError as exc:
-        raise CommandError(f"{key}: {exc.strerror}") from None
+        raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     return 0
 
 
@@ -138,5 +139,5 @@ def _wait_event(argv: List[str]) -> int:
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{name}'") from None
     except OSError as exc:
-        raise CommandError(f"{key}: {exc.strerror}") from None
+        raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     raise CommandError(f"event '{name}' never received")

@@ -70,7 +70,7 @@ def ls(argv: List[str]) -> int:
         try:
             kind = kvs.lookup(handle, key, space, kvs.TREEOBJ)["type"]
         except OSError as exc:
-            sys.stderr.write(f"{key}: {exc.strerror}\n")
+            sys.stderr.write(f"{key}: {os.strerror(exc.errno or 0)}\n")
             status = 1
             continue
         is_folder = kind in ("dir", "dirref") and not options.has("directory")
@@ -127,7 +127,7 @@ def dir_(argv: List[str]) -> int:
         for name, entry in _walk(handle, key, space, root, options.has("recursive")):
             _print_entry(handle, name, entry, space, root, options)
     except OSError as exc:
-        raise CommandError(f"{key}: {exc.strerror}") from None
+        raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     return 0
 
 

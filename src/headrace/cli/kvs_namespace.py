@@ -47,7 +47,7 @@ def _each(verb: str, names: List[str], request: Dict[str, Any]) -> int:
         try:
             handle.rpc(f"kvs.namespace-{verb}", {"namespace": name, **request}).get()
         except OSError as exc:
-            raise CommandError(f"{name}: {exc.strerror}") from None
+            raise CommandError(f"{name}: {os.strerror(exc.errno or 0)}") from None
     return 0
 
 

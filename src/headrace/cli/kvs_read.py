@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 
 from headrace.cli import kvs
@@ -79,7 +80,7 @@ def get(argv: List[str]) -> int:
                 else kvs.lookup(handle, key, space, flags, root)
             )
         except OSError as exc:
-            raise CommandError(f"{key}: {exc.strerror}") from None
+            raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
         _print(key, found, options)
     return 0
 
@@ -112,7 +113,7 @@ def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
         except OSError as exc:
             if exc.errno == errno.ENODATA:
                 return 0
-            raise CommandError(f"{key}: {exc.strerror}") from None
+            raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
         _print(key, answer["val"], options)
         sys.stdout.flush()
         left -= 1
@@ -153,7 +154,7 @@ def readlink(argv: List[str]) -> int:
         try:
             target = kvs.lookup(handle, key, kvs.namespace(options), kvs.READLINK, root)["data"]
         except OSError as exc:
-            raise CommandError(f"readlink: {key}: {exc.strerror}") from None
+            raise CommandError(f"readlink: {key}: {os.strerror(exc.errno or 0)}") from None
         space = target.get("namespace")
         if space is None or options.has("key-only"):
             print(target["target"])
@@ -167,7 +168,7 @@ def _root(options: Options) -> Dict[str, Any]:
     try:
         answer: Dict[str, Any] = Handle().rpc("kvs.getroot", {"namespace": space}).get()
     except OSError as exc:
-        raise CommandError(f"{space}: {exc.strerror}") from None
+        raise CommandError(f"{space}: {os.strerror(exc.errno or 0)}") from None
     return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 
 from headrace.cli import kvs
@@ -123,7 +124,7 @@ def unlink(argv: List[str]) -> int:
         except OSError as exc:
             if exc.errno == errno.ENOENT and options.has("force"):
                 continue
-            raise CommandError(f"cannot unlink '{key}': {exc.strerror}") from None
+            raise CommandError(f"cannot unlink '{key}': {os.strerror(exc.errno or 0)}") from None
         ops.append(kvs.op(key, None))
     return _commit(handle, options, ops) if ops else 0
 
@@ -162,5 +163,5 @@ def _copy(options: Options, remove: bool) -> int:
         if remove:
             kvs.commit(handle, space_from, [kvs.op(source, None)])
     except OSError as exc:
-        raise CommandError(f"{source}: {exc.strerror}") from None
+        raise CommandError(f"{source}: {os.strerror(exc.errno or 0)}") from None
     return 0
