@@ -1,0 +1,17 @@
+"""What a queue policy is: how many waiting jobs are promised a start, and whether others may pass them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class QueuePolicy(NamedTuple):
+    """`reservations`: how many of the first waiting jobs get one, None for all. `backfill`: jobs behind may go first.
+
+    `keeps`: a promise once made is only ever improved; otherwise promises are made anew when something changes.
+    """
+
+    name: str
+    reservations: int | None
+    backfill: bool
+    keeps: bool = False

@@ -1,0 +1,275 @@
+"""A queue of pending jobs in front of a graph's scheduler.
+
+Jobs are ordered by priority, then by arrival. `schedule` starts what can start and promises starts to those the policy
+names; a promise is a reservation in the graph, so whoever is matched later cannot delay it. Most waiting jobs are
+alike: once a shape of request does not fit now, no other job of that shape is tried, whatever the number of jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+from headrace.graph.matcher import Failure
+from headrace.graph.request import JobRequest, Request
+from headrace.graph.scheduler import Allocation, Scheduler
+from headrace.queueing.policies import QueuePolicy, by_name
+
+# How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
+OVERRUN = 30
+
+
+class Started(NamedTuple):
+    """The job runs from now on what the allocation holds."""
+
+    jobid: int
+    allocation: Allocation
+
+
+class Planned(NamedTuple):
+    """The job waits; it starts at `start` (seconds) at the latest unless jobs before it change."""
+
+    jobid: int
+    start: int
+
+
+class Refused(NamedTuple):
+    """No idle graph could ever run the job: `failure` says what is short."""
+
+    jobid: int
+    failure: Failure | None
+
+
+Decision = Started | Planned | Refused
+_Place = tuple[int, int, int]
+
+
+class _Pending(NamedTuple):
+    place: _Place
+    request: JobRequest
+    shape: str
+
+
+class Queue:
+    """Pending jobs, with their reservations. `depth` bounds how many jobs one call tries to backfill."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        policy: QueuePolicy | str = "easy",
+        depth: int = 1000,
+        reservations: int | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.policy = by_name(policy) if isinstance(policy, str) else policy
+        if reservations is not None:
+            self.policy = self.policy._replace(reservations=reservations)
+        self.depth = depth
+        self.pending: dict[int, _Pending] = {}
+        self.running: set[int] = set()
+        self.planned: dict[int, Allocation] = {}
+        self._order: list[_Place] = []
+        self._shapes: dict[str, list[_Place]] = {}
+        self._arrivals = 0
+        self._changed = False
+        self._freed = False
+
+    # What happens to jobs
+
+    def submit(self, jobid: int, request: JobRequest, priority: int = 16) -> None:
+        """Add a pending job. Raises ValueError for an id that is in use."""
+        if jobid in self.pending or jobid in self.running:
+            raise ValueError(f"job {jobid}: already in the queue")
+        self._arrivals += 1
+        entry = _Pending((-priority, self._arrivals, jobid), request, shape_of(request))
+        self.pending[jobid] = entry
+        self._insert(entry)
+
+    def reprioritize(self, jobid: int, priority: int) -> None:
+        """Change a pending job's priority. Raises KeyError."""
+        entry = self.pending[jobid]
+        self._remove(entry)
+        entry = entry._replace(place=(-priority, *entry.place[1:]))
+        self.pending[jobid] = entry
+        self._insert(entry)
+        self._freed = True
+
+    def cancel(self, jobid: int) -> None:
+        """Forget a pending job. Raises KeyError."""
+        entry = self.pending.pop(jobid)
+        self._remove(entry)
+        if self.planned.pop(jobid, None) is not None:
+            self.scheduler.cancel(jobid)
+            self._freed = True
+        self._changed = True
+
+    def finish(self, jobid: int) -> None:
+        """A running job has ended: its resources are free. Raises KeyError."""
+        self.running.remove(jobid)
+        self.scheduler.cancel(jobid)
+        self._changed = self._freed = True
+
+    def next_start(self) -> int | None:
+        """The earliest promised start: when `schedule` must be called next even if nothing happens."""
+        return min((allocation.start for allocation in self.planned.values()), default=None)
+
+    def _insert(self, entry: _Pending) -> None:
+        insort(self._order, entry.place)
+        insort(self._shapes.setdefault(entry.shape, []), entry.place)
+        self._changed = True
+
+    def _remove(self, entry: _Pending) -> None:
+        del self._order[bisect_left(self._order, entry.place)]
+        places = self._shapes[entry.shape]
+        del places[bisect_left(places, entry.place)]
+        if not places:
+            del self._shapes[entry.shape]
+
+    # Scheduling
+
+    def schedule(self, now: int) -> list[Decision]:
+        """Start and promise what the policy says, as things stand at `now`."""
+        due = [jobid for jobid, allocation in self.planned.items() if allocation.start <= now]
+        self._hold_overrun(now)
+        if not (self._changed or due):
+            return []
+        decisions: list[Decision] = []
+        before = {jobid: allocation.start for jobid, allocation in self.planned.items()}
+        if not self.policy.keeps:
+            self._drop_plans()
+        else:
+            self._start_due(due, now, decisions)
+        dead: set[str] = set()
+        self._serve_first(now, dead, decisions)
+        if self.policy.backfill and self.policy.reservations is not None:
+            self._backfill(now, dead, decisions)
+        decisions += [
+            Planned(jobid, allocation.start)
+            for jobid, allocation in self.planned.items()
+            if before.get(jobid) != allocation.start
+        ]
+        self._changed = self._freed = False
+        return decisions
+
+    def _hold_overrun(self, now: int) -> None:
+        """Running jobs past their end still hold their resources: say so, and make plans anew."""
+        late = [jobid for jobid in self.running if self.scheduler.jobs[jobid].end <= now]
+        if not late:
+            return
+        self._drop_plans()
+        self._changed = True
+        for jobid in late:
+            held = self.scheduler.jobs[jobid]
+            self.scheduler.cancel(jobid)
+            self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False)
+
+    def _drop_plans(self) -> None:
+        for jobid in self.planned:
+            self.scheduler.cancel(jobid)
+        self.planned.clear()
+
+    def _start_due(self, due: list[int], now: int, decisions: list[Decision]) -> None:
+        for jobid in sorted(due, key=lambda j: self.pending[j].place):
+            allocation = self.planned.pop(jobid)
+            self.scheduler.cancel(jobid)
+            if allocation.start == now:
+                held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
+                self._start(jobid, held, decisions)
+            # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
+
+    def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
+        self._remove(self.pending.pop(jobid))
+        self.running.add(jobid)
+        decisions.append(Started(jobid, allocation))
+
+    def _try(self, jobid: int, now: int, dead: set[str], decisions: list[Decision]) -> bool:
+        """Start a job now if it fits; remember a shape that cannot fit however short the job."""
+        entry = self.pending[jobid]
+        if entry.shape in dead:
+            return False
+        outcome = self.scheduler.allocate(jobid, entry.request, now)
+        if outcome.allocation is not None:
+            self._start(jobid, outcome.allocation, decisions)
+            return True
+        brief = JobRequest(entry.request.resources, 1, entry.request.constraint)
+        if self.scheduler.match_at(brief, now)[0] is None:
+            dead.add(entry.shape)
+        return False
+
+    def _serve_first(self, now: int, dead: set[str], decisions: list[Decision]) -> None:
+        """Jobs in order, until as many wait as the policy makes promises to."""
+        limit = self.policy.reservations
+        waiting = 0
+        for _, _, jobid in list(self._order):
+            kept = self.planned.get(jobid)
+            if kept is not None:
+                if self._freed and self.pending[jobid].shape not in dead:
+                    self._improve(jobid, kept, now, dead, decisions)
+                continue
+            if self._try(jobid, now, dead, decisions):
+                continue
+            if limit is not None and waiting >= limit:
+                if not self.policy.backfill and self._refuse_hopeless(jobid, decisions):
+                    continue
+                return
+            outcome = self.scheduler.reserve(jobid, self.pending[jobid].request, now)
+            if outcome.allocation is None:
+                self._refuse_hopeless(jobid, decisions)
+                continue
+            waiting += 1
+            self.planned[jobid] = outcome.allocation
+
+    def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
+        outcome = self.scheduler.satisfiable(self.pending[jobid].request)
+        if outcome.unsatisfiable:
+            self._remove(self.pending.pop(jobid))
+            decisions.append(Refused(jobid, outcome.failure))
+        return outcome.unsatisfiable
+
+    def _improve(self, jobid: int, kept: Allocation, now: int, dead: set[str], decisions: list[Decision]) -> None:
+        """Start a promised job now if others' early ends allow it; else leave the promise as it was."""
+        self.scheduler.cancel(jobid)
+        del self.planned[jobid]
+        if not self._try(jobid, now, dead, decisions):
+            self.planned[jobid] = self.scheduler.add(jobid, kept.selection, kept.start, kept.end, True)
+
+    def _backfill(self, now: int, dead: set[str], decisions: list[Decision]) -> None:
+        """Others in order, shape by shape, leaving out shapes that do not fit."""
+        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if shape not in dead]
+        lists = {shape: list(self._shapes[shape]) for _, _, shape in heap}
+        heapify(heap)
+        tries = self.depth
+        while heap and tries > 0:
+            (_, _, jobid), i, shape = heap[0]
+            if shape in dead:
+                heappop(heap)
+                continue
+            if jobid in self.pending and jobid not in self.planned:
+                tries -= 1
+                self._try(jobid, now, dead, decisions)
+            places = lists[shape]
+            if i + 1 < len(places):
+                heapreplace(heap, (places[i + 1], i + 1, shape))
+            else:
+                heappop(heap)
+
+
+def shape_of(request: JobRequest) -> str:
+    """A text that is equal for requests that differ in duration at most."""
+    resources = [_shape(r) for r in request.resources]
+    return json.dumps([resources, request.constraint], sort_keys=True)
+
+
+def _shape(request: Request) -> list[object]:
+    count = request.count
+    return [
+        request.type,
+        count.low,
+        count.high,
+        count.operator,
+        count.operand,
+        request.exclusive,
+        [_shape(r) for r in request.with_],
+    ]

@@ -1,0 +1,159 @@
+"""What each queue policy promises: order, no delay of promised starts, everything served in the end."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.queueing import Planned, Queue, Refused, Started, by_name
+
+
+def cluster(nodes: int = 4, cores: int = 4) -> Graph:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(nodes):
+        node = graph.add("node", root, id=n, rank=n)
+        for c in range(cores):
+            graph.add("core", node, id=c)
+    return graph.finish()
+
+
+def nodes(count: int, duration: int) -> Any:
+    node = {"type": "node", "count": count, "exclusive": True}
+    return parse_jobspec({"resources": [node], "attributes": {"system": {"duration": duration}}})
+
+
+def cores(count: int, duration: int) -> Any:
+    slot = {"type": "slot", "count": count, "label": "t", "with": [{"type": "core", "count": 1}]}
+    return parse_jobspec({"resources": [slot], "attributes": {"system": {"duration": duration}}})
+
+
+def queue(policy: str, **options: Any) -> Queue:
+    return Queue(Scheduler(cluster(), "low"), policy, **options)
+
+
+def started(decisions: list[Any]) -> list[int]:
+    return [d.jobid for d in decisions if isinstance(d, Started)]
+
+
+def test_fcfs_lets_nobody_pass_the_first_that_waits() -> None:
+    q = queue("fcfs")
+    for jobid, request in enumerate([nodes(3, 100), nodes(2, 10), nodes(1, 10)], 1):
+        q.submit(jobid, request)
+    assert started(q.schedule(0)) == [1]
+    q.finish(1)
+    assert started(q.schedule(5)) == [2, 3]
+
+
+def test_easy_backfills_only_what_does_not_delay_the_first() -> None:
+    q = queue("easy")
+    q.submit(1, nodes(3, 100))
+    q.submit(2, nodes(4, 10))
+    q.submit(3, nodes(1, 101))
+    q.submit(4, nodes(1, 100))
+    decisions = q.schedule(0)
+    assert started(decisions) == [1, 4]
+    assert Planned(2, 100) in decisions
+    assert q.next_start() == 100
+
+
+def test_priority_goes_before_arrival() -> None:
+    q = queue("fcfs")
+    q.submit(1, nodes(3, 10), priority=16)
+    q.submit(2, nodes(3, 10), priority=20)
+    q.submit(3, nodes(3, 10), priority=16)
+    q.reprioritize(3, 31)
+    assert started(q.schedule(0)) == [3]
+    q.finish(3)
+    assert started(q.schedule(1)) == [2]
+
+
+def test_promised_job_starts_when_its_time_comes() -> None:
+    q = queue("conservative")
+    q.submit(1, nodes(4, 50))
+    q.submit(2, nodes(4, 50))
+    q.schedule(0)
+    q.finish(1)
+    assert started(q.schedule(50)) == [2]
+
+
+def test_job_that_outlives_its_end_keeps_its_resources() -> None:
+    q = queue("easy")
+    q.submit(1, nodes(4, 50))
+    q.submit(2, nodes(4, 50))
+    q.schedule(0)
+    assert started(q.schedule(50)) == []
+    q.finish(1)
+    assert started(q.schedule(51)) == [2]
+
+
+def test_hopeless_job_is_refused_and_does_not_block() -> None:
+    q = queue("fcfs")
+    q.submit(1, nodes(5, 10))
+    q.submit(2, nodes(1, 10))
+    decisions = q.schedule(0)
+    refused = [d for d in decisions if isinstance(d, Refused)]
+    assert [d.jobid for d in refused] == [1]
+    assert started(decisions + q.schedule(0)) == [2]
+
+
+def test_nothing_is_done_where_nothing_changed() -> None:
+    q = queue("easy")
+    q.submit(1, nodes(4, 50))
+    q.submit(2, nodes(4, 50))
+    q.schedule(0)
+    assert q.schedule(1) == []
+
+
+def simulate(policy: str, seed: int) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Starts of all jobs, and every promise made to each, over a random trace in which jobs may end early."""
+    rng = random.Random(seed)
+    q = queue(policy)
+    ends: list[tuple[int, int]] = []
+    starts: dict[int, int] = {}
+    promises: dict[int, list[int]] = {}
+    arrivals = sorted((rng.randint(0, 60), i) for i in range(40))
+    now = 0
+    while arrivals or q.pending or ends:
+        while arrivals and arrivals[0][0] <= now:
+            _, jobid = arrivals.pop(0)
+            make = nodes if rng.random() < 0.5 else cores
+            q.submit(jobid, make(rng.randint(1, 4), rng.choice([5, 10, 30])))
+        for end, jobid in [e for e in ends if e[0] <= now]:
+            ends.remove((end, jobid))
+            q.finish(jobid)
+        for d in q.schedule(now):
+            if isinstance(d, Started):
+                starts[d.jobid] = now
+                length = d.allocation.end - now
+                ends.append((now + rng.choice([length, length, max(1, length // 2)]), d.jobid))
+            elif isinstance(d, Planned):
+                promises.setdefault(d.jobid, []).append(d.start)
+        now += 1
+        assert now < 5000
+    return starts, promises
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "conservative"])
+def test_every_job_is_served(policy: str) -> None:
+    for seed in range(3):
+        starts, _ = simulate(policy, seed)
+        assert len(starts) == 40
+
+
+def test_conservative_never_puts_off_a_promise() -> None:
+    kept = 0
+    for seed in range(5):
+        starts, promises = simulate("conservative", seed)
+        for jobid, made in promises.items():
+            assert starts[jobid] <= min(made)
+            kept += 1
+    assert kept > 30
+
+
+def test_unknown_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="fcfs, easy"):
+        by_name("lifo")
