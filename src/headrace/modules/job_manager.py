@@ -47,7 +47,7 @@ class _Manager:
         folder = statedir or ctx.attrs.get("rundir", "") or tempfile.gettempdir()
         self.store = Store(folder)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
-        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._release)
+        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release)
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
@@ -134,6 +134,19 @@ class _Manager:
 
     # -- what was decided goes out
 
+    def _request(self, requests: list[Effect]) -> None:
+        sched = self.sched
+        for request in requests:
+            kind = request[0]
+            if kind == "alloc":
+                sched.alloc(request[1])
+            elif kind == "free":
+                sched.free(request[1], request[2])
+            elif kind == "cancel":
+                sched.cancel(request[1])
+            else:
+                sched.prioritize(request[1])
+
     def _release(self, batch: Batch) -> None:
         for job, first, events in batch.news:
             job.shown = first + len(events)
@@ -141,15 +154,10 @@ class _Manager:
         self.events.publish(batch.news)
         for job in batch.finished:
             self.store.finish(job)
-        sched, exec_ = self.sched, self.exec
         for effect in batch.effects:
             kind = effect[0]
-            if kind == "alloc":
-                sched.alloc(effect[1])
-            elif kind == "start":
-                exec_.start(effect[1])
-            elif kind == "free":
-                sched.free(effect[1], effect[2])
+            if kind == "start":
+                self.exec.start(effect[1])
             elif kind == "answer":
                 self.ctx.respond(effect[1], effect[2])
             else:
@@ -162,10 +170,6 @@ class _Manager:
         kind = effect[0]
         if kind == "deadline":
             self._arm()
-        elif kind == "cancel":
-            self.sched.cancel(effect[1])
-        elif kind == "prioritize":
-            self.sched.prioritize(effect[1])
         elif kind == "exception":
             self.ctx.publish("job-exception", {"id": effect[1], "type": effect[2], "severity": effect[3]})
         elif kind == "expiration":

@@ -1,8 +1,8 @@
 """The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
 
 Every change of a job is an event first (`_post`), what follows from its new state is decided afterwards (`_advance`),
-and neither speaks to anybody: messages to the scheduler, the exec service and watchers are effects, which the caller
-releases when the records of the same step are durable. Replaying the records into an empty core gives the same jobs;
+and neither speaks to anybody: starts, answers and what watchers see are effects, which the caller releases when the
+records of the same step are durable; requests to the scheduler go at once. Replaying the records into an empty core gives the same jobs;
 `restart` then takes up what a crash interrupted.
 """
 
@@ -36,8 +36,9 @@ from headrace.spec import jobspec as js
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-# ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("start", job)
-# ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job) ("idle",)
+# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R).
+# Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
+# ("deadline",), and those that the service around the core adds.
 Effect = tuple[Any, ...]
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
@@ -64,6 +65,8 @@ class Core:
         self.exec_ready = False
         self.records: list[Record] = []
         self.effects: list[Effect] = []
+        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
+        self.requests: list[Effect] = []
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
         self._dependents: dict[int, dict[tuple[int, str], str]] = {}
@@ -126,7 +129,7 @@ class Core:
     def _ask(self, job: Job) -> None:
         job.alloc_pending = True
         self.alloc_pending += 1
-        self.effects.append(("alloc", job))
+        self.requests.append(("alloc", job))
 
     def _fill(self) -> None:
         """With a scheduler that takes so many requests at a time: send it the most urgent ones."""
@@ -145,7 +148,7 @@ class Core:
     def _cancel_alloc(self, job: Job) -> None:
         if not job.alloc_canceled:
             job.alloc_canceled = True
-            self.effects.append(("cancel", job.id))
+            self.requests.append(("cancel", job.id))
 
     def _start(self, job: Job) -> None:
         if self.exec_ready and not job.start_sent and not job.prologs:
@@ -160,7 +163,7 @@ class Core:
             return
         if job.has_resources:
             self._post(job, "free")
-            self.effects.append(("free", job, job.r))
+            self.requests.append(("free", job, job.r))
         self._post(job, "clean")
         self._retire(job)
 
@@ -175,7 +178,6 @@ class Core:
             self._settle(job.id)
         if job.id in self._singleton_names:
             self._next_singleton(job)
-        self.effects.append(("inactive", job.id))
 
     # -- submission and dependencies
 
@@ -363,7 +365,7 @@ class Core:
             self._allocated(job, r or {}, notes)
         elif kind == SUCCESS:
             # The answer crossed a cancellation or a fatal exception: give it back.
-            self.effects.append(("free", job, r))
+            self.requests.append(("free", job, r))
             self._advance(job)
         elif kind == DENY:
             self._forget_annotations(job)
@@ -452,7 +454,7 @@ class Core:
         was = job.priority
         self._advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
-            self.effects.append(("prioritize", [[job.id, job.priority]]))
+            self.requests.append(("prioritize", [[job.id, job.priority]]))
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job goes before the scheduler again."""

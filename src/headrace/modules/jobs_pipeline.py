@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
 
 class Pipeline:
-    """`release(batch)` is called once a batch is durable, in order."""
+    """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable; both in order."""
 
     def __init__(
         self,
@@ -57,12 +57,14 @@ class Pipeline:
         core: Core,
         store: Store,
         journal: Journal | None,
+        request: Callable[[list[Effect]], None],
         release: Callable[[Batch], None],
     ) -> None:
         self.ctx = ctx
         self.core = core
         self.store = store
         self.journal = journal
+        self.request = request
         self.release = release
         self.failing = False
         self.batches = 0
@@ -87,6 +89,9 @@ class Pipeline:
 
     def _flush(self) -> None:
         core, store = self.core, self.store
+        if core.requests:
+            requests, core.requests = core.requests, []
+            self.request(requests)
         finished, core.finished = core.finished, []
         news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
         records, effects = core.take()
@@ -113,10 +118,9 @@ class Pipeline:
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
-        entries = self._unwritten
-        self._unwritten = []
+        entries, self._unwritten = self._unwritten, []
         for batch in batches:
-            entries = entries + batch.entries if entries else batch.entries
+            entries.extend(batch.entries)
         if not entries:
             self._done(batches)
             return

@@ -106,7 +106,7 @@ class EventsJournal:
                 continue
             extras: dict[str, Any] = {}
             if first == 0:
-                extras["jobspec"] = self.store.original(self.store.submissions[job.id])
+                extras["jobspec"] = job.jobspec
             if job.r is not None and any(event[1] == "alloc" for event in events):
                 extras["R"] = job.r
             for msg, consumer in consumers:
