@@ -10,6 +10,7 @@ seen, and requests or graphs out of the ordinary (`None`) go to the matcher.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder, lowest
 from headrace.graph.matcher import Pick
@@ -19,6 +20,20 @@ from headrace.graph.request import Request
 from headrace.graph.selection import Chosen
 
 _MAX_SHAPES = 16
+
+
+class Nodes(NamedTuple):
+    """A set of nodes as bits: by preference and in the graph's order."""
+
+    ranks: int
+    numbers: int
+
+
+class Footprint(NamedTuple):
+    """What a job means to the index: nodes it has whole, and the rest of its vertices that matter."""
+
+    whole: Nodes
+    rest: Sequence[Chosen]
 
 
 class _Shape:
@@ -58,7 +73,9 @@ class FreeIndex:
         self._number: dict[int, int] = {}
         self._idle = 0
         self._users: dict[int, int] = {}
-        self._saved: list[tuple[int, int]] | None = None
+        self._extra: dict[int, int] = {}
+        self._whole = Nodes(0, 0)
+        self.over = Nodes(0, 0)
         self._holders: list[list[int]] = []
         self._node_of: dict[int, int] = {}
         self._free: dict[int, int] = {}
@@ -186,61 +203,88 @@ class FreeIndex:
 
     # Keeping current
 
-    def took(self, order: Sequence[Chosen]) -> None:
-        """A job holds these vertices, children before parents."""
-        if self.ready and self.usable:
-            self._changed(order, 1)
+    def footprint(self, order: Sequence[Chosen]) -> Footprint:
+        """What `took` and `gave` need to know of a job that holds these vertices."""
+        ranks = numbers = 0
+        rest = []
+        for item in order:
+            n = self._number.get(item.vertex)
+            if n is not None and item.exclusive:
+                ranks |= 1 << self._rank[n]
+                numbers |= 1 << n
+            elif n is not None or item.exclusive:
+                rest.append(item)
+        return Footprint(Nodes(ranks, numbers), rest)
 
-    def gave(self, order: Sequence[Chosen]) -> None:
+    def took(self, job: Footprint) -> None:
+        """A job holds these; no other that was entered holds a whole node of them."""
+        ranks, numbers = self._whole
+        self._whole = Nodes(ranks | job.whole.ranks, numbers | job.whole.numbers)
+        self.took_rest(job)
+
+    def gave(self, job: Footprint) -> None:
         """A job no longer holds them."""
-        if self.ready and self.usable:
-            self._changed(order, -1)
+        ranks, numbers = self._whole
+        self._whole = Nodes(ranks & ~job.whole.ranks, numbers & ~job.whole.numbers)
+        self.gave_rest(job)
 
-    def begin(self) -> None:
-        """Remember what single resources were before: what follows is for one question only."""
-        self._saved = []
-
-    def undo(self, orders: Sequence[Sequence[Chosen]]) -> None:
-        """Take back what was entered since `begin`; resources that others held before stay held."""
-        saved = self._saved or []
-        self._saved = None
-        for order in orders:
-            self._changed(order, -1)
-        for h, bits in reversed(saved):
-            self._free[h] = bits
-
-    def _changed(self, order: Sequence[Chosen], step: int) -> None:
-        graph, free, number = self._graph, self._free, self._number
-        parent, position, children = graph.parent, graph.position, graph.children
+    def took_rest(self, job: Footprint) -> None:
+        """As `took`, without the whole nodes; others may hold the same, which is counted."""
+        if not job.rest:
+            return
+        parent, position, children = self._graph.parent, self._graph.position, self._graph.children
+        free, extra, users = self._free, self._extra, self._users
         touched: set[int] = set()
-        for v, _, exclusive, _, _ in order:
-            n = number.get(v)
-            if exclusive:
+        for v, _, exclusive, _, _ in job.rest:
+            n = self._number.get(v)
+            if n is not None:
+                users[n] = users.get(n, 0) + 1
+                self._weigh_idle(n)
+            elif exclusive:
                 h = parent[v]
-                if n is None and h in free and not children[v]:
-                    if step > 0:
-                        if self._saved is not None:
-                            self._saved.append((h, free[h]))
-                        free[h] &= ~(1 << position[v])
-                    elif graph.up[v]:
-                        free[h] |= 1 << position[v]
+                if h in free and not children[v]:
+                    bit = 1 << position[v]
+                    if free[h] & bit:
+                        free[h] ^= bit
+                    else:
+                        extra[v] = extra.get(v, 0) + 1
                     touched.add(self._node_of[h])
                 else:
-                    self._block(v, step, touched)
+                    self._block(v, 1, touched)
+        for shape in self._shapes.values():
+            shape.dirty.update(touched)
+
+    def gave_rest(self, job: Footprint) -> None:
+        """As `gave`, without the whole nodes."""
+        if not job.rest:
+            return
+        parent, position, children = self._graph.parent, self._graph.position, self._graph.children
+        free, extra, users = self._free, self._extra, self._users
+        touched: set[int] = set()
+        for v, _, exclusive, _, _ in job.rest:
+            n = self._number.get(v)
             if n is not None:
-                self._users[n] = self._users.get(n, 0) + step
+                users[n] -= 1
                 self._weigh_idle(n)
+            elif exclusive:
+                h = parent[v]
+                if h in free and not children[v]:
+                    held = extra.get(v)
+                    if held is None:
+                        free[h] |= 1 << position[v]
+                    elif held == 1:
+                        del extra[v]
+                    else:
+                        extra[v] = held - 1
+                    touched.add(self._node_of[h])
+                else:
+                    self._block(v, -1, touched)
         for shape in self._shapes.values():
             shape.dirty.update(touched)
 
     def _block(self, v: int, step: int, touched: set[int]) -> None:
         """A vertex above single resources was taken exclusively, or given back."""
         blocked, children = self._blocked, self._graph.children
-        n = self._number.get(v)
-        if n is not None:
-            blocked[v] = blocked.get(v, 0) + step
-            touched.add(n)
-            return
         for u in self._graph.preorder(v):
             n = self._number.get(u)
             if n is None and u in self._node_of:
@@ -471,12 +515,14 @@ class FreeIndex:
         return int.from_bytes(bits, "little")
 
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
+        """The nodes that may be looked at: allowed, and not given whole to anybody."""
+        taken = self._whole.ranks | self.over.ranks if ranked else self._whole.numbers | self.over.numbers
         if allowed is None:
-            return -1
+            return ~taken
         known = self._allowed.get(ranked)
         if known is None or known[0] is not allowed:
             known = self._allowed[ranked] = (allowed, self._allowed_bits(allowed, ranked))
-        return known[1]
+        return known[1] & ~taken
 
     def _match_slots(
         self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None

@@ -30,6 +30,7 @@ class Graph:
 
     __slots__ = (
         "_kinds",
+        "_least",
         "_ranked",
         "basename",
         "by_path",
@@ -73,6 +74,7 @@ class Graph:
         # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
         self.inside: dict[int, dict[str, int]] = {}
         self.shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._least: dict[str, dict[str, int]] = {}
         self._kinds: dict[int, dict[str, list[int]]] = {}
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
         self.by_path: dict[str, list[int]] | None = None
@@ -238,6 +240,17 @@ class Graph:
         while v >= 0:
             yield v
             v = self.parent[v]
+
+    def least(self, kind: str) -> dict[str, int]:
+        """What every vertex of a type that holds others contains of each type, at least."""
+        found = self._least.get(kind)
+        if found is None:
+            shapes = {id(t): t for v, t in enumerate(self.totals) if self.type[v] == kind and self.children[v]}
+            names = set.intersection(*(set(t) for t in shapes.values())) if shapes else set()
+            found = self._least[kind] = {name: min(t[name] for t in shapes.values()) for name in names}
+            if any(self.type[v] == kind and not kids for v, kids in enumerate(self.children)):
+                found.clear()
+        return found
 
     def kinds(self, v: int) -> dict[str, list[int]]:
         """The children of a vertex by type, in order."""

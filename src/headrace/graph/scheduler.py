@@ -16,7 +16,7 @@ from headrace.graph.matcher import Failure, Matcher, View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
-from headrace.graph.request import JobRequest, total_needs
+from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.graph.selection import Chosen, Selection, from_vertices, select
 from headrace.graph.timeline import Timeline
 
@@ -143,6 +143,8 @@ class Scheduler:
         busy = self.busy.get(root, {})
         totals = self.graph.totals[root]
         needs = total_needs(request.resources)
+        for name, amount in self._inside_whole(request.resources).items():
+            needs[name] = max(needs.get(name, 0), amount)
         length = request.duration or 1
         times = self._timeline.ends_after(now)
         wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
@@ -152,6 +154,19 @@ class Scheduler:
                     break
             else:
                 yield at
+
+    def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
+        """What vertices that are asked for whole hold at least: nobody else may use any of it."""
+        found: dict[str, int] = {}
+        for request in requests:
+            whole = request.with_ if request.is_slot and not request.is_xor else [request] if request.exclusive else []
+            times = request.count.low if request.is_slot else 1
+            for item in whole:
+                if item.with_ and not item.exclusive:
+                    continue
+                for name, amount in self.graph.least(item.type).items():
+                    found[name] = found.get(name, 0) + amount * item.count.low * times
+        return found if len(requests) == 1 else {}
 
     # Spans
 

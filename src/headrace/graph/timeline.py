@@ -8,20 +8,24 @@ so a step is the work of one job. Reservations that fall into the time asked abo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.graph.index import FreeIndex
+from headrace.graph.index import Footprint, FreeIndex, Nodes
 from headrace.graph.matcher import Pick
 from headrace.graph.planner import Planner
 from headrace.graph.request import Request
 from headrace.graph.selection import Chosen
+
+_NO_NODES = Nodes(0, 0)
 
 
 class _Entry(NamedTuple):
     start: int
     end: int
     order: Sequence[Chosen]
+    # None until the index is there to say.
+    job: Footprint | None
 
 
 class Timeline:
@@ -35,11 +39,14 @@ class Timeline:
         self._ended: list[tuple[int, int]] = []
         self._left = 0
         self._later: list[tuple[int, int]] = []
+        # Reservations that are entered for the question asked last.
+        self._over: set[int] = set()
         # As a planner, one step a moment however many jobs end then.
         self._ends = Planner()
 
     def add(self, jobid: int, start: int, end: int, order: Sequence[Chosen]) -> None:
-        self._jobs[jobid] = _Entry(start, end, order)
+        job = self._index.footprint(order) if self._index.ready and self._index.usable else None
+        self._jobs[jobid] = _Entry(start, end, order, job)
         self._ends.add(-1, end, 1)
         if start > self._now:
             insort(self._later, (start, jobid))
@@ -51,21 +58,29 @@ class Timeline:
         self._ends.add(-1, entry.end, -1)
         if entry.start > self._now:
             del self._later[bisect_left(self._later, (entry.start, jobid))]
+            self._lift(jobid, entry)
             return
         i = bisect_left(self._ended, (entry.end, jobid))
         del self._ended[i]
         if i < self._left:
             self._left -= 1
-        else:
-            self._index.gave(entry.order)
+        elif entry.job is not None:
+            self._index.gave(entry.job)
 
     def _enter(self, jobid: int) -> None:
         entry = self._jobs[jobid]
         insort(self._ended, (entry.end, jobid))
         if entry.end <= self._at:
             self._left += 1
-        else:
-            self._index.took(entry.order)
+        elif entry.job is not None:
+            self._index.took(entry.job)
+
+    def _lift(self, jobid: int, entry: _Entry) -> None:
+        """Take a reservation out of the question it was entered for."""
+        if jobid in self._over:
+            self._over.remove(jobid)
+            if entry.job is not None:
+                self._index.gave_rest(entry.job)
 
     def ends_after(self, now: int) -> list[int]:
         """The moments after `now` at which jobs end, earliest first."""
@@ -81,9 +96,18 @@ class Timeline:
         index = self._index
         if not index.ready and index.usable:
             index.build()
-            for _, jobid in self._ended[self._left :]:
-                index.took(self._jobs[jobid].order)
+            self._over.clear()
+            if index.usable:
+                for jobid, entry in self._jobs.items():
+                    self._jobs[jobid] = entry._replace(job=index.footprint(entry.order))
+                for _, jobid in self._ended[self._left :]:
+                    self._step(jobid, index.took)
         return index.usable
+
+    def _step(self, jobid: int, change: Callable[[Footprint], None]) -> None:
+        job = self._jobs[jobid].job
+        if job is not None:
+            change(job)
 
     def settle(self, now: int) -> None:
         """The present is now `now`: reservations whose time has come are jobs like others."""
@@ -94,6 +118,7 @@ class Timeline:
         self._move(now)
         while self._later and self._later[0][0] <= now:
             _, jobid = self._later.pop(0)
+            self._lift(jobid, self._jobs[jobid])
             self._enter(jobid)
 
     def match(
@@ -104,23 +129,39 @@ class Timeline:
         if at < self._now or not self.prepare():
             return None
         self._move(at)
-        entered = [jobid for start, jobid in self._later if start < end and self._jobs[jobid].end > at]
-        if not entered:
-            return index.match(requests, allowed)
-        index.begin()
-        for jobid in entered:
-            index.took(self._jobs[jobid].order)
-        try:
-            return index.match(requests, allowed)
-        finally:
-            index.undo([self._jobs[jobid].order for jobid in entered])
+        self._overlay(at, end)
+        return index.match(requests, allowed)
+
+    def _overlay(self, at: int, end: int) -> None:
+        """Enter the reservations that fall into [at, end), and no others."""
+        if not self._later and not self._over:
+            self._index.over = _NO_NODES
+            return
+        index, jobs = self._index, self._jobs
+        ranks = numbers = 0
+        wanted: set[int] = set()
+        for start, jobid in self._later:
+            if start >= end:
+                break
+            entry = jobs[jobid]
+            if entry.end > at and entry.job is not None:
+                ranks |= entry.job.whole.ranks
+                numbers |= entry.job.whole.numbers
+                if entry.job.rest:
+                    wanted.add(jobid)
+        index.over = Nodes(ranks, numbers)
+        for jobid in self._over - wanted:
+            self._step(jobid, index.gave_rest)
+        for jobid in wanted - self._over:
+            self._step(jobid, index.took_rest)
+        self._over = wanted
 
     def _move(self, at: int) -> None:
-        ended, index, jobs = self._ended, self._index, self._jobs
+        ended, index = self._ended, self._index
         self._at = at
         while self._left < len(ended) and ended[self._left][0] <= at:
-            index.gave(jobs[ended[self._left][1]].order)
+            self._step(ended[self._left][1], index.gave)
             self._left += 1
         while self._left and ended[self._left - 1][0] > at:
             self._left -= 1
-            index.took(jobs[ended[self._left][1]].order)
+            self._step(ended[self._left][1], index.took)
