@@ -22,6 +22,7 @@ from headrace.modules.jobs_peers import Exec, Scheduler
 from headrace.modules.jobs_pipeline import REFUSED, Batch, Pipeline
 from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_replay import restart
 from headrace.modules.jobs_requests import Requests
 from headrace.modules.jobs_store import GUEST_LOGS, Store
 from headrace.modules.jobs_watch import EventsJournal
@@ -66,7 +67,7 @@ class _Manager:
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         if self.journal is not None:
-            self.core.restart()
+            restart(self.core)
             touch()
 
     def _serve(self) -> None:

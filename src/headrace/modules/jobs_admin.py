@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module import ModuleContext, RpcError
-from headrace.modules.jobs_core import Core, inactive_user
+from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_queues import QueueError
-from headrace.modules.jobs_record import RUNNING, SCHED
+from headrace.modules.jobs_record import RUNNING, SCHED, inactive_user
 from headrace.modules.jobs_store import Store
 from headrace.spec import duration as durations
 from headrace.spec.message import Message

@@ -1,15 +1,15 @@
 """The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
 
-Every change of a job is an event first (`_post`), what follows from its new state is decided afterwards (`_advance`),
+Every change of a job is an event first (`post`), what follows from its new state is decided afterwards (`advance`),
 and neither speaks to anybody: starts, answers and what watchers see are effects, which the caller releases when the
-records of the same step are durable; requests to the scheduler go at once. Replaying the records into an empty core gives the same jobs;
-`restart` then takes up what a crash interrupted.
+records of the same step are durable; requests to the scheduler go at once. Replaying the
+records gives the same jobs (jobs_replay).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
@@ -17,19 +17,19 @@ from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
     DEPEND,
-    FLAG_WAITABLE,
-    INACTIVE,
     PRIORITY,
     PRIORITY_MAX,
     RUN,
     RUNNING,
     SCHED,
     URGENCY_EXPEDITE,
-    Event,
     Job,
     failure_text,
+    inactive_since,
     merged,
+    summary,
 )
+from headrace.modules.jobs_waiting import Waiting
 from headrace.spec import jobspec as js
 
 # Kinds of records, as the journal has them: (kind, job id, value).
@@ -44,7 +44,6 @@ Effect = tuple[Any, ...]
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 
 _TIMEOUT_NOTE = "resource allocation expired"
-_LOST_NOTE = "lost when the broker restarted"
 
 
 class Core:
@@ -69,11 +68,9 @@ class Core:
         self.requests: list[Effect] = []
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
-        self._dependents: dict[int, dict[tuple[int, str], str]] = {}
-        self._singletons: dict[tuple[int, str], set[int]] = {}
-        self._singleton_names: dict[int, tuple[int, str]] = {}
+        self.waiting = Waiting(self)
         self._deadlines: list[tuple[float, int, str]] = []
-        self._waiting: list[tuple[int, int]] = []
+        self._queued: list[tuple[int, int]] = []
 
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
@@ -87,25 +84,27 @@ class Core:
 
     # -- events
 
-    def _post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
+    def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
+        """An event of a job, now."""
         if job not in self.dirty:
             self.dirty[job] = len(job.events)
         was = job.state
         job.apply((self.now, name, context))
         if job.state != was:
-            self._count(job, was)
+            self.count(job, was)
 
-    def _count(self, job: Job, was: int) -> None:
+    def count(self, job: Job, was: int) -> None:
+        """Keep `running` when a job's state changed."""
         self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
 
-    def _advance(self, job: Job) -> None:
+    def advance(self, job: Job) -> None:
         """Do what a job's state asks for, until it has to wait for somebody."""
         if job.state == DEPEND:
             if job.dependencies:
                 return
-            self._post(job, "depend")
+            self.post(job, "depend")
         if job.state == PRIORITY:
-            self._post(job, "priority", {"priority": priority_of(job.urgency)})
+            self.post(job, "priority", {"priority": priority_of(job.urgency)})
         if job.state == SCHED:
             self._request(job)
         elif job.state == RUN:
@@ -121,7 +120,7 @@ class Core:
                 self._cancel_alloc(job)
         elif wanted and self.sched_ready:
             if self.sched_limit:
-                heapq.heappush(self._waiting, (-job.priority, job.id))
+                heapq.heappush(self._queued, (-job.priority, job.id))
                 self._fill()
             else:
                 self._ask(job)
@@ -133,8 +132,8 @@ class Core:
 
     def _fill(self) -> None:
         """With a scheduler that takes so many requests at a time: send it the most urgent ones."""
-        while self._waiting and self.alloc_pending < self.sched_limit:
-            priority, job_id = heapq.heappop(self._waiting)
+        while self._queued and self.alloc_pending < self.sched_limit:
+            priority, job_id = heapq.heappop(self._queued)
             job = self.active.get(job_id)
             if (
                 job is not None
@@ -162,9 +161,9 @@ class Core:
         if (job.start_sent and not job.released) or job.epilogs:
             return
         if job.has_resources:
-            self._post(job, "free")
+            self.post(job, "free")
             self.requests.append(("free", job, job.r))
-        self._post(job, "clean")
+        self.post(job, "clean")
         self._retire(job)
 
     def _retire(self, job: Job) -> None:
@@ -174,10 +173,7 @@ class Core:
         self.finished.append(job)
         if job.waitable:
             self.zombies[job.id] = failure_text(job)
-        if job.id in self._dependents:
-            self._settle(job.id)
-        if job.id in self._singleton_names:
-            self._next_singleton(job)
+        self.waiting.ended(job)
 
     # -- submission and dependencies
 
@@ -192,113 +188,29 @@ class Core:
         try:
             needs = [deps.parse(item) for item in js.dependencies(jobspec)]
             for need in needs:
-                self._check_need(job, need, userid)
+                self.waiting.check(job, need)
         except deps.DependencyError as exc:
             return str(exc)
         self.active[id] = job
         self.max_jobid = max(self.max_jobid, id)
         self.records.append((NEW_JOB, id, jobspec))
-        self._post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
-        self._post(job, "validate")
+        self.post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
+        self.post(job, "validate")
         for need in needs:
             if need.description not in (job.dependencies or ()):
-                self._post(job, "dependency-add", {"description": need.description})
+                self.post(job, "dependency-add", {"description": need.description})
         if needs:
-            self._join_singletons(job)
-            self._watch_needs(job)
-        self._advance(job)
+            self.waiting.join_singletons(job)
+            self.waiting.watch(job)
+        self.advance(job)
         return ""
 
-    def _check_need(self, job: Job, need: deps.Need, userid: int) -> None:
-        if need.kind == deps.SINGLETON:
-            if not (js.system(job.jobspec).get("job") or {}).get("name"):
-                raise deps.DependencyError("dependency: singleton: the job must have a name")
-        elif need.job:
-            started, result, found = self._progress(need.job)
-            if not found or need.job == job.id:
-                text = need.description.partition("=")[2]
-                raise deps.DependencyError(f"dependency: {need.kind}: job {text} not found")
-            if deps.verdict(need.kind, started, result) is False:
-                raise deps.DependencyError(deps.refusal(need.kind, need.job))
-
-    def _progress(self, job_id: int) -> tuple[bool, int | None, bool]:
-        """(has it started, its result or None, does it exist)"""
-        job = self.active.get(job_id)
-        if job is not None:
-            return job.started, None, True
-        known = self.inactive.get(job_id)
-        if known is None:
-            return False, None, False
-        return bool(known & _STARTED), known & _RESULT, True
-
-    def _watch_needs(self, job: Job) -> None:
-        """Take up whatever a job in DEPEND waits for; what is met already is removed at once."""
-        for description in list(job.dependencies or ()):
-            need = deps.from_description(description)
-            if need is None:
-                continue
-            if need.kind == deps.SINGLETON:
-                if min(self._singletons[self._singleton_names[job.id]]) == job.id:
-                    self._remove_need(job, description)
-            elif need.job:
-                self._dependents.setdefault(need.job, {})[job.id, description] = need.kind
-                self._judge(job, need.job, need.kind, description)
-            else:
-                heapq.heappush(self._deadlines, (need.time, job.id, description))
-                self.effects.append(("deadline",))
-
-    def _judge(self, job: Job, antecedent: int, kind: str, description: str) -> None:
-        started, result, found = self._progress(antecedent)
-        met = deps.verdict(kind, started, result) if found else False
-        if met is None:
-            return
-        dependents = self._dependents.get(antecedent, {})
-        dependents.pop((job.id, description), None)
-        if not dependents:
-            self._dependents.pop(antecedent, None)
-        if job.state != DEPEND:
-            return
-        if met:
-            self._remove_need(job, description)
-        else:
-            self.raise_exception(job, "dependency", 0, deps.refusal(kind, antecedent), self.owner)
-
-    def _remove_need(self, job: Job, description: str) -> None:
-        if job.dependencies is not None and description in job.dependencies:
-            self._post(job, "dependency-remove", {"description": description})
-
-    def _settle(self, antecedent: int) -> None:
-        """Something that others may wait for happened to a job."""
-        for (job_id, description), kind in list(self._dependents.get(antecedent, {}).items()):
-            job = self.active.get(job_id)
-            if job is None:
-                self._dependents[antecedent].pop((job_id, description), None)
-                continue
-            self._judge(job, antecedent, kind, description)
-            if job.state == DEPEND:
-                self._advance(job)
-        if not self._dependents.get(antecedent):
-            self._dependents.pop(antecedent, None)
-
-    def _join_singletons(self, job: Job) -> None:
-        if any(item["scheme"] == deps.SINGLETON for item in js.dependencies(job.jobspec)):
-            key = (job.userid, js.name(job.jobspec))
-            self._singletons.setdefault(key, set()).add(job.id)
-            self._singleton_names[job.id] = key
-
-    def _next_singleton(self, job: Job) -> None:
-        key = self._singleton_names.pop(job.id)
-        group = self._singletons[key]
-        group.discard(job.id)
-        if not group:
-            del self._singletons[key]
-            return
-        following = self.active[min(group)]
-        if following.state == DEPEND:
-            self._remove_need(following, deps.SINGLETON)
-            self._advance(following)
-
     # -- time
+
+    def deadline(self, time: float, job: Job, what: str) -> None:
+        """Have expire() look at a job at a time; `what` is a dependency, or "" for the job's own time limit."""
+        heapq.heappush(self._deadlines, (time, job.id, what))
+        self.effects.append(("deadline",))
 
     def next_deadline(self) -> float | None:
         """When expire() is due next, in seconds since the epoch."""
@@ -312,16 +224,15 @@ class Core:
             if job is None:
                 continue
             if what:
-                self._remove_need(job, what)
-                self._advance(job)
+                self.waiting.remove(job, what)
+                self.advance(job)
             elif job.state == RUN and 0 < job.expiration <= self.now:
                 self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
 
     def _limit(self, job: Job) -> None:
         """Watch over the time limit of a running job; one that was moved fires early or not at all, see expire()."""
         if job.expiration and job.started and job.state == RUN:
-            heapq.heappush(self._deadlines, (job.expiration, job.id, ""))
-            self.effects.append(("deadline",))
+            self.deadline(job.expiration, job, "")
 
     # -- the scheduler (RFC 27)
 
@@ -332,7 +243,7 @@ class Core:
     def sched_is_ready(self, limit: int) -> int:
         """The scheduler takes requests, `limit` at a time (0: any number); returns how many wait."""
         self.sched_ready, self.sched_limit = True, limit
-        self._waiting = []
+        self._queued = []
         waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
         waiting.sort(key=lambda job: (-job.priority, job.id))
         for job in waiting:
@@ -366,13 +277,13 @@ class Core:
         elif kind == SUCCESS:
             # The answer crossed a cancellation or a fatal exception: give it back.
             self.requests.append(("free", job, r))
-            self._advance(job)
+            self.advance(job)
         elif kind == DENY:
             self._forget_annotations(job)
             self.raise_exception(job, "alloc", 0, why, self.owner)
         else:
             self._forget_annotations(job)
-            self._advance(job)
+            self.advance(job)
         if self.sched_limit:
             self._fill()
 
@@ -385,7 +296,7 @@ class Core:
         annotations = merged(job.annotations, notes or {}) if job.annotations else notes
         job.r = r
         self.records.append((RSET, job.id, r))
-        self._post(job, "alloc", {"annotations": annotations} if annotations else None)
+        self.post(job, "alloc", {"annotations": annotations} if annotations else None)
         self._start(job)
 
     # -- the exec service (RFC 32)
@@ -416,17 +327,16 @@ class Core:
         if job is None or not job.start_sent:
             return
         if kind == "start":
-            self._post(job, "start")
+            self.post(job, "start")
             self._limit(job)
-            if id in self._dependents:
-                self._settle(id)
+            self.waiting.started(job)
         elif kind == "finish":
             if job.status is None:
-                self._post(job, "finish", {"status": data["status"]})
-            self._advance(job)
+                self.post(job, "finish", {"status": data["status"]})
+            self.advance(job)
         elif kind == "release":
-            self._post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
-            self._advance(job)
+            self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
+            self.advance(job)
         elif kind == "exception":
             extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
             self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
@@ -438,7 +348,7 @@ class Core:
     ) -> None:
         """An exception (RFC 21); one of severity 0 ends the job."""
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
-        self._post(job, "exception", context)
+        self.post(job, "exception", context)
         self.effects.append(("exception", job.id, kind, severity))
         if severity == 0:
             self._clean_up(job)
@@ -446,25 +356,25 @@ class Core:
     def set_urgency(self, job: Job, urgency: int, userid: int) -> int:
         """Returns the old urgency. The caller has checked that the job has no resources."""
         old = job.urgency
-        self._post(job, "urgency", {"userid": userid, "urgency": urgency})
+        self.post(job, "urgency", {"userid": userid, "urgency": urgency})
         self._reprioritize(job)
         return old
 
     def _reprioritize(self, job: Job) -> None:
         was = job.priority
-        self._advance(job)
+        self.advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
             self.requests.append(("prioritize", [[job.id, job.priority]]))
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job goes before the scheduler again."""
         duration = updates.get("attributes.system.duration")
-        self._post(job, "jobspec-update", updates)
+        self.post(job, "jobspec-update", updates)
         if job.state == RUN and duration is not None:
             start = next((time for time, name, _ in job.events if name == "start"), 0.0)
             start = start or next((time for time, name, _ in job.events if name == "alloc"), self.now)
             expiration = start + duration if duration else 0.0
-            self._post(job, "resource-update", {"expiration": expiration})
+            self.post(job, "resource-update", {"expiration": expiration})
             self.effects.append(("expiration", job.id, expiration))
             self._limit(job)
             return
@@ -472,7 +382,7 @@ class Core:
             if job.alloc_pending:
                 # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
                 self._cancel_alloc(job)
-            self._advance(job)
+            self.advance(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
         """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""
@@ -480,7 +390,7 @@ class Core:
             job.annotations = merged(job.annotations or {}, {"user": memo})
             self.effects.append(("annotations", job))
         else:
-            self._post(job, "memo", memo)
+            self.post(job, "memo", memo)
 
     # -- queues
 
@@ -525,78 +435,6 @@ class Core:
         self.records.append((REAPED, id, None))
         return self.zombies.pop(id)
 
-    # -- replay
-
-    def replay(self, record: Record) -> None:
-        """Take a record that was made by take() before a restart; one that is known already changes nothing."""
-        kind, id, value = record
-        if id in self.inactive:
-            if kind == REAPED:
-                self.zombies.pop(id, None)
-        elif kind == NEW_JOB:
-            if id in self.active:
-                return
-            self.active[id] = Job(id, value)
-            self.max_jobid = max(self.max_jobid, id)
-        elif kind == EVENTS:
-            self._replay_events(id, *value)
-        elif kind == RSET:
-            self.active[id].r = value
-        elif kind == QUEUES:
-            self.queues.restore(value)
-        elif kind == PURGED:
-            for gone in value:
-                self.inactive.pop(gone, None)
-                self.zombies.pop(gone, None)
-
-    def restore(self, job: Job) -> None:
-        """Take a job that a checkpoint saved while it was active."""
-        self.active[job.id] = job
-        self.max_jobid = max(self.max_jobid, job.id)
-        self._count(job, 0)
-
-    def restore_inactive(self, known: dict[int, int]) -> None:
-        """Take summaries of finished jobs, by id, in the order in which they finished."""
-        self.inactive.update(known)
-        self.max_jobid = max(self.max_jobid, *known, 0)
-
-    def _replay_events(self, id: int, first: int, events: Sequence[Event]) -> None:
-        job = self.active[id]
-        was = job.state
-        for event in events[len(job.events) - first :]:
-            job.apply((event[0], event[1], event[2]))
-        self._count(job, was)
-        if job.state == INACTIVE:
-            del self.active[id]
-            self.inactive[id] = summary(job)
-            self.finished.append(job)
-            if job.waitable:
-                self.zombies[id] = failure_text(job)
-
-    def restart(self) -> None:
-        """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask)."""
-        jobs = sorted(self.active.values(), key=lambda job: job.id)
-        for job in jobs:
-            self._join_singletons(job)
-        for job in jobs:
-            if job.id not in self.active:
-                continue
-            ran = job.state == RUN
-            requeue = ran and bool(js.system(job.jobspec).get("requeue"))
-            self._post(job, "flux-restart", {"requeue": True} if requeue else None)
-            if job.state == RUN or (job.state == CLEANUP and job.has_resources):
-                if ran:
-                    self._post(
-                        job,
-                        "exception",
-                        {"type": "exec", "severity": 0, "note": _LOST_NOTE, "userid": self.owner},
-                    )
-                self._post(job, "free")
-            elif job.state == DEPEND:
-                self._watch_needs(job)
-            if job.id in self.active:
-                self._advance(job)
-
 
 def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[list[Record], list[Effect]]:
     """Give the core (method, arguments...) inputs at one time; returns what to write, and what to do then."""
@@ -609,25 +447,3 @@ def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[lis
 def priority_of(urgency: int) -> int:
     """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
     return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency
-
-
-_RESULT = 0x0F
-_STARTED = 0x10
-_WAITABLE = 0x20
-
-
-def summary(job: Job) -> int:
-    """What the core keeps of an inactive job, in one number: time, user, result, whether it started, waitable."""
-    ended = int(job.events[-1][0] * 1000)
-    waitable = _WAITABLE if job.flags & FLAG_WAITABLE else 0
-    return ended << 40 | job.userid << 8 | waitable | (_STARTED if job.started else 0) | job.result
-
-
-def inactive_since(known: int) -> float:
-    """When a job became inactive, in seconds since the epoch (to the millisecond)."""
-    return (known >> 40) / 1000
-
-
-def inactive_user(known: int) -> int:
-    """The user id of an inactive job."""
-    return known >> 8 & 0xFFFFFFFF

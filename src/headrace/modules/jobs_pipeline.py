@@ -21,6 +21,7 @@ from headrace.broker.module import ModuleContext
 from headrace.modules.jobs_core import EVENTS, NEW_JOB, PURGED, Core, Effect, Record
 from headrace.modules.jobs_pack import Submission, unpack
 from headrace.modules.jobs_record import Event, Job
+from headrace.modules.jobs_replay import replay, restore, restore_inactive
 from headrace.modules.jobs_store import Store
 
 # Kinds of journal entries that only this file knows, next to those of the core.
@@ -227,7 +228,7 @@ class Pipeline:
             else:
                 self._restore_active(id, record)
         known.sort()
-        core.restore_inactive({id: number for number, id in known})
+        restore_inactive(core, {id: number for number, id in known})
         core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
         core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
         for batch in self.journal.replay():
@@ -245,7 +246,7 @@ class Pipeline:
         for event in packed.events:
             job.apply(event)
         job.r = packed.r
-        self.core.restore(job)
+        restore(self.core, job)
         self.store.restore_logs(id, packed.logs)
 
     def _add(self, id: int, submission: Submission) -> Job:
@@ -264,13 +265,13 @@ class Pipeline:
                 store.restore_logs(id, value)
         elif kind == NEW_JOB:
             if id not in core.active and id not in core.inactive:
-                core.restore(self._add(id, msgspec.convert(value, Submission)))
+                restore(core, self._add(id, msgspec.convert(value, Submission)))
         elif kind == PURGED:
-            core.replay(entry)
+            replay(core, entry)
             store.forget(value)
             self._gone.extend(value)
         elif kind != EVENTS or id in core.active:
-            core.replay(entry)
+            replay(core, entry)
             for job in core.finished:
                 store.finish(job)
                 self._unsaved[job.id] = None

@@ -322,3 +322,33 @@ def _signal_text(number: int) -> str:
         return signal.strsignal(number) or f"died by signal {number}"
     except ValueError:
         return f"died by signal {number}"
+
+
+_RESULT = 0x0F
+_STARTED = 0x10
+
+
+def summary(job: Job) -> int:
+    """What the core keeps of an inactive job, in one number: its end, its user, whether it started, its result."""
+    ended = int(job.events[-1][0] * 1000)
+    return ended << 40 | job.userid << 8 | (_STARTED if job.started else 0) | job.result
+
+
+def inactive_since(known: int) -> float:
+    """When the job of a summary ended, in seconds since the epoch (to the millisecond)."""
+    return (known >> 40) / 1000
+
+
+def inactive_user(known: int) -> int:
+    """The user id in a summary."""
+    return known >> 8 & 0xFFFFFFFF
+
+
+def inactive_result(known: int) -> int:
+    """The result in a summary."""
+    return known & _RESULT
+
+
+def inactive_started(known: int) -> bool:
+    """Whether the job of a summary ever started."""
+    return bool(known & _STARTED)

@@ -1,0 +1,465 @@
+"""The job manager's state machine, step by step: the events a job gets, and what is asked of scheduler and exec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.modules.jobs_core import ANNOTATE, CANCEL, DENY, SUCCESS, Core
+from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_record import CANCELED, COMPLETED, FAILED, SCHED, TIMEOUT, Job, inactive_result
+from headrace.modules.jobs_replay import replay, restart
+from headrace.spec import jobid
+
+R: dict[str, Any] = {
+    "version": 1,
+    "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["n0"], "expiration": 0.0},
+}
+
+
+def jobspec(**system: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 0, **system}},
+    }
+
+
+def after(scheme: str, job: int) -> dict[str, Any]:
+    return {"dependencies": [{"scheme": scheme, "value": jobid.encode(job)}]}
+
+
+class World:
+    """A core with a scheduler and an exec service that the test plays, and all that it ever recorded."""
+
+    def __init__(self, names: list[str] | None = None) -> None:
+        self.names = names or []
+        self.core = Core(Queues(self.names), 0)
+        self.core.sched_is_ready(0)
+        self.core.exec_is_ready()
+        self.records: list[Any] = []
+        self.requests: list[Any] = []
+        self.effects: list[Any] = []
+        self.gone: dict[int, Job] = {}
+
+    def flush(self) -> None:
+        records, effects = self.core.take()
+        self.records += [(kind, id, value) for kind, id, value in records]
+        self.effects += effects
+        self.requests += self.core.requests
+        self.core.requests = []
+        self.gone.update((job.id, job) for job in self.core.finished)
+        self.core.finished.clear()
+
+    def submit(self, id: int, urgency: int = 16, flags: int = 0, userid: int = 0, **system: Any) -> str:
+        self.core.now += 1.0
+        refusal = self.core.submit(id, userid, urgency, flags, jobspec(**system))
+        self.flush()
+        return refusal
+
+    def alloc(self, id: int, kind: int = SUCCESS, note: str = "", **execution: Any) -> None:
+        r = {**R, "execution": {**R["execution"], **execution}}
+        annotations = {"sched": {"resource_summary": "rank0/core0"}} if kind == SUCCESS else None
+        self.core.alloc_reply(id, kind, r if kind == SUCCESS else None, annotations, note)
+        self.flush()
+
+    def exec(self, id: int, kind: str, **data: Any) -> None:
+        self.core.exec_reply(id, kind, data)
+        self.flush()
+
+    def run(self, id: int, status: int = 0) -> None:
+        self.alloc(id)
+        self.exec(id, "start")
+        self.exec(id, "finish", status=status)
+        self.exec(id, "release", ranks="all", final=True)
+
+    def cancel(self, id: int) -> None:
+        self.core.raise_exception(self.core.active[id], "cancel", 0, "", 0)
+        self.flush()
+
+    def events(self, id: int) -> list[str]:
+        job = self.core.active.get(id) or self.gone[id]
+        return [name for _, name, _ in job.events]
+
+    def context(self, id: int, name: str) -> Any:
+        job = self.core.active.get(id) or self.gone[id]
+        return next(context for _, event, context in job.events if event == name)
+
+    def asked(self, kind: str) -> list[Any]:
+        return [request[1] for request in self.requests if request[0] == kind]
+
+    def result(self, id: int) -> int:
+        return inactive_result(self.core.inactive[id])
+
+    def replayed(self) -> Core:
+        core = Core(Queues(self.names), 0)
+        for record in self.records:
+            replay(core, record)
+        return core
+
+
+def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
+    world = World()
+    assert world.submit(1) == ""
+    world.run(1, 768)
+    assert [(name, context) for _, name, context in world.gone[1].events] == [
+        ("submit", {"userid": 0, "urgency": 16, "flags": 0, "version": 1}),
+        ("validate", None),
+        ("depend", None),
+        ("priority", {"priority": 16}),
+        ("alloc", {"annotations": {"sched": {"resource_summary": "rank0/core0"}}}),
+        ("start", None),
+        ("finish", {"status": 768}),
+        ("release", {"ranks": "all", "final": True}),
+        ("free", None),
+        ("clean", None),
+    ]
+    assert world.result(1) == FAILED
+    assert [job.id for job in world.asked("free")] == [1]
+
+
+def test_a_denied_job_ends_with_an_alloc_exception() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1, DENY, "unsatisfiable request: too big")
+    assert world.events(1)[4:] == ["exception", "clean"]
+    assert world.context(1, "exception") == {
+        "type": "alloc",
+        "severity": 0,
+        "note": "unsatisfiable request: too big",
+        "userid": 0,
+    }
+
+
+def test_a_held_job_is_asked_for_when_it_is_let_go() -> None:
+    world = World()
+    world.submit(1, urgency=0)
+    assert world.asked("alloc") == []
+    assert world.core.set_urgency(world.core.active[1], 31, 7) == 0
+    world.flush()
+    assert world.events(1)[3:] == ["priority", "urgency", "priority"]
+    assert world.context(1, "urgency") == {"userid": 7, "urgency": 31}
+    assert world.core.active[1].priority == 4294967295
+    assert [job.id for job in world.asked("alloc")] == [1]
+
+
+def test_holding_a_job_takes_its_request_back() -> None:
+    world = World()
+    world.submit(1)
+    world.core.set_urgency(world.core.active[1], 0, 0)
+    world.flush()
+    assert world.asked("cancel") == [1]
+    world.alloc(1, CANCEL)
+    assert (world.core.alloc_pending, world.core.active[1].state) == (0, SCHED)
+
+
+def test_a_new_urgency_reorders_the_request() -> None:
+    world = World()
+    world.submit(1)
+    world.core.set_urgency(world.core.active[1], 20, 0)
+    world.flush()
+    assert world.asked("prioritize") == [[[1, 20]]]
+
+
+def test_resources_that_cross_a_cancellation_are_given_back() -> None:
+    world = World()
+    world.submit(1)
+    world.cancel(1)
+    assert "clean" not in world.events(1)
+    world.alloc(1, SUCCESS)
+    assert [job.id for job in world.asked("free")] == [1]
+    assert world.events(1)[-2:] == ["exception", "clean"]
+    assert world.result(1) == CANCELED
+
+
+def test_a_canceled_pending_job_is_clean_once_the_scheduler_has_dropped_it() -> None:
+    world = World()
+    world.submit(1)
+    world.cancel(1)
+    world.alloc(1, CANCEL)
+    assert world.events(1)[-2:] == ["exception", "clean"]
+    assert world.asked("free") == []
+
+
+def test_a_canceled_running_job_waits_for_its_shells() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.cancel(1)
+    assert world.events(1)[-1] == "exception"
+    world.exec(1, "finish", status=15)
+    world.exec(1, "release", ranks="all", final=True)
+    assert world.events(1)[-5:] == ["exception", "finish", "release", "free", "clean"]
+    assert ("exception", 1, "cancel", 0) in world.effects
+
+
+def test_an_exception_of_lesser_severity_changes_nothing() -> None:
+    world = World()
+    world.submit(1)
+    world.core.raise_exception(world.core.active[1], "test", 3, "hi", 0)
+    world.flush()
+    assert world.core.active[1].state == SCHED
+    world.run(1)
+    assert world.result(1) == COMPLETED
+
+
+def test_a_job_over_its_time_gets_a_timeout() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1, expiration=100.0)
+    world.exec(1, "start")
+    assert world.core.next_deadline() == 100.0
+    world.core.now = 100.0
+    world.core.expire()
+    world.flush()
+    assert world.context(1, "exception")["note"] == "resource allocation expired"
+    world.exec(1, "finish", status=14)
+    world.exec(1, "release", ranks="all", final=True)
+    assert world.result(1) == TIMEOUT
+
+
+def test_a_running_job_gets_more_time() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1, expiration=100.0)
+    world.core.now = 50.0
+    world.exec(1, "start")
+    world.core.update(world.core.active[1], {"attributes.system.duration": 200.0})
+    world.flush()
+    assert world.events(1)[-2:] == ["jobspec-update", "resource-update"]
+    assert world.context(1, "resource-update") == {"expiration": 250.0}
+    assert ("expiration", 1, 250.0) in world.effects
+    world.core.now = 101.0
+    world.core.expire()
+    world.flush()
+    assert "exception" not in world.events(1)
+
+
+def test_a_pending_job_goes_to_the_scheduler_with_its_new_jobspec() -> None:
+    world = World()
+    world.submit(1)
+    world.core.update(world.core.active[1], {"attributes.system.duration": 60.0})
+    world.flush()
+    assert world.events(1)[-2:] == ["jobspec-update", "priority"]
+    assert world.asked("cancel") == [1]
+    world.alloc(1, CANCEL)
+    assert len(world.asked("alloc")) == 2
+    assert world.core.active[1].jobspec["attributes"]["system"]["duration"] == 60.0
+
+
+def test_resources_for_an_old_jobspec_are_given_back() -> None:
+    world = World()
+    world.submit(1)
+    world.core.update(world.core.active[1], {"attributes.system.duration": 60.0})
+    world.alloc(1, SUCCESS)
+    assert "alloc" not in world.events(1)
+    assert [job.id for job in world.asked("free")] == [1]
+    assert len(world.asked("alloc")) == 2
+
+
+def test_annotations_are_merged_and_null_removes() -> None:
+    world = World()
+    world.submit(1)
+    notes = {"sched": {"reason_pending": "busy", "t_estimate": 5.0}}
+    world.core.alloc_reply(1, ANNOTATE, None, notes, "")
+    world.core.alloc_reply(1, ANNOTATE, None, {"sched": {"t_estimate": None}}, "")
+    assert world.core.active[1].annotations == {"sched": {"reason_pending": "busy"}}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "status", "outcome"),
+    [
+        ("afterok", 0, "runs"),
+        ("afterok", 256, "fails"),
+        ("afternotok", 256, "runs"),
+        ("afternotok", 0, "fails"),
+        ("afterany", 256, "runs"),
+    ],
+)
+def test_dependencies_on_the_end_of_a_job(scheme: str, status: int, outcome: str) -> None:
+    world = World()
+    world.submit(1)
+    world.submit(2, **after(scheme, 1))
+    assert world.events(2)[2:] == ["dependency-add"]
+    world.run(1, status)
+    if outcome == "runs":
+        assert world.events(2)[3:] == ["dependency-remove", "depend", "priority"]
+    else:
+        assert world.events(2)[3:] == ["exception", "clean"]
+        assert world.context(2, "exception")["type"] == "dependency"
+
+
+def test_afterok_is_described_as_flux_does() -> None:
+    world = World()
+    world.submit(155407351808)
+    world.submit(2, **after("afterok", 155407351808))
+    text = f"after-success={jobid.encode(155407351808)}"
+    assert world.context(2, "dependency-add") == {"description": text}
+
+
+def test_afterstart_waits_for_the_start_and_fails_without_one() -> None:
+    world = World()
+    for id in (1, 2):
+        world.submit(id)
+        world.submit(id + 10, **after("afterstart", id))
+    world.alloc(1)
+    assert world.events(11)[-1] == "dependency-add"
+    world.exec(1, "start")
+    assert world.events(11)[-1] == "priority"
+    world.cancel(2)
+    world.alloc(2, CANCEL)
+    assert world.events(12)[-2:] == ["exception", "clean"]
+
+
+def test_a_dependency_that_can_never_be_met_is_refused() -> None:
+    world = World()
+    world.submit(1)
+    world.run(1, 256)
+    name = jobid.encode(1)
+    assert world.submit(2, **after("afterok", 1)) == f"dependency: afterok: job {name} failed or was canceled"
+    assert "not found" in world.submit(3, **after("afterany", 99))
+    assert world.submit(4, dependencies=[{"scheme": "foo", "value": "x"}]) == 'dependency scheme "foo" not supported'
+    assert world.core.active == {}
+
+
+def test_begin_time_lets_a_job_go_when_it_has_come() -> None:
+    world = World()
+    world.submit(1, dependencies=[{"scheme": "begin-time", "value": "1000"}])
+    assert world.context(1, "dependency-add") == {"description": "begin-time=1000.000"}
+    world.core.now = 999.0
+    world.core.expire()
+    assert world.events(1)[-1] == "dependency-add"
+    world.core.now = 1000.0
+    world.core.expire()
+    world.flush()
+    assert world.events(1)[-3:] == ["dependency-remove", "depend", "priority"]
+
+
+def test_singletons_of_one_name_go_one_by_one() -> None:
+    world = World()
+    single = {"dependencies": [{"scheme": "singleton", "value": ""}], "job": {"name": "one"}}
+    for id in (1, 2, 3):
+        world.submit(id, **single)
+    assert [world.core.active[id].state == SCHED for id in (1, 2, 3)] == [True, False, False]
+    world.run(1)
+    assert [world.core.active[id].state == SCHED for id in (2, 3)] == [True, False]
+    assert "name" in world.submit(4, dependencies=single["dependencies"])
+
+
+def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
+    world = World()
+    world.submit(1)
+    world.core.start_queues([""], False, "later", True)
+    world.flush()
+    assert world.asked("cancel") == [1]
+    world.alloc(1, CANCEL)
+    world.core.start_queues([""], True, None, True)
+    world.flush()
+    assert [job.id for job in world.asked("alloc")] == [1, 1]
+
+
+def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
+    world = World(["batch", "debug"])
+    assert world.submit(1, queue="batch") == ""
+    assert world.submit(2, queue="debug") == ""
+    world.core.start_queues(["debug"], True, None, True)
+    world.core.enable_queues(["batch"], False, "full")
+    world.flush()
+    assert [job.id for job in world.asked("alloc")] == [2]
+    assert world.submit(3, queue="batch") == "job submission to batch is disabled: full"
+    assert world.submit(4, queue="nosuch") == "Invalid queue 'nosuch' specified"
+
+
+def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
+    world = World()
+    world.core.sched_is_ready(1)
+    world.submit(1)
+    world.submit(2)
+    world.submit(3, urgency=20)
+    assert [job.id for job in world.asked("alloc")] == [1]
+    world.alloc(1)
+    assert [job.id for job in world.asked("alloc")] == [1, 3]
+
+
+def test_jobs_wait_for_a_scheduler_that_went_away() -> None:
+    world = World()
+    world.submit(1)
+    world.core.sched_gone()
+    world.submit(2)
+    assert world.core.sched_is_ready(0) == 2
+    world.flush()
+    assert [job.id for job in world.asked("alloc")] == [1, 1, 2]
+
+
+def test_jobs_of_an_exec_service_that_went_away_fail() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.core.exec_gone("gone")
+    world.flush()
+    assert world.events(1)[-3:] == ["exception", "free", "clean"]
+
+
+def test_purging_takes_the_oldest_first() -> None:
+    world = World()
+    for id in (1, 2, 3):
+        world.submit(id)
+        world.run(id)
+    assert world.core.purgeable(-1.0, 1) == [1, 2]
+    assert world.core.purgeable(0.5, -1) == [1, 2]
+    assert world.core.purge([1, 2, 99]) == [1, 2]
+    assert list(world.core.inactive) == [3]
+
+
+def test_a_waitable_job_is_waited_for_once() -> None:
+    world = World()
+    world.submit(1, flags=4)
+    world.run(1, 256)
+    assert world.core.zombies == {1: "task(s) exited with exit code 1"}
+    assert world.core.reap(1) == "task(s) exited with exit code 1"
+    world.flush()
+    assert world.replayed().zombies == {}
+
+
+def test_replay_gives_the_same_jobs() -> None:
+    world = World()
+    world.submit(1, flags=4)
+    world.run(1)
+    world.submit(2, urgency=3)
+    world.alloc(2)
+    world.exec(2, "start")
+    world.submit(3, **after("afterok", 2))
+    again = world.replayed()
+    assert again.inactive == world.core.inactive
+    assert again.zombies == {1: ""}
+    assert again.running == world.core.running == 1
+    assert {id: job.events for id, job in again.active.items()} == {
+        id: job.events for id, job in world.core.active.items()
+    }
+    assert {id: job.state for id, job in again.active.items()} == {2: 16, 3: 2}
+
+
+def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.submit(2, **after("afternotok", 1))
+    world.submit(3)
+    world.submit(4, requeue=True)
+    world.alloc(4)
+    world.core = world.replayed()
+    world.core.now = 99.0
+    restart(world.core)
+    world.flush()
+    assert world.events(1)[-4:] == ["flux-restart", "exception", "free", "clean"]
+    assert world.events(2)[-4:] == ["flux-restart", "dependency-remove", "depend", "priority"]
+    assert world.events(3)[-2:] == ["flux-restart", "priority"]
+    assert world.events(4)[-2:] == ["flux-restart", "priority"]
+    assert world.core.active[4].state == SCHED and world.core.active[4].r is None
+    assert world.asked("free") == []
+    assert world.core.sched_is_ready(0) == 3

@@ -1,0 +1,224 @@
+"""A seeded simulator: random jobs on a random scheduler and exec service, killed between any two batches of records.
+
+What a crash leaves is the batches that were written; what was promised is what was released after them. Whatever the
+moment: no acknowledged job is lost, none starts twice, and all of them end.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace.modules.jobs_core import CANCEL, DENY, SUCCESS, Core
+from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_record import CLEANUP, RUN, RUNNING, Job
+from headrace.modules.jobs_replay import replay, restart
+from headrace.spec import jobid
+
+R: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}]}}
+
+
+class Simulator:
+    """`durable` is the disk; `acknowledged` and `started` are what the world outside has seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1000.0
+        self.last_id = 0
+        self.durable: list[Any] = []
+        self.acknowledged: set[int] = set()
+        self.started: dict[int, int] = {}
+        self.crashes = 0
+        self.boot()
+
+    def boot(self) -> None:
+        self.core = Core(Queues([]), 0)
+        for record in self.durable:
+            replay(self.core, record)
+        self.core.finished.clear()
+        assert self.acknowledged <= set(self.core.active) | set(self.core.inactive)
+        self.last_id = max(self.last_id, self.core.max_jobid)
+        self.pending: list[tuple[list[Any], list[Any]]] = []
+        self.asked: dict[int, Job] = {}
+        self.holding: dict[int, int] = {}
+        self.running: dict[int, str] = {}
+        self.core.now = self.now
+        if self.durable:
+            restart(self.core)
+        self.core.sched_is_ready(self.random.choice([0, 0, 2]))
+        self.core.exec_is_ready()
+        self.turn()
+
+    def turn(self) -> None:
+        """The end of a loop turn: requests go out at once, the rest waits for the disk."""
+        requests, self.core.requests = self.core.requests, []
+        for kind, what, *rest in requests:
+            if kind == "alloc":
+                assert what.id not in self.asked
+                self.asked[what.id] = what
+            elif kind == "cancel":
+                if what in self.asked:
+                    del self.asked[what]
+                    self.core.alloc_reply(what, CANCEL, None, None, "")
+            elif kind == "free":
+                assert rest[0] is not None
+                assert what.id not in self.running, f"job {what.id} still runs"
+                self.holding[what.id] -= 1
+                assert self.holding[what.id] == 0, f"job {what.id} freed twice"
+        self.core.finished.clear()
+        batch = self.core.take()
+        if any(batch):
+            self.pending.append(batch)
+        if self.core.requests:
+            self.turn()
+
+    def write(self) -> None:
+        """The disk takes the next batch, then its effects are released."""
+        records, effects = self.pending.pop(0)
+        self.durable.extend(records)
+        for kind, *what in effects:
+            if kind == "start":
+                job = what[0]
+                self.started[job.id] = self.started.get(job.id, 0) + 1
+                self.running[job.id] = "starting"
+            elif kind == "answer":
+                self.acknowledged.add(what[0])
+
+    def crash(self) -> None:
+        """Some of what waits was written, nothing of it was released."""
+        self.crashes += 1
+        for records, _ in self.pending[: self.random.randrange(len(self.pending) + 1)]:
+            self.durable.extend(records)
+        self.boot()
+
+    # -- what may happen next
+
+    def submit(self) -> None:
+        self.last_id += 1
+        system: dict[str, Any] = {"duration": 0, "job": {"name": "one"}}
+        known = [*self.core.active, *self.core.inactive]
+        if known and self.random.random() < 0.3:
+            scheme = self.random.choice(["after", "afterany", "afterok", "afternotok"])
+            system["dependencies"] = [{"scheme": scheme, "value": jobid.encode(self.random.choice(known))}]
+        elif self.random.random() < 0.1:
+            system["dependencies"] = [{"scheme": "singleton", "value": ""}]
+        elif self.random.random() < 0.1:
+            system["dependencies"] = [{"scheme": "begin-time", "value": str(self.now + 5)}]
+        jobspec = {"attributes": {"system": system}, "tasks": [{"command": ["true"]}]}
+        flags = self.random.choice([0, 4])
+        refusal = self.core.submit(self.last_id, 0, self.random.choice([0, 8, 16, 31]), flags, jobspec)
+        if not refusal:
+            self.core.effects.append(("answer", self.last_id))
+
+    def schedule(self) -> None:
+        if self.asked:
+            id = self.random.choice(list(self.asked))
+            del self.asked[id]
+            if self.random.random() < 0.1:
+                self.core.alloc_reply(id, DENY, None, None, "no")
+                return
+            self.holding[id] = self.holding.get(id, 0) + 1
+            expiration = self.now + self.random.choice([3, 100])
+            r = {**R, "execution": {**R["execution"], "expiration": expiration}}
+            self.core.alloc_reply(id, SUCCESS, r, None, "")
+
+    def execute(self) -> None:
+        if not self.running:
+            return
+        id = self.random.choice(list(self.running))
+        state = self.running[id]
+        if state == "starting" and self.random.random() < 0.8:
+            self.running[id] = "running"
+            self.core.exec_reply(id, "start", {})
+        elif state == "finished":
+            del self.running[id]
+            self.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+        else:
+            self.running[id] = "finished"
+            self.core.exec_reply(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
+
+    def meddle(self) -> None:
+        if not self.core.active:
+            return
+        job = self.random.choice(list(self.core.active.values()))
+        choice = self.random.randrange(4)
+        if choice == 0:
+            self.core.raise_exception(job, "cancel", self.random.choice([0, 3]), "", 0)
+        elif choice == 1 and not job.state & (RUN | CLEANUP):
+            self.core.set_urgency(job, self.random.randrange(32), 0)
+        elif choice == 2 and job.state != CLEANUP:
+            self.core.update(job, {"attributes.system.duration": self.random.choice([0.0, 50.0])})
+        else:
+            on = self.random.random() < 0.6
+            self.core.start_queues([""], on, None, True)
+
+    def tidy(self) -> None:
+        if self.core.zombies and self.random.random() < 0.5:
+            self.core.reap(next(iter(self.core.zombies)))
+        elif self.random.random() < 0.2:
+            gone = self.core.purge(self.core.purgeable(-1.0, 5))
+            self.acknowledged -= set(gone)
+
+    def tick(self) -> None:
+        self.now += 1.0
+        self.core.now = self.now
+        self.core.expire()
+
+    def some(self, steps: int) -> None:
+        actions = [self.submit, self.schedule, self.execute, self.execute, self.meddle, self.tidy, self.tick]
+        for _ in range(steps):
+            self.random.choice(actions)()
+            self.turn()
+            self.check()
+            while self.pending and self.random.random() < 0.5:
+                self.write()
+
+    def check(self) -> None:
+        jobs = self.core.active.values()
+        assert self.core.running == sum(bool(job.state & RUNNING) for job in jobs)
+        assert self.core.alloc_pending == sum(job.alloc_pending for job in jobs)
+        assert all(count == 1 for count in self.started.values()), self.started
+
+    def finish(self) -> None:
+        """Let everything go: every job must end."""
+        self.core.start_queues([""], True, None, True)
+        for job in list(self.core.active.values()):
+            if job.id in self.core.active and not job.state & RUNNING and job.urgency == 0:
+                self.core.set_urgency(job, 16, 0)
+        for _ in range(60 + 20 * len(self.core.active)):
+            self.turn()
+            while self.pending:
+                self.write()
+            for action in (self.schedule, self.execute, self.execute, self.execute, self.tick):
+                action()
+                self.turn()
+        assert not self.core.active, [(job.id, job.state, job.events[-3:]) for job in self.core.active.values()]
+        assert not any(self.holding.values())
+        while self.pending:
+            self.write()
+        again = Core(Queues([]), 0)
+        for record in self.durable:
+            replay(again, record)
+        assert (again.inactive, again.zombies, again.running) == (self.core.inactive, self.core.zombies, 0)
+
+
+def run(seed: int, crashes: int) -> None:
+    simulator = Simulator(seed)
+    for _ in range(crashes):
+        simulator.some(simulator.random.randrange(1, 30))
+        simulator.crash()
+    simulator.finish()
+    assert simulator.crashes == crashes
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_crash_loses_doubles_or_strands_a_job(seed: int) -> None:
+    run(seed, 5)
+
+
+@pytest.mark.slow
+def test_ten_thousand_crashes() -> None:
+    for seed in range(1000, 2000):
+        run(seed, 10)
