@@ -61,6 +61,8 @@ class Scheduler:
         self._spans: dict[int, list[tuple[Planner, int]]] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
+        # Changes whenever an answer of `satisfiable` may.
+        self.generation = 0
         self._timeline = Timeline(FreeIndex(graph, self.policy, self._order))
 
     def prepare(self) -> None:
@@ -86,7 +88,6 @@ class Scheduler:
         quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end)
         if quick is not None:
             if not quick:
-                matcher.failure = self._shortage(request, at, matcher.end)
                 return None, matcher
             return select(self.graph, quick, self.policy.whole), matcher
         picks = matcher.match(request.resources)
@@ -110,14 +111,19 @@ class Scheduler:
             return Outcome(None, matcher.failure, True)
         return Outcome(None)
 
-    def allocate(self, jobid: int, request: JobRequest, now: int, check_satisfiable: bool = False) -> Outcome:
-        """Give the job resources from `now`, or say why not."""
+    def allocate(
+        self, jobid: int, request: JobRequest, now: int, check_satisfiable: bool = False, explain: bool = True
+    ) -> Outcome:
+        """Give the job resources from `now`, or say why not; a queue that tries many may do without the reason."""
         self._timeline.settle(now)
         selection, matcher = self.match_at(request, now)
         if selection is None:
             lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
-            return Outcome(None, matcher.failure, lasting)
+            return Outcome(None, self._reason(request, now, matcher) if explain else None, lasting)
         return Outcome(self.add(jobid, selection, now, matcher.end, False))
+
+    def _reason(self, request: JobRequest, at: int, matcher: Matcher) -> Failure:
+        return matcher.failure or self._shortage(request, at, matcher.end)
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
@@ -280,6 +286,7 @@ class Scheduler:
 
     def set_property(self, v: int, key: str, value: str) -> None:
         self.graph.properties.setdefault(v, {})[key] = value
+        self.generation += 1
         self._constraints.forget()
 
     def set_status(self, v: int, up: bool) -> None:
@@ -287,6 +294,7 @@ class Scheduler:
         they have.
         """
         self.graph.up[v] = 1 if up else 0
+        self.generation += 1
         self._timeline.forget()
 
     def free(self, v: int, type: str, at: int) -> int:

@@ -19,6 +19,7 @@ from headrace.queueing.policies import QueuePolicy, by_name
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
 OVERRUN = 30
+_FOR_EVER = 2**62
 
 
 class Started(NamedTuple):
@@ -53,13 +54,13 @@ class _Pending(NamedTuple):
 
 
 class Queue:
-    """Pending jobs, with their reservations. `depth` bounds how many jobs one call tries to backfill."""
+    """Pending jobs, with their reservations. `depth` bounds how many jobs one call looks at to backfill."""
 
     def __init__(
         self,
         scheduler: Scheduler,
         policy: QueuePolicy | str = "easy",
-        depth: int = 1000,
+        depth: int = 500,
         reservations: int | None = None,
     ) -> None:
         self.scheduler = scheduler
@@ -73,6 +74,8 @@ class Queue:
         self._order: list[_Place] = []
         self._shapes: dict[str, list[_Place]] = {}
         self._arrivals = 0
+        # Jobs known to be possible, with the generation of the graph they are possible in.
+        self._possible: dict[int, int] = {}
         self._changed = False
         self._freed = False
 
@@ -121,6 +124,7 @@ class Queue:
         self._changed = True
 
     def _remove(self, entry: _Pending) -> None:
+        self._possible.pop(entry.place[2], None)
         del self._order[bisect_left(self._order, entry.place)]
         places = self._shapes[entry.shape]
         del places[bisect_left(places, entry.place)]
@@ -141,7 +145,7 @@ class Queue:
             self._drop_plans()
         else:
             self._start_due(due, now, decisions)
-        dead: set[str] = set()
+        dead: dict[str, int] = {}
         self._serve_first(now, dead, decisions)
         if self.policy.backfill and self.policy.reservations is not None:
             self._backfill(now, dead, decisions)
@@ -184,28 +188,35 @@ class Queue:
         self.running.add(jobid)
         decisions.append(Started(jobid, allocation))
 
-    def _try(self, jobid: int, now: int, dead: set[str], decisions: list[Decision]) -> bool:
-        """Start a job now if it fits; remember a shape that cannot fit however short the job."""
+    def _try(self, jobid: int, now: int, dead: dict[str, int], decisions: list[Decision]) -> bool:
+        """Start a job now if it fits. `dead` are shapes that do not fit, from what duration on."""
         entry = self.pending[jobid]
-        if entry.shape in dead:
+        length = entry.request.duration or _FOR_EVER
+        known = dead.get(entry.shape)
+        if known is not None and length >= known:
             return False
-        outcome = self.scheduler.allocate(jobid, entry.request, now)
+        outcome = self.scheduler.allocate(jobid, entry.request, now, explain=False)
         if outcome.allocation is not None:
             self._start(jobid, outcome.allocation, decisions)
             return True
-        brief = JobRequest(entry.request.resources, 1, entry.request.constraint)
-        if self.scheduler.match_at(brief, now)[0] is None:
-            dead.add(entry.shape)
+        if known is None and length > 1:
+            brief = JobRequest(entry.request.resources, 1, entry.request.constraint)
+            if self.scheduler.match_at(brief, now)[0] is None:
+                length = 1
+        dead[entry.shape] = length
         return False
 
-    def _serve_first(self, now: int, dead: set[str], decisions: list[Decision]) -> None:
+    def _hopeless_now(self, entry: _Pending, dead: dict[str, int]) -> bool:
+        return (entry.request.duration or _FOR_EVER) >= dead.get(entry.shape, _FOR_EVER + 1)
+
+    def _serve_first(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
         """Jobs in order, until as many wait as the policy makes promises to."""
         limit = self.policy.reservations
         waiting = 0
         for _, _, jobid in list(self._order):
             kept = self.planned.get(jobid)
             if kept is not None:
-                if self._freed and self.pending[jobid].shape not in dead:
+                if self._freed and not self._hopeless_now(self.pending[jobid], dead):
                     self._improve(jobid, kept, now, dead, decisions)
                 continue
             if self._try(jobid, now, dead, decisions):
@@ -222,35 +233,37 @@ class Queue:
             self.planned[jobid] = outcome.allocation
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
-        outcome = self.scheduler.satisfiable(self.pending[jobid].request)
+        entry = self.pending[jobid]
+        if self._possible.get(jobid) == self.scheduler.generation:
+            return False
+        outcome = self.scheduler.satisfiable(entry.request)
         if outcome.unsatisfiable:
             self._remove(self.pending.pop(jobid))
             decisions.append(Refused(jobid, outcome.failure))
+        else:
+            self._possible[jobid] = self.scheduler.generation
         return outcome.unsatisfiable
 
-    def _improve(self, jobid: int, kept: Allocation, now: int, dead: set[str], decisions: list[Decision]) -> None:
+    def _improve(self, jobid: int, kept: Allocation, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
         """Start a promised job now if others' early ends allow it; else leave the promise as it was."""
         self.scheduler.cancel(jobid)
         del self.planned[jobid]
         if not self._try(jobid, now, dead, decisions):
             self.planned[jobid] = self.scheduler.add(jobid, kept.selection, kept.start, kept.end, True)
 
-    def _backfill(self, now: int, dead: set[str], decisions: list[Decision]) -> None:
+    def _backfill(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
-        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if shape not in dead]
+        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if dead.get(shape, 2) > 1]
         lists = {shape: list(self._shapes[shape]) for _, _, shape in heap}
         heapify(heap)
-        tries = self.depth
-        while heap and tries > 0:
+        looked_at = 0
+        while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
-            if shape in dead:
-                heappop(heap)
-                continue
+            looked_at += 1
             if jobid in self.pending and jobid not in self.planned:
-                tries -= 1
                 self._try(jobid, now, dead, decisions)
             places = lists[shape]
-            if i + 1 < len(places):
+            if i + 1 < len(places) and dead.get(shape, 2) > 1:
                 heapreplace(heap, (places[i + 1], i + 1, shape))
             else:
                 heappop(heap)
