@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.graph.index import Footprint, FreeIndex, Nodes
+from headrace.graph.free import Footprint, Nodes
+from headrace.graph.index import FreeIndex
 from headrace.graph.matcher import Pick
 from headrace.graph.planner import Planner
 from headrace.graph.request import Request
@@ -45,7 +46,7 @@ class Timeline:
         self._ends = Planner()
 
     def add(self, jobid: int, start: int, end: int, order: Sequence[Chosen]) -> None:
-        job = self._index.footprint(order) if self._index.ready and self._index.usable else None
+        job = self._index.state.footprint(order) if self._index.state.ready and self._index.state.usable else None
         self._jobs[jobid] = _Entry(start, end, order, job)
         self._ends.add(-1, end, 1)
         if start > self._now:
@@ -65,7 +66,7 @@ class Timeline:
         if i < self._left:
             self._left -= 1
         elif entry.job is not None:
-            self._index.gave(entry.job)
+            self._index.state.gave(entry.job)
 
     def _enter(self, jobid: int) -> None:
         entry = self._jobs[jobid]
@@ -73,14 +74,14 @@ class Timeline:
         if entry.end <= self._at:
             self._left += 1
         elif entry.job is not None:
-            self._index.took(entry.job)
+            self._index.state.took(entry.job)
 
     def _lift(self, jobid: int, entry: _Entry) -> None:
         """Take a reservation out of the question it was entered for."""
         if jobid in self._over:
             self._over.remove(jobid)
             if entry.job is not None:
-                self._index.gave_rest(entry.job)
+                self._index.state.gave_rest(entry.job)
 
     def ends_after(self, now: int) -> list[int]:
         """The moments after `now` at which jobs end, earliest first."""
@@ -93,7 +94,7 @@ class Timeline:
 
     def prepare(self) -> bool:
         """Build the index if it is not there, and enter the jobs of its moment. False: it cannot serve."""
-        index = self._index
+        index = self._index.state
         if not index.ready and index.usable:
             index.build()
             self._over.clear()
@@ -135,9 +136,9 @@ class Timeline:
     def _overlay(self, at: int, end: int) -> None:
         """Enter the reservations that fall into [at, end), and no others."""
         if not self._later and not self._over:
-            self._index.over = _NO_NODES
+            self._index.state.over = _NO_NODES
             return
-        index, jobs = self._index, self._jobs
+        index, jobs = self._index.state, self._jobs
         ranks = numbers = 0
         wanted: set[int] = set()
         for start, jobid in self._later:
@@ -157,7 +158,7 @@ class Timeline:
         self._over = wanted
 
     def _move(self, at: int) -> None:
-        ended, index = self._ended, self._index
+        ended, index = self._ended, self._index.state
         self._at = at
         while self._left < len(ended) and ended[self._left][0] <= at:
             self._step(ended[self._left][1], index.gave)

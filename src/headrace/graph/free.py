@@ -1,0 +1,410 @@
+"""What is free, by node: the bits that the index of free resources answers from, kept current job by job.
+
+A vertex that directly holds single resources (cores, GPUs) has a bit for each that is free. A node that a job has whole
+is one bit in a set of nodes. For each shape of slot that is being asked for there is a set of the nodes that can serve
+it, brought up to date for the nodes that changed since it was last asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.graph.model import Graph
+from headrace.graph.policies.policy import Policy
+from headrace.graph.selection import Chosen
+
+_MAX_SHAPES = 16
+
+
+class Nodes(NamedTuple):
+    """A set of nodes as bits: by preference and in the graph's order."""
+
+    ranks: int
+    numbers: int
+
+
+class Footprint(NamedTuple):
+    """What a job means to the index: nodes it has whole, and the rest of its vertices that matter."""
+
+    whole: Nodes
+    rest: Sequence[Chosen]
+
+
+class Shape:
+    """One kind of slot: for every node whether (`can`, by preference) and how well (`scores`) it can serve it."""
+
+    __slots__ = ("buckets", "can", "dirty", "parts", "per_node", "scores")
+
+    def __init__(self, parts: tuple[tuple[str, int], ...], per_node: int) -> None:
+        self.parts = parts
+        # 0: each slot for itself, wherever it is best; else so many on one node.
+        self.per_node = per_node
+        self.can = 0
+        self.scores: list[int | None] = []
+        self.buckets: dict[int, int] = {}
+        self.dirty: set[int] = set()
+
+
+class FreeState:
+    """Free cores, GPUs and the like of a graph under one policy. Bit i of a holder is its child at position i."""
+
+    def __init__(self, graph: Graph, policy: Policy) -> None:
+        self.graph = graph
+        self.policy = policy
+        self.ready = False
+        self.usable = policy.whole <= {"node"} and not policy.close
+        self._reset()
+
+    def _reset(self) -> None:
+        self.types: dict[str, frozenset[int]] = {}
+        self.nodes: list[int] = []
+        self.number: dict[int, int] = {}
+        self.idle = 0
+        self.users: dict[int, int] = {}
+        self.extra: dict[int, int] = {}
+        self.whole = Nodes(0, 0)
+        self.over = Nodes(0, 0)
+        self.holders: list[list[int]] = []
+        self.node_of: dict[int, int] = {}
+        self.free: dict[int, int] = {}
+        self.masks: dict[int, dict[str, int]] = {}
+        self.blocked: dict[int, int] = {}
+        self.rank: list[int] = []
+        self.by_rank: list[int] = []
+        self.shapes: dict[tuple[tuple[tuple[str, int], ...], int], Shape] = {}
+
+    def forget(self) -> None:
+        """The graph or its status changed: build anew when next asked."""
+        self.ready = False
+        self._reset()
+
+    def build(self) -> None:
+        """Start from a graph that nobody uses."""
+        self.ready = True
+        graph = self.graph
+        types, parent, size, children, ids, up = (
+            graph.type,
+            graph.parent,
+            graph.size,
+            graph.children,
+            graph.id,
+            graph.up,
+        )
+        if not self.usable:
+            return
+        root = graph.root
+        nodes = self.nodes = [v for v in graph.preorder(root) if types[v] == "node"]
+        if self.policy.stops and any(parent[v] != root for v in nodes):
+            self.usable = False
+            return
+        self.number = {v: n for n, v in enumerate(nodes)}
+        numbers = {graph.id[v] for v in nodes}
+        if self.policy.node_weight and (len(numbers) < len(nodes) or max(ids, default=0) >= self.policy.node_weight):
+            # Scores of different nodes could meet.
+            self.usable = len(nodes) > 0 and len(numbers) == len(nodes) and self._inner_ids_small()
+            if not self.usable:
+                return
+        spread: set[str] = {kind for kind, amount in graph.totals[root].items() if amount}
+        holding: dict[str, set[int]] = {}
+        seen: dict[str, int] = {}
+        shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        for n, node in enumerate(nodes):
+            holders: list[int] = []
+            stack = [node]
+            while stack:
+                h = stack.pop()
+                free = 0
+                masks: dict[str, int] = {}
+                last: dict[str, int] = {}
+                inner = []
+                for i, child in enumerate(children[h]):
+                    if children[child]:
+                        inner.append(child)
+                        continue
+                    kind = types[child]
+                    if size[child] != 1 or ids[child] <= last.get(kind, -1):
+                        spread.discard(kind)
+                    last[kind] = ids[child]
+                    bit = 1 << i
+                    masks[kind] = masks.get(kind, 0) | bit
+                    seen[kind] = seen.get(kind, 0) + 1
+                    if up[child]:
+                        free |= bit
+                stack.extend(reversed(inner))
+                if masks:
+                    holders.append(h)
+                    self.free[h] = free
+                    self.masks[h] = shapes.setdefault(tuple(masks.items()), masks)
+                    self.node_of[h] = n
+                    for kind in masks:
+                        holding.setdefault(kind, set()).add(h)
+                if h != node and not up[h]:
+                    for u in graph.preorder(h):
+                        if children[u]:
+                            self.blocked[u] = self.blocked.get(u, 0) + 1
+            self.holders.append(holders)
+            down = sum(not up[above] for above in (node, *graph.ancestors(node)))
+            if down:
+                self.blocked[node] = self.blocked.get(node, 0) + down
+        totals = graph.totals[root]
+        for kind in spread:
+            if seen.get(kind) == totals.get(kind):
+                self.types[kind] = frozenset(holding[kind])
+        self._rank_nodes()
+
+    def _inner_ids_small(self) -> bool:
+        graph, limit = self.graph, self.policy.node_weight
+        return all(graph.id[v] < limit for v, kids in enumerate(graph.children) if not kids)
+
+    def _rank_nodes(self) -> None:
+        """Nodes by preference where the policy prefers by node: the lowest bit of a set is the one to take."""
+        graph, nodes, order = self.graph, self.nodes, self.policy.order
+        if order == 0:
+            by_rank = sorted(range(len(nodes)), key=lambda n: -graph.uniq[nodes[n]])
+        else:
+            by_rank = sorted(range(len(nodes)), key=lambda n: -order * graph.id[nodes[n]])
+        self.by_rank = by_rank
+        self.rank = [0] * len(nodes)
+        bits = bytearray(len(nodes) // 8 + 1)
+        for rank, n in enumerate(by_rank):
+            self.rank[n] = rank
+            if self._untouched(n):
+                bits[rank >> 3] |= 1 << (rank & 7)
+        self.idle = int.from_bytes(bits, "little")
+
+    def _untouched(self, n: int) -> bool:
+        """Whether nobody uses anything of a node, so that it could be given whole."""
+        node = self.nodes[n]
+        if self.blocked and self.blocked.get(node):
+            return False
+        return not self.users.get(n)
+
+    def _weigh_idle(self, n: int) -> None:
+        bit = 1 << self.rank[n]
+        if self._untouched(n):
+            self.idle |= bit
+        elif self.idle & bit:
+            self.idle ^= bit
+
+    def footprint(self, order: Sequence[Chosen]) -> Footprint:
+        """What `took` and `gave` need to know of a job that holds these vertices."""
+        ranks = numbers = 0
+        rest = []
+        for item in order:
+            n = self.number.get(item.vertex)
+            if n is not None and item.exclusive:
+                ranks |= 1 << self.rank[n]
+                numbers |= 1 << n
+            elif n is not None or item.exclusive:
+                rest.append(item)
+        return Footprint(Nodes(ranks, numbers), rest)
+
+    def took(self, job: Footprint) -> None:
+        """A job holds these; no other that was entered holds a whole node of them."""
+        ranks, numbers = self.whole
+        self.whole = Nodes(ranks | job.whole.ranks, numbers | job.whole.numbers)
+        self.took_rest(job)
+
+    def gave(self, job: Footprint) -> None:
+        """A job no longer holds them."""
+        ranks, numbers = self.whole
+        self.whole = Nodes(ranks & ~job.whole.ranks, numbers & ~job.whole.numbers)
+        self.gave_rest(job)
+
+    def took_rest(self, job: Footprint) -> None:
+        """As `took`, without the whole nodes; others may hold the same, which is counted."""
+        if not job.rest:
+            return
+        parent, position, children = self.graph.parent, self.graph.position, self.graph.children
+        free, extra, users = self.free, self.extra, self.users
+        touched: set[int] = set()
+        for v, _, exclusive, _, _ in job.rest:
+            n = self.number.get(v)
+            if n is not None:
+                users[n] = users.get(n, 0) + 1
+                self._weigh_idle(n)
+            elif exclusive:
+                h = parent[v]
+                if h in free and not children[v]:
+                    bit = 1 << position[v]
+                    if free[h] & bit:
+                        free[h] ^= bit
+                    else:
+                        extra[v] = extra.get(v, 0) + 1
+                    touched.add(self.node_of[h])
+                else:
+                    self._block(v, 1, touched)
+        for shape in self.shapes.values():
+            shape.dirty.update(touched)
+
+    def gave_rest(self, job: Footprint) -> None:
+        """As `gave`, without the whole nodes."""
+        if not job.rest:
+            return
+        parent, position, children = self.graph.parent, self.graph.position, self.graph.children
+        free, extra, users = self.free, self.extra, self.users
+        touched: set[int] = set()
+        for v, _, exclusive, _, _ in job.rest:
+            n = self.number.get(v)
+            if n is not None:
+                users[n] -= 1
+                self._weigh_idle(n)
+            elif exclusive:
+                h = parent[v]
+                if h in free and not children[v]:
+                    held = extra.get(v)
+                    if held is None:
+                        free[h] |= 1 << position[v]
+                    elif held == 1:
+                        del extra[v]
+                    else:
+                        extra[v] = held - 1
+                    touched.add(self.node_of[h])
+                else:
+                    self._block(v, -1, touched)
+        for shape in self.shapes.values():
+            shape.dirty.update(touched)
+
+    def _block(self, v: int, step: int, touched: set[int]) -> None:
+        """A vertex above single resources was taken exclusively, or given back."""
+        blocked, children = self.blocked, self.graph.children
+        for u in self.graph.preorder(v):
+            n = self.number.get(u)
+            if n is None and u in self.node_of:
+                n = self.node_of[u]
+            if n is not None and children[u]:
+                blocked[u] = blocked.get(u, 0) + step
+                touched.add(n)
+                if u in self.number:
+                    self._weigh_idle(n)
+
+    def touch(self, n: int) -> None:
+        for shape in self.shapes.values():
+            shape.dirty.add(n)
+
+    def shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> Shape:
+        key = (parts, per_node)
+        shape = self.shapes.get(key)
+        if shape is None:
+            if len(self.shapes) >= _MAX_SHAPES:
+                del self.shapes[next(iter(self.shapes))]
+            shape = self.shapes[key] = Shape(parts, per_node)
+            self._weigh_all(shape)
+        elif shape.dirty:
+            self._refresh(shape)
+        return shape
+
+    def _scored(self, shape: Shape) -> bool:
+        return shape.per_node == 0 and self.policy.order != 0 and not self.policy.node_weight
+
+    def _weigh_all(self, shape: Shape) -> None:
+        scored = self._scored(shape)
+        count = len(self.nodes)
+        bits = bytearray((count + 7) // 8)
+        buckets: dict[int, bytearray] = {}
+        for n in range(count):
+            score = self._score(shape, n)
+            if scored:
+                shape.scores.append(score)
+                if score is not None:
+                    bucket = buckets.get(score)
+                    if bucket is None:
+                        bucket = buckets[score] = bytearray(len(bits))
+                    bucket[n >> 3] |= 1 << (n & 7)
+            elif score is not None:
+                rank = self.rank[n]
+                bits[rank >> 3] |= 1 << (rank & 7)
+        shape.buckets = {score: int.from_bytes(b, "little") for score, b in buckets.items()}
+        shape.can = int.from_bytes(bits, "little")
+
+    def _refresh(self, shape: Shape) -> None:
+        scored = self._scored(shape)
+        for n in shape.dirty:
+            score = self._score(shape, n)
+            if scored:
+                old = shape.scores[n]
+                if old == score:
+                    continue
+                bit = 1 << n
+                if old is not None:
+                    left = shape.buckets[old] ^ bit
+                    if left:
+                        shape.buckets[old] = left
+                    else:
+                        del shape.buckets[old]
+                if score is not None:
+                    shape.buckets[score] = shape.buckets.get(score, 0) | bit
+                shape.scores[n] = score
+            else:
+                bit = 1 << self.rank[n]
+                if score is None:
+                    if shape.can & bit:
+                        shape.can ^= bit
+                elif not shape.can & bit:
+                    shape.can |= bit
+        shape.dirty.clear()
+
+    def _score(self, shape: Shape, n: int) -> int | None:
+        """How good the best slot of a node is, or 0 where only whether matters; None where it cannot serve."""
+        if self.blocked and self.blocked.get(self.nodes[n]):
+            return None
+        if shape.per_node:
+            count = 0
+            for h in self.holders[n]:
+                count += self.fit(shape.parts, h)
+                if count >= shape.per_node:
+                    return 0
+            return None
+        best: int | None = None
+        order = self.policy.order
+        if order == 0 or self.policy.node_weight:
+            for h in self.holders[n]:
+                if self.fit(shape.parts, h):
+                    return 0
+            return None
+        for h in self.holders[n]:
+            if self.fit(shape.parts, h):
+                score = self.sum(shape.parts, h)
+                if best is None or score * order > best * order:
+                    best = score
+        return best
+
+    def fit(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
+        """How many slots a holder can serve."""
+        if self.blocked and self.blocked.get(h):
+            return 0
+        free, masks = self.free[h], self.masks[h]
+        fit = -1
+        for kind, count in parts:
+            mask = masks.get(kind)
+            if mask is None:
+                return 0
+            n = (free & mask).bit_count() // count
+            if not n:
+                return 0
+            if fit < 0 or n < fit:
+                fit = n
+        return fit
+
+    def sum(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
+        children, ids = self.graph.children[h], self.graph.id
+        return sum(ids[children[i]] + 1 for i in self.best(parts, h))
+
+    def best(self, parts: tuple[tuple[str, int], ...], h: int) -> list[int]:
+        """Positions of the resources of the best slot of a holder that can serve one."""
+        free, masks = self.free[h], self.masks[h]
+        out = []
+        low = self.policy.order < 0
+        for kind, count in parts:
+            bits = free & masks[kind]
+            for _ in range(count):
+                if low:
+                    bit = bits & -bits
+                    out.append(bit.bit_length() - 1)
+                    bits ^= bit
+                else:
+                    i = bits.bit_length() - 1
+                    out.append(i)
+                    bits ^= 1 << i
+        return out
