@@ -68,6 +68,8 @@ def test_edges_of_other_subsystems_are_kept_apart() -> None:
         ([vertex("0"), vertex("1"), vertex("2")], [("0", "1"), ("0", "2"), ("1", "2")], "already contained"),
         ([vertex("0", size=-1)], [], "size -1"),
         ([vertex("0", size=2**63)], [], "size"),
+        ([vertex("0", rank=2**40)], [], "must be below"),
+        ([vertex("0", "core", id=2**40)], [], "must be below"),
         ([{"id": "0", "metadata": {}}], [], "type"),
         ([vertex("0", "node", "/node99999999999999999999")], [], "does not fit"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.graph.matcher import explain
 from headrace.graph.scheduler import SpanConflictError
 from headrace.graph.selection import select
 
@@ -193,3 +194,5 @@ def test_refusal_says_what_is_short() -> None:
     assert outcome.unsatisfiable
     assert outcome.failure is not None
     assert (outcome.failure.type, outcome.failure.wanted, outcome.failure.available) == ("core", 99, 24)
+    text = explain(scheduler.graph, outcome.failure)
+    assert text.startswith("99 core wanted, 24 can be had in the whole graph")

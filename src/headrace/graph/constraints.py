@@ -39,10 +39,46 @@ class ConstraintCache:
 
     def _evaluate(self, obj: Any) -> frozenset[int]:
         graph = self._graph
-        constraint.validate(obj)
-        return frozenset(
-            v
-            for v, kind in enumerate(graph.type)
-            if kind == "node"
-            and constraint.match(obj, max(graph.rank[v], 0), graph.name(v), graph.properties.get(v, {}).keys())
+        matcher = constraint.compile(obj)
+        nodes = self._nodes()
+        if nodes is None:
+            # Ranks are missing or shared, so that they cannot stand for nodes.
+            return frozenset(v for v, kind in enumerate(graph.type) if kind == "node" and self._one(matcher, v))
+        every, hosts, properties, of_rank = nodes
+        bits = matcher(every, lambda name: hosts.get(name, 0), properties)
+        found = []
+        while bits:
+            bit = bits & -bits
+            found.append(of_rank[bit.bit_length() - 1])
+            bits ^= bit
+        return frozenset(found)
+
+    def _one(self, matcher: constraint.Matcher, v: int) -> bool:
+        graph = self._graph
+        bit, name = 1 << max(graph.rank[v], 0), graph.name(v)
+        return bool(
+            matcher(bit, lambda host: bit if host == name else 0, dict.fromkeys(graph.properties.get(v, {}), bit))
         )
+
+    def _nodes(self) -> tuple[int, dict[str, int], dict[str, int], dict[int, int]] | None:
+        """All ranks, ranks by host and by property, and the node of each rank; None if ranks do not tell nodes
+        apart.
+        """
+        graph = self._graph
+        every = 0
+        hosts: dict[str, int] = {}
+        properties: dict[str, int] = {}
+        of_rank: dict[int, int] = {}
+        for v, kind in enumerate(graph.type):
+            if kind == "node":
+                rank = graph.rank[v]
+                if rank < 0 or rank in of_rank:
+                    return None
+                of_rank[rank] = v
+                bit = 1 << rank
+                every |= bit
+                name = graph.name(v)
+                hosts[name] = hosts.get(name, 0) | bit
+                for key in graph.properties.get(v, ()):
+                    properties[key] = properties.get(key, 0) | bit
+        return every, hosts, properties, of_rank

@@ -61,6 +61,13 @@ class Failure(NamedTuple):
     structural: bool
 
 
+def explain(graph: Graph, failure: Failure) -> str:
+    """A refusal in words: what is short, by how much, and where."""
+    where = "the whole graph" if failure.where == graph.root else graph.path(failure.where)
+    lasting = "; no release of resources can help" if failure.structural else ""
+    return f"{failure.wanted} {failure.type} wanted, {failure.available} can be had in {where}{lasting}"
+
+
 class Matcher:
     """A search at one point in time. `allowed` are the node vertices a constraint leaves, None for all."""
 

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 DOMINANT = "containment"
 _NO_CHILDREN: list[int] = []
 MAX_SIZE = 2**62
+# Ranks, and ids of cores and GPUs, become bits of integers: a bad one must not cost gigabytes.
+MAX_BITS = 2**24
+_AS_BITS = frozenset({"core", "gpu"})
 
 
 class GraphError(ValueError):
@@ -102,6 +105,8 @@ class Graph:
         """Append a vertex below `parent` (-1: not yet placed, or the root) and return its number."""
         if not 0 <= size <= MAX_SIZE:
             raise GraphError(f"{type}{id}: size {size} is not between 0 and 2^62")
+        if rank >= MAX_BITS or (id >= MAX_BITS and type in _AS_BITS):
+            raise GraphError(f"{type}{id}, rank {rank}: ranks and ids of cores and GPUs must be below {MAX_BITS}")
         v = len(self.type)
         self.type.append(type)
         self.basename.append(type if basename is None else basename)
