@@ -14,11 +14,14 @@ from headrace.graph.selection import Selection, select
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex"]
 
 
-def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1) -> Graph:
+def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1, racks: int = 0) -> Graph:
+    """A cluster; with racks, node ids fall from rack to rack, so that neither order is the graph's."""
     graph = Graph()
     root = graph.add("cluster", id=0)
+    above = [graph.add("rack", root, id=r) for r in range(racks)] or [root]
     for n in range(nodes):
-        node = graph.add("node", root, id=n, rank=n)
+        number = nodes - 1 - n if racks else n
+        node = graph.add("node", above[n * len(above) // nodes], id=number, rank=number)
         holders = [graph.add("socket", node, id=s) for s in range(sockets)] or [node]
         for s, holder in enumerate(holders):
             for c in range(cores):
@@ -63,13 +66,13 @@ def taken(selection: Selection) -> list[tuple[int, int, bool]]:
     return [(item.vertex, item.needs, item.exclusive) for item in selection.items]
 
 
-@pytest.mark.parametrize("sockets", [0, 2])
+@pytest.mark.parametrize(("sockets", "racks"), [(0, 0), (2, 0), (2, 2)])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_index_chooses_as_the_search_does(policy: str, sockets: int) -> None:
+def test_index_chooses_as_the_search_does(policy: str, sockets: int, racks: int) -> None:
     answered = 0
     for seed in range(6):
         rng = random.Random(seed)
-        scheduler = Scheduler(cluster(sockets=sockets), policy)
+        scheduler = Scheduler(cluster(sockets=sockets, racks=racks), policy)
         for jobid in range(120):
             if scheduler.jobs and rng.random() < 0.35:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
