@@ -60,6 +60,11 @@ class LocalClient(asyncio.Protocol):
         self.server.clients.add(self)
         self.broker.router.add_peer(self)
 
+    @property
+    def unread(self) -> int:
+        """Bytes that the client has not taken yet; services that stream much look at it."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def pause_writing(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()

@@ -196,7 +196,10 @@ class ModuleContext:
     def _request(self, msg: Message) -> None:
         entry = self._methods.get(msg.topic)
         if entry is None:
-            self._default(msg)
+            try:
+                self._default(msg)
+            except Exception as exc:
+                self._failed(msg, exc)
             return
         handler, everyone = entry
         if not everyone and not msg.rolemask & m.ROLE_OWNER:
