@@ -340,7 +340,7 @@ def test_begin_time_lets_a_job_go_when_it_has_come() -> None:
 
 def test_singletons_of_one_name_go_one_by_one() -> None:
     world = World()
-    single = {"dependencies": [{"scheme": "singleton", "value": ""}], "job": {"name": "one"}}
+    single: dict[str, Any] = {"dependencies": [{"scheme": "singleton", "value": ""}], "job": {"name": "one"}}
     for id in (1, 2, 3):
         world.submit(id, **single)
     assert [world.core.active[id].state == SCHED for id in (1, 2, 3)] == [True, False, False]

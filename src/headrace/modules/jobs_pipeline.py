@@ -32,6 +32,8 @@ _CHECKPOINT_AT = 16 << 20
 _SLICE = 64
 # Seconds until a write is tried again after the disk was full.
 _RETRY = 1.0
+# Seconds that the end of the module waits for the disk.
+_PATIENCE = 10.0
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[int, int, Any]]).decode
@@ -78,7 +80,6 @@ class Pipeline:
         self._gone: list[int] = []
         self._texts_saved = 0
         self._saving = False
-        self._closed: asyncio.Future[None] | None = None
 
     def touch(self) -> None:
         """Something was given to the core in this turn."""
@@ -147,8 +148,6 @@ class Pipeline:
         self._done(batches)
         if self._pending or (self._unwritten and not self.failing):
             self._write()
-        elif self._closed is not None and not self._closed.done():
-            self._closed.set_result(None)
         elif exc is None and self.journal is not None and self.journal.size > _CHECKPOINT_AT and not self._saving:
             self._saving = True
             self.ctx.spawn(self.checkpoint())
@@ -159,8 +158,7 @@ class Pipeline:
         if not self.failing:
             self.failing = True
             self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
-        if self._closed is None:
-            self.ctx.call_later(_RETRY, self._write)
+        self.ctx.call_later(_RETRY, self._write)
 
     def _done(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -280,9 +278,10 @@ class Pipeline:
     async def close(self) -> None:
         """Write what is pending, then close the journal."""
         self._flush()
-        if self._writing:
-            self._closed = self.ctx.loop.create_future()
-            await asyncio.wait_for(self._closed, 10)
+        patience = self.ctx.monotonic() + _PATIENCE
+        while (self._writing or self._saving or self._pending) and self.ctx.monotonic() < patience:
+            self._write()
+            await asyncio.sleep(0.001)
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         if self.journal is not None:

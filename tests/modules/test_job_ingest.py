@@ -1,0 +1,181 @@
+"""Submission: what is refused and with which words, and what a queue adds to a jobspec."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from jobs_world import World, jobspec, signed
+
+Run = Callable[..., None]
+
+# The configuration under which flux-core 0.88 gave the answers that are expected below.
+CONFIG = {
+    "policy": {
+        "jobspec": {"defaults": {"system": {"duration": "10m", "queue": "batch"}}},
+        "limits": {"duration": "2h"},
+    },
+    "queues": {
+        "batch": {"requires": ["batch"], "policy": {"limits": {"job-size": {"max": {"nnodes": 2}}}}},
+        "debug": {
+            "requires": ["debug"],
+            "policy": {"limits": {"duration": "1h"}, "jobspec": {"defaults": {"system": {"duration": "5m"}}}},
+        },
+    },
+}
+
+
+def on_nodes(count: int, **system: Any) -> dict[str, Any]:
+    spec = jobspec(**system)
+    return {**spec, "resources": [{"type": "node", "count": count, "with": spec["resources"]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "errnum", "text"),
+    [
+        (on_nodes(3, queue="batch"), errno.EINVAL, "requested nnodes (3) exceeds policy limit of 2 for queue batch"),
+        (
+            jobspec(queue="debug", duration=7200),
+            errno.EINVAL,
+            "requested duration (2h) exceeds policy limit of 1h for queue debug",
+        ),
+        (jobspec(duration=10800), errno.EINVAL, "requested duration (3h) exceeds policy limit of 2h for queue batch"),
+        (jobspec(queue="nosuch"), errno.EPERM, "Invalid queue 'nosuch' specified"),
+    ],
+)
+def test_a_queue_refuses_with_the_recorded_words(in_broker: Run, spec: Any, errnum: int, text: str) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        reply = await world.submit(spec)
+        assert (reply.errnum, reply.text) == (errnum, text)
+
+    in_broker(scenario, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("spec", "added"),
+    [
+        (jobspec(), {"queue": "batch", "duration": 600.0, "constraints": {"properties": ["batch"]}}),
+        (jobspec(queue="debug"), {"queue": "debug", "duration": 300.0, "constraints": {"properties": ["debug"]}}),
+        (
+            jobspec(queue="debug", duration=60, constraints={"ranks": ["0"]}),
+            {"queue": "debug", "duration": 60, "constraints": {"and": [{"ranks": ["0"]}, {"properties": ["debug"]}]}},
+        ),
+    ],
+)
+def test_a_queue_completes_a_jobspec(in_broker: Run, spec: Any, added: dict[str, Any]) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        id = await world.job(spec)
+        body = await world.client.rpc("job-info.lookup", {"id": id, "keys": ["jobspec", "J"], "flags": 0})
+        system = json.loads(body["jobspec"])["attributes"]["system"]
+        assert {key: system[key] for key in added} == added
+        assert body["J"] == signed(spec, world.client.userid)
+
+    in_broker(scenario, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("fields", "errnum", "text"),
+    [
+        ({"urgency": 99}, errno.EINVAL, "urgency range is [0:31]"),
+        ({"urgency": -1}, errno.EINVAL, "urgency range is [0:31]"),
+        ({"flags": 1024}, errno.EPROTO, "unknown submit flags 1024"),
+        ({"J": "x"}, errno.EINVAL, "J is not of the form HEADER.PAYLOAD.SIGNATURE"),
+        ({"J": signed({}, 4711)}, errno.EPERM, None),
+        ({"J": "!.e30=.none"}, errno.EINVAL, None),
+    ],
+)
+def test_a_bad_request_is_refused(in_broker: Run, fields: Any, errnum: int, text: str | None) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        reply = await world.submit(**fields)
+        assert reply.errnum == errnum
+        assert text is None or reply.text == text
+
+    in_broker(scenario)
+
+
+def test_a_bad_jobspec_is_refused_by_its_field(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        for spec, text in (
+            ({}, "Missing key (attributes)"),
+            ({**jobspec(), "resources": 7}, "resources: must be an array of one node or slot in version 1"),
+        ):
+            reply = await world.submit(None, J=signed(spec, world.client.userid))
+            assert (reply.errnum, reply.text) == (errno.EPERM, text)
+
+    in_broker(scenario)
+
+
+def test_unknown_hosts_and_schemes_are_refused(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        reply = await world.submit(jobspec(constraints={"hostlist": ["nosuch"]}))
+        text = "host constraint contains invalid hosts: host 'nosuch' not found"
+        assert (reply.errnum, reply.text) == (errno.EPERM, text)
+        assert (await world.submit(jobspec(constraints={"hostlist": ["node0"]}))).errnum == 0
+        assert (await world.submit(jobspec(constraints={"not": [{"hostlist": ["nosuch"]}]}))).errnum == 0
+        reply = await world.submit(jobspec(dependencies=[{"scheme": "foo", "value": "x"}]))
+        assert (reply.errnum, reply.text) == (errno.EINVAL, 'dependency scheme "foo" not supported')
+
+    in_broker(scenario)
+
+
+def test_jobs_of_one_turn_share_a_message_and_keep_their_order(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.job()
+        body = {"J": signed(jobspec(), world.client.userid), "urgency": 16, "flags": 0}
+        bad = {**body, "urgency": 40}
+        tags = [world.client.start("job-ingest.submit", entry) for entry in (body, bad, body, body)]
+        replies = [await world.client.next(tag) for tag in tags]
+        assert [reply.errnum for reply in replies] == [0, errno.EINVAL, 0, 0]
+        ids = [reply.obj["id"] for reply in replies if not reply.errnum]
+        assert ids == sorted(set(ids))
+
+    in_broker(scenario)
+
+
+def test_a_plain_jobspec_is_taken_too(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.job()
+        reply = await world.client.rpc("job-ingest.submit", {"jobspec": jobspec(), "urgency": 16, "flags": 0})
+        found = await world.client.rpc("job-info.lookup", {"id": reply["id"], "keys": ["jobspec", "J"], "flags": 1})
+        assert found["jobspec"] == jobspec()
+        assert found["J"].endswith(".none")
+
+    in_broker(scenario)
+
+
+def test_a_guest_is_held_to_the_default_urgency(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.client = broker.client(guest=True)
+        assert (await world.submit()).errnum == 0
+        assert (await world.submit(urgency=17)).errnum == errno.EINVAL
+        assert (await world.submit(flags=4)).errnum == errno.EINVAL
+        assert (await world.submit(flags=8)).errnum == errno.EPERM
+
+    in_broker(scenario)
+
+
+def test_a_bad_policy_is_refused_by_its_key(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        broker.config = {"policy": {"limits": {"duration": "soon"}}}
+        reply = await world.client.call("job-ingest.config-reload")
+        assert reply.errnum == errno.EINVAL
+        assert "policy.limits.duration" in reply.text
+
+    in_broker(scenario)

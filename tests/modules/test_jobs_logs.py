@@ -1,0 +1,73 @@
+"""Logs and the spill file: what was appended is read back, from memory and from files, whatever the disk does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.modules import jobs_logs
+from headrace.modules.jobs_logs import KEEP, Log, Spill
+
+line = st.integers(0, 40000).map(lambda length: b"x" * length + b"\n")
+
+
+@given(st.lists(line, max_size=12), st.integers(1, 100000))
+def test_a_reader_gets_every_line_once(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], size: int) -> None:
+    log = Log(str(tmp_path_factory.mktemp("log") / "output" / "log"))
+    for text in lines:
+        log.append(text)
+    pieces = []
+    offset = 0
+    while offset < log.size:
+        piece = log.read(offset, size)
+        assert piece.endswith(b"\n")
+        pieces.append(piece)
+        offset += len(piece)
+    assert b"".join(pieces) == b"".join(lines) == log.text()
+
+
+def test_only_the_end_of_a_long_log_stays_in_memory(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "output" / "log"))
+    for _ in range(50):
+        log.append(b"y" * 4000 + b"\n")
+    assert log.size - log.spilled <= KEEP
+    assert os.path.getsize(tmp_path / "output" / "log") == log.spilled
+    assert Log(str(tmp_path / "output" / "log"), log.spilled).read(0, 5000) == b"y" * 4000 + b"\n"
+    log.discard()
+    assert not (tmp_path / "output" / "log").exists()
+
+
+def test_without_room_a_log_stays_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "output").write_text("a file where the folder should be")
+    log = Log(str(tmp_path / "output" / "log"))
+    log.append(b"z" * (KEEP + 1) + b"\n")
+    assert log.spilled == 0
+    assert log.text() == b"z" * (KEEP + 1) + b"\n"
+
+
+def test_blobs_are_found_by_their_place(tmp_path: Path) -> None:
+    spill = Spill(str(tmp_path))
+    blobs = [b"", b"one", b"t" * 70000, b"h" * 0x1000001]
+    places = [spill.put(blob) for blob in blobs]
+    assert len(set(places)) == len(places)
+    assert [spill.get(place) for place in places] == blobs
+    assert list(tmp_path.iterdir()) == []
+    spill.close()
+
+
+def test_blobs_survive_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spill = Spill(str(tmp_path))
+
+    def full(fd: int, data: bytes, place: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs_logs.os, "pwrite", full)
+        place = spill.put(b"kept")
+    other = spill.put(b"written")
+    assert (spill.get(place), spill.get(other)) == (b"kept", b"written")
+    spill.close()
