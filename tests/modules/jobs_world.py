@@ -155,7 +155,7 @@ class World:
 
     async def watched(self, tag: int) -> list[str]:
         """The names of all events until the stream ends, which it must do with ENODATA."""
-        names = []
+        names: list[str] = []
         while True:
             reply = await self.client.next(tag)
             if reply.errnum:
@@ -166,7 +166,7 @@ class World:
     async def all_events(self) -> list[tuple[int, list[str]]]:
         """Every job with the names of its events, from the journal of events."""
         tag = self.client.start("job-manager.events-journal", {"full": True}, None, FLAG_STREAMING)
-        found = []
+        found: list[tuple[int, list[str]]] = []
         while True:
             body = (await self.client.next(tag)).obj
             if not body["events"]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules import jobs_logs
 from headrace.modules.jobs_logs import KEEP, Log, Spill
 
 line = st.integers(0, 40000).map(lambda length: b"x" * length + b"\n")
@@ -66,7 +65,7 @@ def test_blobs_survive_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs_logs.os, "pwrite", full)
+        patch.setattr(os, "pwrite", full)
         place = spill.put(b"kept")
     other = spill.put(b"written")
     assert (spill.get(place), spill.get(other)) == (b"kept", b"written")
