@@ -66,6 +66,7 @@ class ShellJob:
         self._shells_left = self.nnodes - 1 if self.lead else 0
         self._waiting_for_peers = False
         self._signalled = False
+        self._failed = False
         self._expiration: float = op["expiration"]
         self._resources: list[layout.NodeResources] = []
 
@@ -73,10 +74,14 @@ class ShellJob:
 
     def start(self) -> None:
         """Everything up to running tasks; a failure is reported as the job's."""
+        # The shell has started, whatever becomes of its tasks: clients read its log only of jobs that started.
+        self.agent.send({"op": "started", "id": self.id})
         nodes = self._resources = layout.node_resources(self.op["R"])
         counts = layout.task_counts(self.jobspec, nodes)
-        scheme = str(self.options.get("taskmap", "block"))
-        self.map = layout.task_map(counts, scheme, self.op["hosts"])
+        scheme = self.options.get("taskmap", "block")
+        if isinstance(scheme, dict):
+            scheme = f"{scheme.get('scheme', 'block')}:{scheme.get('value', '')}".rstrip(":")
+        self.map = layout.task_map(counts, str(scheme), self.op["hosts"])
         self.size = sum(counts)
         ranks = list(self.map.node_tasks(self.nodeid))
         cwd = specs.cwd(self.jobspec) or "/tmp"
@@ -121,7 +126,6 @@ class ShellJob:
             assert self.map is not None
             self.event("shell.start", {"taskmap": self.map.to_obj()})
         if not self._finished:
-            self.agent.send({"op": "started", "id": self.id})
             self._arm_signal()
             if not ranks:
                 self._maybe_finish()
@@ -293,8 +297,9 @@ class ShellJob:
         self, note: str, code: int, component: str | None = None, status: int | None = None, trace: str = ""
     ) -> None:
         """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`."""
-        if self._finished:
+        if self._finished or self._failed:
             return
+        self._failed = True
         if self.output is not None:
             self.output.log(_FATAL, note, self.nodeid, component)
         elif self.lead:
@@ -425,7 +430,8 @@ class ShellJob:
 
     def task_exited(self, task: Task, status: int) -> None:
         """A task's process ended (its streams may still be open)."""
-        self._status = max(self._status, _exit_status(status))
+        if not self._failed:
+            self._status = max(self._status, _exit_status(status))
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if not self._exit_seen:
             self._exit_seen = True

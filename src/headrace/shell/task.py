@@ -152,9 +152,10 @@ class Task:
             sock.close()
 
     def kill(self, signum: int) -> None:
-        if self.pid:
+        if self.pid and not self.closed:
+            # A negative pid is a collected process whose group may still hold background members.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signum)
+                os.killpg(abs(self.pid), signum)
 
     def _exited(self, status: int) -> None:
         if self.feed is not None:
