@@ -7,8 +7,31 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+
+LIMIT = 20.0
+
+
+def run(command: str, home: str, env: dict[str, str]) -> dict[str, object]:
+    """One line by the shell, in a session of its own, so that one that hangs can be ended with all it started."""
+    child = subprocess.Popen(
+        ["sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+        env=env,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = child.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        stdout, stderr = child.communicate()
+        return {"rc": None, "stdout": stdout.decode(), "stderr": stderr.decode() + f"[did not end within {LIMIT} s]"}
+    return {"rc": child.returncode, "stdout": stdout.decode(), "stderr": stderr.decode()}
 
 
 def main() -> None:
@@ -17,19 +40,7 @@ def main() -> None:
     with open(lines_path) as lines, open(results_path, "w") as results:
         for line in lines:
             command = json.loads(line)["command"].replace("/home/user", home)
-            try:
-                done = subprocess.run(
-                    ["sh", "-c", command],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    cwd=home,
-                    env=env,
-                    timeout=20,
-                    check=False,
-                )
-                outcome = {"rc": done.returncode, "stdout": done.stdout.decode(), "stderr": done.stderr.decode()}
-            except subprocess.TimeoutExpired:
-                outcome = {"rc": None, "stdout": "", "stderr": "[did not end within 20 s]"}
+            outcome = run(command, home, env)
             results.write(json.dumps({"command": command, **outcome}) + "\n")
             results.flush()
 

@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 RECORDINGS = HERE.parent / "data" / "commands"
 RULES = tomllib.loads((HERE / "masks.toml").read_text())
 DIFFERS = {rule["command"]: rule["why"] for rule in RULES.get("differs", [])}
+# Where the recording left out a part of a usage text.
+CUT = "[rest of the usage text left out]"
 INSTANCES = {
     "default": ["--test-size=4", "--test-hosts=node[0-3]"],
     "queues": ["--test-size=4", "--test-hosts=node[0-3]", f"--config-path={RECORDINGS / 'queues.toml'}"],
@@ -81,6 +83,10 @@ def test_line_answers_as_real_flux_did(name, index, line, played):
     if line["command"] in DIFFERS:
         pytest.xfail(DIFFERS[line["command"]])
     outcome = outcomes[index]
-    assert masked(outcome["stderr"]) == masked(line["stderr"]), line["command"]
+    if CUT in line["stderr"]:
+        for part in masked(line["stderr"]).replace(CUT, "").splitlines():
+            assert part in masked(outcome["stderr"]), line["command"]
+    else:
+        assert masked(outcome["stderr"]) == masked(line["stderr"]), line["command"]
     assert masked(outcome["stdout"]) == masked(line["stdout"]), line["command"]
     assert outcome["rc"] == line["rc"], line["command"]

@@ -40,7 +40,10 @@ def main(argv: List[str]) -> int:
     if not args.jobids and not by_filter:
         raise CommandError("Target jobids or one of --all,--user,--states required")
     handle = Handle()
-    ids = [int(job["id"]) for job in list_jobs(handle, _query(args), [])] if by_filter else args.jobids
+    ids = args.jobids
+    if by_filter:
+        # Newest first: a job must not fail for its antecedent before its own turn comes.
+        ids = sorted([int(job["id"]) for job in list_jobs(handle, _query(args), [])], reverse=True)
     if args.dry_run:
         sys.stderr.write(f"flux-cancel: Would cancel {len(ids)} jobs\n")
         return 0

@@ -129,7 +129,7 @@ def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> Tuple[int, List
     jobs = [JobInfo(raw, now) for raw in list_jobs(handle, query, attrs)]
     if limit and len(jobs) > limit:
         del jobs[limit:]
-        if not args.no_header:
+        if not (args.no_header or args.json):
             sys.stderr.write(
                 f"warning: output truncated at {limit} jobs.\n"
                 "Use --count to increase returned results or use filters to alter results.\n"

@@ -246,7 +246,7 @@ def finish(jobspec: Jobspec, args: Namespace) -> None:
     if args.begin_time:
         from headrace.cli.when import parse_future
 
-        dependencies.append({"scheme": "begin-time", "value": parse_future(args.begin_time)})
+        dependencies.append(_dependency(f"begin-time:{parse_future(args.begin_time)}"))
     system = jobspec["attributes"]["system"]
     if dependencies:
         system["dependencies"] = dependencies
