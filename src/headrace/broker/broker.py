@@ -159,7 +159,7 @@ class Broker:
         attrs.set("tbon.descendants", len(boot.topology.subtree(self.rank)) - 1)
         attrs.set("tbon.topo", boot.topology.uri)
         if "broker.mapping" not in attrs:
-            attrs.set("broker.mapping", "[[0,1,%d,1]]" % self.size if len(set(boot.hosts)) == 1 else "")
+            attrs.set("broker.mapping", f"[[0,1,{self.size},1]]" if len(set(boot.hosts)) == 1 else "")
         for name, value in (("instance-level", "0"), ("jobid-path", "/")):
             if name not in attrs:
                 attrs.set(name, value)

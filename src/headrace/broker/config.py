@@ -40,10 +40,7 @@ def parse_file(path: str) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from None
     try:
-        if path.endswith(".json"):
-            parsed = json.loads(data)
-        else:
-            parsed = tomllib.loads(data.decode("utf-8"))
+        parsed = json.loads(data) if path.endswith(".json") else tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path}: {exc}") from None
     if not isinstance(parsed, dict):

@@ -85,7 +85,7 @@ class Events:
         return {"seq": self.publish(event)}
 
     def handle_subscribe(self, msg: Message) -> _Empty | None:
-        """event.subscribe and event.unsubscribe, from a local client or a module (recorded: no payload in the answer)."""
+        """event.subscribe and event.unsubscribe of a local client or a module; the answer has no payload."""
         peer = self.router.peers.get(msg.routes[-1]) if msg.routes else None
         topic = (msg.obj or {}).get("topic")
         if peer is None or not isinstance(topic, str):

@@ -102,10 +102,10 @@ class LocalClient(asyncio.Protocol):
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
             self.broker.router.response(msg)
-        elif kind == m.EVENT:
-            if msg.rolemask & m.ROLE_OWNER or not self.broker.router.service_of(msg.topic):
-                msg.routes.clear()
-                self.broker.events.publish(msg)
+        elif kind == m.EVENT and (msg.rolemask & m.ROLE_OWNER or not self.broker.router.service_of(msg.topic)):
+            # A guest must not speak in a service's name.
+            msg.routes.clear()
+            self.broker.events.publish(msg)
 
     def send(self, msg: Message) -> None:
         """Write at the end of this turn."""

@@ -245,7 +245,7 @@ class ModuleContext:
             self.respond_error(msg, errno.EIO, f"{msg.topic}: internal error: {exc}")
 
     def _default(self, msg: Message) -> None:
-        service, _, method = msg.topic.rpartition(".")
+        _service, _, method = msg.topic.rpartition(".")
         if method == "ping":
             body = dict(msg.obj or {})
             body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -128,7 +129,7 @@ class Overlay:
 
     def _socket(self, kind: int) -> zmq.Socket[Any]:
         assert self._context is not None
-        sock = self._context.socket(kind)
+        sock: zmq.Socket[Any] = self._context.socket(kind)
         sock.linger = 100
         sock.sndhwm = 0
         sock.rcvhwm = 0
@@ -382,13 +383,13 @@ class Overlay:
         child.uuid = identity
         child.error = ""
         child.become("partial" if self.topology.children(child.rank) else "full")
-        child.send = lambda out, child=child: None if self._send_child(child, out) else self._unsent(out)
+        child.send = partial(self._send_or_refuse, child)
         self._by_uuid[identity] = child
         self.broker.router.peers[identity.encode()] = child
         answer(m.response(msg, {"uuid": self.uuid, **self.broker.boot_answer(body)}))
 
-    def _unsent(self, msg: Message) -> None:
-        if msg.type == m.REQUEST:
+    def _send_or_refuse(self, child: Child, msg: Message) -> None:
+        if not self._send_child(child, msg) and msg.type == m.REQUEST:
             self.broker.router.refuse(msg, errno.EHOSTUNREACH)
 
     # -- health

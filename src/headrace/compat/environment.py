@@ -1,7 +1,7 @@
-"""The environment in which `flux` and `import flux` are ours: what an instance gives its programs, `headrace env` prints.
+"""The environment in which `flux` and `import flux` are ours; an instance gives it to its programs.
 
-Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds nothing but the package `flux`, so that a user's own
-Python finds our bindings and none of our dependencies.
+Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds nothing but the package `flux`, so that a user's
+own Python finds our bindings and none of our dependencies.
 """
 
 from __future__ import annotations
