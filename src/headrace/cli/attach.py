@@ -21,7 +21,7 @@ from headrace.spec.eventlog import decode_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Optional
+    from typing import Any, Dict, List, Optional
 
     from headrace.cli.terminal import TerminalLink
     from headrace.client.handle import Handle, Rpc
@@ -30,6 +30,8 @@ _STDIN_CHUNK = 1 << 16
 _STDIN_UNANSWERED = 16
 _LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
 _SECOND_INTERRUPT = 2.0
+# How long an exception waits for the shell's own words, seconds.
+_HOLD = 0.1
 
 
 class Attach:
@@ -68,6 +70,7 @@ class Attach:
         self.service = ""
         self.leader = 0
         self._open: Dict[str, Rpc] = {}
+        self._held: List[Any] = []
         self._stdin_waiting = 0
         self._stdin_watched = False
         self._interrupted = 0.0
@@ -108,6 +111,8 @@ class Attach:
 
     def _ended(self, path: str, exc: OSError) -> None:
         self._open.pop(path, None)
+        if path == "guest.output":
+            self._release_held()
         if path == "eventlog":
             if exc.errno != errno.ENODATA:
                 raise CommandError(f"flux-job: {self.name}: {exc.strerror}", bare=True) from None
@@ -132,6 +137,20 @@ class Attach:
         if self.show_events:
             self._show("job", event)
         elif name == "exception":
+            self._hold(event)
+
+    def _hold(self, event: Any) -> None:
+        """Show an exception; while the job runs, after what its shell says of the cause, which comes by another way."""
+        self._held.append(event)
+        if "guest.exec.eventlog" in self._open and self.started:
+            self.reactor.add_timer(_HOLD, self._release_held)
+        else:
+            self._release_held()
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            context = event.context
             note = context.get("note", "")
             self._note(
                 event.timestamp,
@@ -292,6 +311,7 @@ class Attach:
     # -- the end
 
     def _conclude(self) -> int:
+        self._release_held()
         sys.stdout.flush()
         if self.status is None:
             return 1 if self.fatal else 0
