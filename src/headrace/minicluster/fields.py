@@ -1,0 +1,306 @@
+"""The fields of a MiniCluster (flux-framework.org/v1alpha2), with their defaults, as frozen records.
+
+One declaration serves everybody: validation walks it, the plan reads it, the local runner and the Kubernetes side share
+it. Attribute names are the API's names in snake case. As in the API, a default inside an object holds only where that
+object is given: `flux` absent is None, `flux: {}` has a connect timeout of 5 s. Sizes are counts of pods (or brokers),
+times are seconds, quantities are Kubernetes quantities (text or whole numbers).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+API_VERSION = "flux-framework.org/v1alpha2"
+KIND = "MiniCluster"
+
+INT64 = 2**63
+DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
+DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
+QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+
+# Marks of the schema on a type; validation reads them from Meta.title.
+Int64 = Annotated[int, Meta(title="int64")]
+Quantity = Annotated[str, Meta(title="quantity")]
+
+
+class Record(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What every object of the schema has in common."""
+
+
+class SeLinuxOptions(Record, frozen=True):
+    level: str = ""
+    role: str = ""
+    type: str = ""
+    user: str = ""
+
+
+class SeccompProfile(Record, frozen=True):
+    type: str
+    localhost_profile: str = ""
+
+
+class WindowsOptions(Record, frozen=True):
+    gmsa_credential_spec: str = ""
+    gmsa_credential_spec_name: str = ""
+    host_process: bool | None = None
+    run_as_user_name: str = ""
+
+
+class Capabilities(Record, frozen=True):
+    add: list[str] = []
+    drop: list[str] = []
+
+
+class SecurityContext(Record, frozen=True):
+    """The security context of a container."""
+
+    allow_privilege_escalation: bool | None = None
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
+    proc_mount: str | None = None
+    read_only_root_filesystem: bool | None = None
+    run_as_group: Int64 | None = None
+    run_as_non_root: bool | None = None
+    run_as_user: Int64 | None = None
+    se_linux_options: SeLinuxOptions | None = None
+    seccomp_profile: SeccompProfile | None = None
+    windows_options: WindowsOptions | None = None
+
+
+class Sysctl(Record, frozen=True):
+    name: str
+    value: str
+
+
+class PodSecurityContext(Record, frozen=True):
+    """The security context of a whole pod."""
+
+    fs_group: Int64 | None = None
+    fs_group_change_policy: str | None = None
+    run_as_group: Int64 | None = None
+    run_as_non_root: bool | None = None
+    run_as_user: Int64 | None = None
+    se_linux_options: SeLinuxOptions | None = None
+    seccomp_profile: SeccompProfile | None = None
+    supplemental_groups: list[Int64] = []
+    sysctls: list[Sysctl] = []
+    windows_options: WindowsOptions | None = None
+
+
+class Resources(Record, frozen=True):
+    limits: dict[str, Quantity] = {}
+    requests: dict[str, Quantity] = {}
+
+
+class Commands(Record, frozen=True):
+    """Text for the shell at the stations of a start; see `plan` for their order."""
+
+    init: str = ""
+    pre: str = ""
+    broker_pre: str = ""
+    worker_pre: str = ""
+    service_pre: str = ""
+    prefix: str = ""
+    script: str = ""
+    post: str = ""
+
+
+class LifeCycle(Record, frozen=True):
+    post_start_exec: str = ""
+    pre_stop_exec: str = ""
+
+
+class SecretKey(Record, frozen=True):
+    name: str
+    key: str
+
+
+class Volume(Record, frozen=True):
+    """One volume of a container; the first source given of csiDriver, secretName, emptyDir, hostPath, ... counts."""
+
+    path: str = ""
+    read_only: bool = False
+    csi_driver: str = ""
+    csi_driver_attributes: dict[str, str] = {}
+    secret_name: str = ""
+    empty_dir: bool = False
+    empty_dir_medium: str = ""
+    empty_dir_size_limit: str = ""
+    host_path: str = ""
+    config_map_name: str = ""
+    items: dict[str, str] = {}
+    claim_name: str = ""
+
+
+class Container(Record, frozen=True):
+    """A container beside the brokers, a service, or (runFlux) the one that the brokers and the job run in."""
+
+    name: str = ""
+    image: str = DEFAULT_IMAGE
+    image_pull_policy: str = ""
+    image_pull_secret: str = ""
+    pull_always: bool = False
+    command: str = ""
+    commands: Commands | None = None
+    working_dir: str = ""
+    environment: dict[str, str] = {}
+    secrets: dict[str, SecretKey] = {}
+    run_flux: bool = False
+    launcher: bool = False
+    batch: bool = False
+    batch_raw: bool = False
+    logs: str = ""
+    no_wrap_entrypoint: bool = False
+    ports: list[int] = []
+    life_cycle: LifeCycle | None = None
+    resources: Resources | None = None
+    security_context: SecurityContext | None = None
+    volumes: dict[str, Volume] = {}
+
+
+class LeadBroker(Record, frozen=True):
+    address: str
+    name: str
+    size: int
+    port: int = 8050
+
+
+class BurstCluster(Record, frozen=True):
+    name: str = ""
+    size: int = 0
+
+
+class Bursting(Record, frozen=True):
+    clusters: list[BurstCluster] = []
+    hostlist: str = ""
+    lead_broker: LeadBroker | None = None
+
+
+class View(Record, frozen=True):
+    """`flux.container`: the container that brings Flux into the user's image."""
+
+    name: str = "flux-view"
+    image: str = DEFAULT_VIEW_IMAGE
+    disable: bool = False
+    image_pull_secret: str = ""
+    mount_path: str = "/mnt/flux"
+    pull_always: bool = False
+    python_path: str = ""
+    resources: Resources | None = None
+    security_context: SecurityContext | None = None
+    working_dir: str = ""
+
+
+class SchedulerOptions(Record, frozen=True):
+    queue_policy: str = ""
+    simple: bool = False
+
+
+class Flux(Record, frozen=True):
+    arch: str = ""
+    broker_config: str = ""
+    bursting: Bursting | None = None
+    complete_workers: bool = False
+    connect_timeout: str = "5s"
+    container: View | None = None
+    curve_cert: str = ""
+    disable_socket: bool = False
+    environment: dict[str, str] = {}
+    log_level: int = 6
+    minimal_service: bool = False
+    munge_secret: str = ""
+    no_wait_socket: bool = False
+    option_flags: str = ""
+    scheduler: SchedulerOptions | None = None
+    submit_command: str = ""
+    topology: str = ""
+    wrap: str = ""
+
+
+class Logging(Record, frozen=True):
+    debug: bool = False
+    quiet: bool = False
+    strict: bool = False
+    timed: bool = False
+    zeromq: bool = False
+
+
+class Network(Record, frozen=True):
+    disable_affinity: bool = False
+    headless_name: str = ""
+
+
+class Toleration(Record, frozen=True):
+    effect: str = ""
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+
+
+class Pod(Record, frozen=True):
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    automount_service_account_token: bool = False
+    dns_policy: str = ""
+    host_ipc: bool = field(name="hostIPC", default=False)
+    host_pid: bool = field(name="hostPID", default=False)
+    node_affinity: dict[str, list[str]] = {}
+    node_selector: dict[str, str] = {}
+    resources: dict[str, Quantity] = {}
+    restart_policy: str = ""
+    runtime_class_name: str = ""
+    scheduler_name: str = ""
+    security_context: PodSecurityContext | None = None
+    service_account_name: str = ""
+    tolerations: list[Toleration] = []
+
+
+class Archive(Record, frozen=True):
+    path: str = ""
+
+
+class Spec(Record, frozen=True):
+    containers: list[Container]
+    services: list[Container] = []
+    size: int = 1
+    min_size: int = 0
+    max_size: int = 0
+    tasks: int = 1
+    interactive: bool = False
+    cleanup: bool = False
+    backoff_limit: int | None = None
+    deadline_seconds: Int64 = 31_500_000
+    job_labels: dict[str, str] = {}
+    share_process_namespace: bool = False
+    archive: Archive | None = None
+    flux: Flux | None = None
+    logging: Logging | None = None
+    network: Network | None = None
+    pod: Pod | None = None
+
+
+class MiniCluster(Struct, frozen=True, kw_only=True):
+    """A valid MiniCluster: its name, namespace ("" is not given) and specification."""
+
+    name: str
+    spec: Spec
+    namespace: str = ""
+
+    @property
+    def flux(self) -> Flux:
+        """`spec.flux`, or what its absence means: no options (and so no connect timeout)."""
+        return self.spec.flux or Flux(connect_timeout="")
+
+    @property
+    def logging(self) -> Logging:
+        return self.spec.logging or Logging()
+
+    @property
+    def runner(self) -> Container:
+        """The container that runs the brokers and the job: the one marked runFlux, or the only one."""
+        containers = self.spec.containers
+        return containers[0] if len(containers) == 1 else next(one for one in containers if one.run_flux)

@@ -1,0 +1,439 @@
+"""Reads a MiniCluster file and says everything that is wrong with it at once, each with its path and the rule.
+
+Two passes, both pure: the shape (fields and types, from `fields`), then the rules that the API server, the operator or
+the objects it makes would enforce later. The second looks only where the first found the shape to be right, so that one
+mistake is told once. What users run elsewhere without trouble must pass here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from .fields import API_VERSION, INT64, KIND, QUANTITY, Container, MiniCluster, Record, Spec, Volume
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+_LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
+_QUANTITY = re.compile(QUANTITY.replace("$", r"\Z"))
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
+_HOST_LIMIT = 63
+_POLICIES = ("fcfs", "easy", "hybrid", "conservative")
+_SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: `path` in the document ("" is the file itself) and the rule that it breaks."""
+
+    path: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.rule}" if self.path else self.rule
+
+
+class InvalidMiniCluster(ValueError):
+    """The file holds no usable MiniCluster; `problems` has everything that is wrong with it."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class Source(NamedTuple):
+    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), and doubts."""
+
+    cluster: MiniCluster
+    others: list[str]
+    doubts: list[str]
+
+
+def load(text: str) -> Source:
+    """The one MiniCluster of a YAML text. Raises InvalidMiniCluster with every problem found."""
+    documents, doubts = _documents(text)
+    clusters = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
+    if not clusters and len(documents) == 1:
+        clusters = documents
+    if len(clusters) != 1:
+        found = f"{len(clusters)} of them" if clusters else "none"
+        raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {found}")])
+    others = [_called(one) for one in documents if one is not clusters[0]]
+    return Source(check(clusters[0]), others, doubts)
+
+
+def check(document: Any) -> MiniCluster:
+    """A parsed document as a MiniCluster. Raises InvalidMiniCluster with every problem found."""
+    if not isinstance(document, dict):
+        raise InvalidMiniCluster([Problem("", f"a {KIND} must be a mapping with apiVersion, kind, metadata and spec")])
+    problems = list(_check_head(document))
+    raw = document.get("spec")
+    spec = None
+    if raw is None:
+        problems.append(Problem("spec", "is required"))
+    else:
+        shape = list(_check_shape(raw, Spec, "spec"))
+        problems += shape
+        if not shape:
+            spec = msgspec.convert(_without_nulls(raw), Spec)
+            problems += _check_rules(spec)
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if isinstance(name, str):
+        problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
+        problems += _check_name_is_free(name, spec.containers if spec else [])
+    if problems or spec is None or not isinstance(metadata, dict):
+        raise InvalidMiniCluster(problems)
+    return MiniCluster(name=metadata["name"], namespace=metadata.get("namespace") or "", spec=spec)
+
+
+# --- YAML
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: no dates, only text as keys, and the last of a key given twice counts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.doubts: list[str] = []
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
+        if key in seen:
+            loader.doubts.append(f"line {key_node.start_mark.line + 1}: {key} is given twice, the last one counts")
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def _documents(text: str) -> tuple[list[Any], list[str]]:
+    """The documents of a text and its doubts. Raises InvalidMiniCluster where it is no YAML, or holds nothing."""
+    found = []
+    try:
+        loader = _Loader(text)
+        while loader.check_data():
+            document = loader.get_data()
+            if document is not None:
+                found.append(document)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InvalidMiniCluster([Problem(where, f"not YAML: {exc.problem or exc.context}")]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        raise InvalidMiniCluster([Problem("", f"not YAML: {' '.join(str(exc).split())}")]) from None
+    if not found:
+        raise InvalidMiniCluster([Problem("", "the file is empty")])
+    return found, loader.doubts
+
+
+def _called(document: Any) -> str:
+    if not isinstance(document, dict):
+        return type(document).__name__
+    metadata = document.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{document.get('kind', 'document')}/{name}"
+
+
+# --- shape
+
+
+def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
+    known = ("apiVersion", "kind", "metadata", "spec", "status")
+    for key in document:
+        if key not in known:
+            yield Problem(key, _unknown(key, known))
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            yield Problem(key, f"must be {wanted}, not {document.get(key)!r}" if key in document else "is required")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        yield Problem("metadata", "is required and must be a mapping with a name")
+        return
+    if not isinstance(metadata.get("name"), str):
+        yield Problem("metadata.name", "is required and must be text")
+    if not isinstance(metadata.get("namespace", ""), (str, NoneType)):
+        yield Problem("metadata.namespace", f"must be text, not {_kind_of(metadata['namespace'])}")
+    for key in ("labels", "annotations"):
+        yield from _check_shape(metadata.get(key) or {}, dict[str, str], f"metadata.{key}")
+
+
+def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
+    """Compare `value` with the type that `fields` declares; a null stands for an absent field."""
+    origin = get_origin(hint)
+    if origin in (UnionType, Union):
+        hint = next(one for one in get_args(hint) if one is not NoneType)
+        origin = get_origin(hint)
+    if origin is Annotated:
+        yield from _check_marked(value, hint, path)
+    elif origin is list:
+        if not isinstance(value, list):
+            yield Problem(path, f"must be a list, not {_kind_of(value)}")
+            return
+        for index, item in enumerate(value):
+            yield from _check_shape(item, get_args(hint)[0], f"{path}[{index}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
+            return
+        for key, item in value.items():
+            yield from _check_shape(item, get_args(hint)[1], f"{path}.{key}")
+    elif isinstance(hint, type) and issubclass(hint, Record):
+        yield from _check_record(value, hint, path)
+    elif hint is int:
+        yield from _check_integer(value, 2**31, path)
+    elif hint is bool:
+        if not isinstance(value, bool):
+            yield Problem(path, f"must be true or false, not {_kind_of(value)}")
+    elif not isinstance(value, str):
+        advice = f'; write "{value}" in quotes' if isinstance(value, (int, float)) else ""
+        yield Problem(path, f"must be text, not {_kind_of(value)}{advice}")
+
+
+def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
+        return
+    hints = get_type_hints(record, include_extras=True)
+    known = {one.encode_name: one for one in msgspec.structs.fields(record)}
+    for key, item in value.items():
+        if key not in known:
+            yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))
+        elif item is not None:
+            yield from _check_shape(item, hints[known[key].name], f"{path}.{key}")
+    for key, one in known.items():
+        if one.required and value.get(key) is None:
+            yield Problem(f"{path}.{key}", "is required")
+
+
+def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
+    title = get_args(hint)[1].title
+    if title == "int64":
+        yield from _check_integer(value, INT64, path)
+    elif isinstance(value, bool) or not isinstance(value, (str, int)) or not _QUANTITY.match(str(value)):
+        yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
+
+
+def _check_integer(value: Any, limit: int, path: str) -> Iterator[Problem]:
+    if isinstance(value, bool) or not isinstance(value, int):
+        yield Problem(path, f"must be a whole number, not {_kind_of(value)}")
+    elif not -limit <= value < limit:
+        yield Problem(path, f"must lie between {-limit} and {limit - 1}")
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    kinds = {str: "text", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _unknown(key: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(key, known, 1)
+    if not close:
+        lower = {name.lower(): name for name in known}
+        close = [lower[key.lower()]] if key.lower() in lower else []
+    return "unknown field" + (f", did you mean {close[0]}?" if close else "")
+
+
+def _without_nulls(value: Any) -> Any:
+    """As the API server does: a null field is an absent one. Quantities become text."""
+    if isinstance(value, dict):
+        return {
+            key: {name: str(one) for name, one in item.items() if one is not None}
+            if key in ("limits", "requests", "resources") and isinstance(item, dict) and _is_flat(item)
+            else _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _is_flat(item: dict[str, Any]) -> bool:
+    return not any(isinstance(one, dict) for one in item.values())
+
+
+# --- rules
+
+
+def _check_name(name: str, size: int) -> Iterator[Problem]:
+    if not _LABEL.match(name) or not name[0].isalpha():
+        yield Problem("metadata.name", f"{name!r} cannot name hosts: {_LABEL_RULE}; the first must be a letter")
+    longest = len(name) + 1 + len(str(max(size, 1) - 1))
+    if longest > _HOST_LIMIT:
+        rule = (
+            f"host names such as {name}-{max(size, 1) - 1} would have {longest} characters, at most {_HOST_LIMIT} fit"
+        )
+        yield Problem("metadata.name", rule)
+
+
+def _check_name_is_free(name: str, containers: list[Container]) -> Iterator[Problem]:
+    for index, one in enumerate(containers):
+        if one.name == name and not one.run_flux and len(containers) > 1:
+            rule = f"{name!r} is the name of the container that runs Flux, choose another"
+            yield Problem(f"spec.containers[{index}].name", rule)
+
+
+def _check_rules(spec: Spec) -> Iterator[Problem]:
+    yield from _check_sizes(spec)
+    yield from _check_roles(spec)
+    for index, container in enumerate(spec.containers):
+        yield from _check_container(container, f"spec.containers[{index}]")
+    for index, service in enumerate(spec.services):
+        path = f"spec.services[{index}]"
+        yield from _check_container(service, path)
+        if not service.name:
+            yield Problem(f"{path}.name", "is required for a service")
+        commands = service.commands
+        if commands and any(getattr(commands, one) for one in ("pre", "broker_pre", "worker_pre", "prefix", "script")):
+            yield Problem(f"{path}.commands", "a service runs its image's own entry point and takes no commands")
+    yield from _check_flux(spec)
+    yield from _check_pod(spec)
+
+
+def _check_sizes(spec: Spec) -> Iterator[Problem]:
+    if spec.size < 1:
+        yield Problem("spec.size", f"must be 1 or more, not {spec.size}")
+    if spec.max_size and spec.max_size < spec.size:
+        yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
+    if spec.min_size < 0:
+        yield Problem("spec.minSize", f"must not be negative, it is {spec.min_size}")
+    elif spec.min_size > max(spec.size, spec.max_size):
+        yield Problem("spec.minSize", f"must not be above the largest size, {max(spec.size, spec.max_size)}")
+    if spec.tasks < 0:
+        yield Problem("spec.tasks", f"must be 0 (one a node) or more, not {spec.tasks}")
+    if spec.backoff_limit is not None and spec.backoff_limit < 0:
+        yield Problem("spec.backoffLimit", f"must not be negative, it is {spec.backoff_limit}")
+    if spec.deadline_seconds < 0:
+        yield Problem("spec.deadlineSeconds", f"must not be negative, it is {spec.deadline_seconds}")
+
+
+def _check_roles(spec: Spec) -> Iterator[Problem]:
+    if not spec.containers:
+        yield Problem("spec.containers", "must name at least one container, the one that runs Flux")
+    marked = [index for index, one in enumerate(spec.containers) if one.run_flux]
+    if len(spec.containers) > 1 and len(marked) != 1:
+        listed = ", ".join(f"[{index}]" for index in marked) or "none"
+        yield Problem("spec.containers", f"exactly one of several containers must have runFlux: true; now {listed}")
+    for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
+        first: dict[str, int] = {}
+        for index, one in enumerate(group):
+            if one.name and one.name in first:
+                yield Problem(f"{path}[{index}].name", f"{one.name!r} is also the name of {path}[{first[one.name]}]")
+            first.setdefault(one.name, index)
+
+
+def _check_container(container: Container, path: str) -> Iterator[Problem]:
+    if container.name and not _LABEL.match(container.name):
+        yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {_LABEL_RULE}")
+    elif len(container.name) > _HOST_LIMIT:
+        yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
+    yield from _check_choice(
+        container.image_pull_policy, ("Always", "IfNotPresent", "Never"), f"{path}.imagePullPolicy"
+    )
+    for index, port in enumerate(container.ports):
+        if not 1 <= port <= 65535:
+            yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
+    for name in (*container.environment, *container.secrets):
+        if not _VARIABLE.match(name):
+            where = "environment" if name in container.environment else "secrets"
+            yield Problem(f"{path}.{where}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")
+    if container.batch_raw and not container.batch:
+        yield Problem(f"{path}.batchRaw", "has no meaning without batch: true")
+    if container.batch and container.launcher:
+        yield Problem(f"{path}.launcher", "cannot be combined with batch")
+    if container.batch and not container.command.strip():
+        yield Problem(f"{path}.command", "is required with batch: the lines to submit")
+    for key, volume in container.volumes.items():
+        yield from _check_volume(volume, f"{path}.volumes.{key}", key)
+
+
+def _check_volume(volume: Volume, path: str, key: str) -> Iterator[Problem]:
+    if not _LABEL.match(key):
+        yield Problem(path, f"{key!r} cannot name a volume: {_LABEL_RULE}")
+    given = (
+        volume.csi_driver,
+        volume.secret_name,
+        volume.empty_dir,
+        volume.host_path,
+        volume.config_map_name,
+        volume.claim_name,
+    )
+    if not any(given):
+        yield Problem(path, f"has no source: give one of {', '.join(_SOURCES)}")
+    elif not volume.path and not volume.empty_dir:
+        yield Problem(f"{path}.path", "is required: where the volume appears in the container")
+    if volume.config_map_name and not volume.items:
+        yield Problem(f"{path}.items", "is required with configMapName: which keys become which files")
+    if volume.empty_dir_size_limit and not _QUANTITY.match(volume.empty_dir_size_limit):
+        rule = f"must be a quantity such as 500Mi or 2Gi, not {volume.empty_dir_size_limit!r}"
+        yield Problem(f"{path}.emptyDirSizeLimit", rule)
+
+
+def _check_flux(spec: Spec) -> Iterator[Problem]:
+    if not spec.flux:
+        return
+    flux = spec.flux
+    if flux.scheduler:
+        yield from _check_choice(flux.scheduler.queue_policy, _POLICIES, "spec.flux.scheduler.queuePolicy")
+    if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
+        yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
+    if not 0 <= flux.log_level <= 7:
+        yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
+    if flux.broker_config:
+        try:
+            tomllib.loads(flux.broker_config)
+        except tomllib.TOMLDecodeError as exc:
+            yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
+    bursting = flux.bursting
+    if bursting:
+        for index, cluster in enumerate(bursting.clusters):
+            if cluster.size < 1:
+                yield Problem(f"spec.flux.bursting.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")
+        if bursting.lead_broker and bursting.lead_broker.size < 1:
+            yield Problem("spec.flux.bursting.leadBroker.size", f"must be 1 or more, not {bursting.lead_broker.size}")
+
+
+def _check_pod(spec: Spec) -> Iterator[Problem]:
+    if spec.pod:
+        yield from _check_choice(spec.pod.restart_policy, ("OnFailure", "Never"), "spec.pod.restartPolicy")
+        policies = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+        yield from _check_choice(spec.pod.dns_policy, policies, "spec.pod.dnsPolicy")
+        for index, one in enumerate(spec.pod.tolerations):
+            path = f"spec.pod.tolerations[{index}]"
+            yield from _check_choice(one.operator, ("Exists", "Equal"), f"{path}.operator")
+            yield from _check_choice(one.effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"), f"{path}.effect")
+
+
+def _check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
+    if value and value not in choices:
+        yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")
