@@ -1,7 +1,8 @@
 """From a step of the core to the world: write its records, then release its effects.
 
-Everything that happened in a turn of the loop is one batch. With a journal the batch is written and synced in a thread,
-and what gathers meanwhile is the next batch; without one it is released at once. This order is the whole promise of
+Everything that happened in a turn of the loop is one batch. With a journal the batch is written and synced first: at
+once while the disk is quick about it, else in a thread, and what gathers meanwhile is the next batch. Without a journal
+it is released at once. This order is the whole promise of
 durability: nobody hears of anything that a crash could take back.
 """
 
@@ -30,6 +31,11 @@ _TEXT, _LOGS = 0, 4
 _CHECKPOINT_AT = 16 << 20
 # Active jobs packed between two looks at the loop, while a checkpoint is made.
 _SLICE = 64
+# Writes are made on the loop while they are small (bytes) and take no longer than this (seconds); after one that does,
+# they go to the thread for some time (seconds).
+_QUICK_BYTES = 64 << 10
+_QUICK = 0.002
+_WARY = 5.0
 # Seconds until a write is tried again after the disk was full.
 _RETRY = 1.0
 # Seconds that the end of the module waits for the disk.
@@ -79,6 +85,7 @@ class Pipeline:
         self._unsaved: dict[int, None] = {}
         self._gone: list[int] = []
         self._texts_saved = 0
+        self._slow_until = 0.0
         self._saving = False
 
     def touch(self) -> None:
@@ -128,18 +135,25 @@ class Pipeline:
             return
         self._writing = True
         started = self.ctx.monotonic()
-        future = self.ctx.loop.run_in_executor(self._pool, self._write_entries, entries)
-        future.add_done_callback(lambda done: self._written(done, entries, batches, started))
+        data = _encode(entries)
+        if started < self._slow_until or len(data) > _QUICK_BYTES or self._saving:
+            future = self.ctx.loop.run_in_executor(self._pool, self.journal.write, data)
+            future.add_done_callback(lambda done: self._written(done.exception(), entries, batches, started))
+            return
+        failure: OSError | None = None
+        try:
+            self.journal.write(data)
+        except OSError as exc:
+            failure = exc
+        self._written(failure, entries, batches, started)
 
-    def _write_entries(self, entries: list[Record]) -> None:
-        assert self.journal is not None
-        self.journal.write(_encode(entries))
-
-    def _written(self, done: asyncio.Future[None], entries: list[Record], batches: list[Batch], started: float) -> None:
+    def _written(self, exc: BaseException | None, entries: list[Record], batches: list[Batch], started: float) -> None:
         self._writing = False
         self.batches += 1
-        self.longest_write = max(self.longest_write, self.ctx.monotonic() - started)
-        exc = None if done.cancelled() else done.exception()
+        took = self.ctx.monotonic() - started
+        self.longest_write = max(self.longest_write, took)
+        if took > _QUICK:
+            self._slow_until = started + took + _WARY
         if exc is not None:
             self._failed(exc, entries)
         elif self.failing:
