@@ -1,7 +1,7 @@
 """Jobs a second through one broker: real `true` processes with a statedir, simulated execution, submit requests.
 
 The instance is a real `flux start`; the driver inside it submits over the local socket with many requests under way,
-then waits until the queue is idle. HyperQueue runs the same number of `true` in the same run when `--peer-python` has it.
+then waits until the queue is idle. HyperQueue runs as many `true` in the same run when `--peer-python` has it.
 """
 
 from __future__ import annotations
