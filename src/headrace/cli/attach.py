@@ -64,6 +64,7 @@ class Attach:
         self.stdin_ranks = stdin_ranks
         self.reactor = Reactor()
         self.submitted = 0.0
+        self.allocated = False
         self.started = False
         self.fatal = False
         self.status: Optional[int] = None
@@ -128,6 +129,8 @@ class Attach:
         if name == "submit":
             self.submitted = event.timestamp
             self._watch("guest.exec.eventlog")
+        elif name == "alloc":
+            self.allocated = True
         elif name == "start":
             self.started = True
         elif name == "finish":
@@ -142,7 +145,7 @@ class Attach:
     def _hold(self, event: Any) -> None:
         """Show an exception; while the job runs, after what its shell says of the cause, which comes by another way."""
         self._held.append(event)
-        if "guest.exec.eventlog" in self._open and self.started:
+        if self.allocated and len(self._open) > 1:
             self.reactor.add_timer(_HOLD, self._release_held)
         else:
             self._release_held()

@@ -43,6 +43,7 @@ COMMANDS = {
     "module": ("module", "load, remove and inspect broker modules"),
     "overlay": ("overlay", "show the tree of brokers"),
     "ping": ("ping", "measure a round trip to a service"),
+    "pmi": ("pmi", "test a process management server"),
     "proxy": ("proxy", "run a command with the environment of another instance"),
     "python": ("python", "run the Python of this installation"),
     "queue": ("queue", "list and control queues"),
