@@ -35,7 +35,7 @@ _SLICE = 64
 # they go to the thread for some time (seconds).
 _QUICK_BYTES = 64 << 10
 _QUICK = 0.002
-_WARY = 5.0
+_WARY = 0.5
 # Seconds until a write is tried again after the disk was full.
 _RETRY = 1.0
 # Seconds that the end of the module waits for the disk.
