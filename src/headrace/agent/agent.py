@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import heapq
 import itertools
 import os
@@ -42,6 +43,7 @@ class Agent:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
         self._out: list[Op] = []
+        self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
@@ -85,6 +87,10 @@ class Agent:
         if self._writers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
+    def afterwards(self, fn: Callable[[], None]) -> None:
+        """Run `fn` once this turn's replies are on their way: for work nobody waits for."""
+        self._later.append(fn)
+
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
         """Run `fn` once; a timer cannot be cancelled, `fn` checks whether it still applies."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
@@ -93,6 +99,9 @@ class Agent:
 
     def run(self) -> None:
         """Until the broker's end closes or asks us to stop; then nothing we started is left."""
+        # Jobs die by reference counting but for a few cycles: look for those rarely.
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -115,6 +124,8 @@ class Agent:
         while self._timers and self._timers[0][0] <= time.monotonic():
             heapq.heappop(self._timers)[2]()
         self._flush()
+        while self._later:
+            self._later.pop()()
 
     def _flush(self) -> None:
         if self._out:

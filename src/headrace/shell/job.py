@@ -494,7 +494,7 @@ class ShellJob:
             self.to_peer(0, {"kind": "done"})
         if self.output is not None:
             self.output.close()
-        self._remove_tmpdir()
+        self.agent.afterwards(self._remove_tmpdir)
         self.agent.jobs.pop(self.id, None)
         self.agent.send({"op": "finish", "id": self.id, "status": self._status})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
+from _socket import socketpair
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class Task:
         self.pty: Pty | None = None
         self.closed = False
         self._open = 0
-        self._pmi: socket.socket | None = None
+        self._pmi = -1
         self._pmi_buffer = b""
 
     def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
@@ -63,11 +63,12 @@ class Task:
                     ours.append(read)
                     its.append(write)
                     fds.append((write, number))
-            server: socket.socket | None = None
             if job.pmi is not None:
-                self._pmi, server = socket.socketpair()
+                pair = socketpair()
+                self._pmi, server = pair[0].detach(), pair[1].detach()
+                its.append(server)
                 # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.
-                fds.append((server.fileno(), _PMI_FD))
+                fds.append((server, _PMI_FD))
                 env["PMI_FD"] = str(_PMI_FD)
                 env["PMI_RANK"] = str(self.rank)
                 env["PMI_SIZE"] = str(job.size)
@@ -78,13 +79,10 @@ class Task:
                 os.close(fd)
             if terminal is not None:
                 terminal.close()
-            if self._pmi is not None:
-                self._pmi.close()
-                self._pmi = None
+            if self._pmi >= 0:
+                os.close(self._pmi)
+                self._pmi = -1
             raise
-        finally:
-            if job.pmi is not None and server is not None:
-                server.close()
         for fd in its:
             os.close(fd)
         agent = job.agent
@@ -99,8 +97,8 @@ class Task:
             for stream, fd in zip(("stdout", "stderr"), ours):
                 self._open += 1
                 agent.watch(fd, partial(self._readable, fd, stream))
-        if self._pmi is not None:
-            agent.watch(self._pmi.fileno(), self._pmi_readable)
+        if self._pmi >= 0:
+            agent.watch(self._pmi, self._pmi_readable)
 
     def never_ran(self) -> None:
         """The process could not be started."""
@@ -126,11 +124,11 @@ class Task:
         self._maybe_close()
 
     def _pmi_readable(self) -> None:
-        sock, server = self._pmi, self._job.pmi
-        if sock is None or server is None:
+        server = self._job.pmi
+        if self._pmi < 0 or server is None:
             return
         try:
-            data = sock.recv(_READ)
+            data = os.read(self._pmi, _READ)
         except OSError:
             data = b""
         if not data or len(self._pmi_buffer) > _PMI_LINE:
@@ -141,15 +139,15 @@ class Task:
             server.line(line.decode("utf-8", "replace"), self.local, self._pmi_reply)
 
     def _pmi_reply(self, data: bytes) -> None:
-        if self._pmi is not None:
+        if self._pmi >= 0:
             with contextlib.suppress(OSError):
-                self._pmi.sendall(data)
+                os.write(self._pmi, data)
 
     def _close_pmi(self) -> None:
-        sock, self._pmi = self._pmi, None
-        if sock is not None:
-            self._job.agent.unwatch(sock.fileno())
-            sock.close()
+        fd, self._pmi = self._pmi, -1
+        if fd >= 0:
+            self._job.agent.unwatch(fd)
+            os.close(fd)
 
     def kill(self, signum: int) -> None:
         if self.pid and not self.closed:
