@@ -10,6 +10,9 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.modules.jobs_core import CANCEL, DENY, SUCCESS, Core
 from headrace.modules.jobs_queues import Queues
@@ -23,8 +26,8 @@ R: dict[str, Any] = {"version": 1, "execution": {"R_lite": [{"rank": "0", "child
 class Simulator:
     """`durable` is the disk; `acknowledged` and `started` are what the world outside has seen."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, choices: random.Random) -> None:
+        self.random = choices
         self.now = 1000.0
         self.last_id = 0
         self.durable: list[Any] = []
@@ -205,7 +208,7 @@ class Simulator:
 
 
 def run(seed: int, crashes: int) -> None:
-    simulator = Simulator(seed)
+    simulator = Simulator(random.Random(seed))
     for _ in range(crashes):
         simulator.some(simulator.random.randrange(1, 30))
         simulator.crash()
@@ -222,3 +225,63 @@ def test_no_crash_loses_doubles_or_strands_a_job(seed: int) -> None:
 def test_ten_thousand_crashes() -> None:
     for seed in range(1000, 2000):
         run(seed, 10)
+
+
+class Machine(RuleBasedStateMachine):
+    """The same world, with every choice made by hypothesis, so that what fails is made small."""
+
+    @initialize(choices=st.randoms(use_true_random=False))
+    def begin(self, choices: random.Random) -> None:
+        self.world = Simulator(choices)
+
+    @rule()
+    def submit(self) -> None:
+        self.world.submit()
+        self.world.turn()
+
+    @rule()
+    def schedule(self) -> None:
+        self.world.schedule()
+        self.world.turn()
+
+    @rule()
+    def execute(self) -> None:
+        self.world.execute()
+        self.world.turn()
+
+    @rule()
+    def meddle(self) -> None:
+        self.world.meddle()
+        self.world.turn()
+
+    @rule()
+    def tidy(self) -> None:
+        self.world.tidy()
+        self.world.turn()
+
+    @rule()
+    def tick(self) -> None:
+        self.world.tick()
+        self.world.turn()
+
+    @precondition(lambda self: self.world.pending)
+    @rule()
+    def write(self) -> None:
+        self.world.write()
+
+    @rule()
+    def crash(self) -> None:
+        self.world.crash()
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.finish()
+
+
+Machine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestMachine = Machine.TestCase

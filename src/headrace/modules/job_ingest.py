@@ -54,7 +54,7 @@ class _Ingest:
         self.count = 0
         ctx.service(NAME, {"submit": self._submit, "getinfo": self._getinfo}, open=("submit", "getinfo"))
         ctx.on_config(self._configure)
-        ctx.on_stats(lambda: {"submitted": self.count})
+        ctx.on_stats(lambda: {"pipeline": {"submitted": self.count}})
         ctx.call("job-manager.getinfo", {}, self._begin)
 
     def _configure(self, config: dict[str, Any]) -> None:
