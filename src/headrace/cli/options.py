@@ -14,12 +14,12 @@ import sys
 
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
-from headrace.spec import envrules, jobspec_build, rlimits
+from headrace.spec import jobspec_build, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, List, Sequence
+    from typing import Any, Dict, List, Sequence, Tuple
 
     Jobspec = Dict[str, Any]
 
@@ -186,12 +186,12 @@ def _configuration(texts: Sequence[str]) -> Dict[str, Any]:
 
 def _parameters(args: Namespace) -> Dict[str, Any]:
     """What every builder takes: the caller's environment, directory and limits, and the plain options."""
-    environment = envrules.apply(args.env or [], os.environ)
+    environment, expand = _environment(args.env)
     by_rank = args.input is not None and is_ranks(args.input)
     return {
         "duration": time_limit(args.time_limit),
-        "environment": environment.variables,
-        "env_expand": environment.expand,
+        "environment": environment,
+        "env_expand": expand,
         "cwd": args.cwd if args.cwd is not None else _working_directory(),
         "rlimits": rlimits.collect(args.rlimit or []),
         "name": args.job_name,
@@ -203,6 +203,18 @@ def _parameters(args: Namespace) -> Dict[str, Any]:
         "queue": args.queue,
         "bank": args.bank,
     }
+
+
+def _environment(rules: Any) -> Tuple[Dict[str, str], Dict[str, str]]:
+    """(variables, variables whose value the shell expands) of the job."""
+    if not rules:
+        # What no rules make, without reading the file of rules: nearly every submission comes this way.
+        variables = dict(os.environ)
+        variables.pop("FLUX_PROXY_REMOTE", None)
+        return variables, {}
+    from headrace.spec import envrules
+
+    return envrules.apply(rules, os.environ)
 
 
 def is_ranks(text: str) -> bool:

@@ -7,14 +7,12 @@ once the shell has started, as Attach does for a single job, and lines carry the
 from __future__ import annotations
 
 import errno
+import os
 import sys
 
 from headrace.cli import options
-from headrace.cli.attach import exit_code
 from headrace.client.handle import Handle
-from headrace.client.reactor import Reactor
 from headrace.spec import jobid
-from headrace.spec.eventlog import decode_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +47,6 @@ class Submitter:
         self.args = args
         self.program = program
         self._connection: Optional[Handle] = None
-        self.reactor = Reactor()
         self.status = 0
         self._files: Dict[str, IO[str]] = {}
         self._pending: List[Tuple[Namespace, Rpc]] = []
@@ -120,6 +117,9 @@ class Submitter:
     # -- following
 
     def _follow_all(self) -> None:
+        from headrace.client.reactor import Reactor
+
+        self.reactor = Reactor()
         if sys.stdout.isatty():
             sys.stdout.flush()
         self.reactor.add_handle(self.handle)
@@ -129,6 +129,8 @@ class Submitter:
         self.reactor.run()
 
     def _watch(self, job: _Job, path: str = "eventlog") -> None:
+        from headrace.spec.eventlog import decode_line
+
         job.open += 1
         self._following[job.id] = job
         if self._progress is not None and path == "eventlog":
@@ -177,7 +179,7 @@ class Submitter:
             status = context["status"]
             if self.args.verbose:
                 self._tell(job, event.timestamp, f"complete: status={status}")
-            self.status = max(self.status, exit_code(status))
+            self.status = max(self.status, 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8)
         if self.args.wait_event == name and not (self.args.wait or self.args.watch):
             call.cancel()
             return True

@@ -11,7 +11,6 @@ asked for.
 from __future__ import annotations
 
 import os
-import pkgutil
 import re
 from functools import lru_cache
 from typing import Callable, Dict, List, Tuple
@@ -128,6 +127,8 @@ def _parse_dothex(text: str) -> int:
 
 
 def _table(name: str) -> List[str]:
+    import pkgutil  # late: every command reads this file, few ask for words or emoji
+
     data = pkgutil.get_data("headrace.spec", name) or b""
     return [item for line in data.decode().splitlines() if line[:1] != "#" for item in line.split()]
 
