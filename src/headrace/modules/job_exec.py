@@ -176,6 +176,8 @@ class _Leader:
         if "wait_status" in op:
             data["wait_status"] = op["wait_status"]
         job.failed = job.failed or data["severity"] == 0
+        # What the shell logged about it is read first.
+        self._save()
         self._respond(job, "exception", data)
 
     def _lost(self, op: Op) -> None:
