@@ -6,10 +6,13 @@ Forks come first: the exec agent of a broker is forked before any ZeroMQ context
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +20,7 @@ from ..compat.environment import with_flux
 from . import boot
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
+from .modhost import FOLLOWER_MODULES, LEADER_MODULES
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
 _RUNDIR_LIMIT = 88
@@ -103,6 +107,18 @@ def _check(options: LaunchOptions) -> None:
     _check_statedir(options.attrs)
 
 
+def _preload(modules: Iterable[str]) -> None:
+    """Import what the brokers will need once, so that the processes forked from here share its memory and its time."""
+    from ..agent import agent as _agent  # noqa: F401
+    from . import broker as _broker  # noqa: F401
+
+    for name in modules:
+        importlib.import_module("headrace.modules." + name.replace("-", "_"))
+    # Collections would otherwise write to, and so copy, every page that the children inherit.
+    gc.collect()
+    gc.freeze()
+
+
 def start_many(options: LaunchOptions) -> int:
     """`--test-size=N`: N brokers on this machine, forked from here; returns the leader's exit code."""
     _check(options)
@@ -115,9 +131,7 @@ def start_many(options: LaunchOptions) -> int:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
     except (BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
-    # Imported once here, so that the children share its memory.
-    from . import broker as _broker  # noqa: F401
-
+    _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
     pids: dict[int, int] = {}
     for info in infos:
         pid = os.fork()
