@@ -167,19 +167,31 @@ class Attach:
             self.leader = event.context["leader-rank"]
             self._watch("guest.output")
             terminal = event.context.get("pty")
-            if terminal and not self.read_only and os.isatty(0) and os.isatty(1):
-                self._join_terminal(str(terminal))
+            if terminal and terminal != "capture" and not self.read_only and os.isatty(0) and os.isatty(1):
+                self._join_terminal()
             elif not self.read_only:
                 self._watch_stdin()
+        elif event.name == "shell.start" and self.stdin_ranks != "all" and not self.read_only:
+            self._close_other_inputs(event.context["taskmap"])
         if self.show_exec:
             self._show("exec", event)
         elif event.name == "log":
             self._log(event)
 
-    def _join_terminal(self, name: str) -> None:
+    def _close_other_inputs(self, taskmap: Any) -> None:
+        """Tasks that get none of our input get its end at once, else they would wait for it for ever."""
+        from headrace.spec.idset import Idset
+        from headrace.spec.taskmap import TaskMap
+
+        others = Idset(range(TaskMap.decode(taskmap).ntasks)) - Idset.parse(self.stdin_ranks)
+        if others:
+            io = {"stream": "stdin", "rank": str(others), "eof": True}
+            self.handle.rpc(f"{self.service}.stdin", io, self.leader).then(_ignore_errors)
+
+    def _join_terminal(self) -> None:
         from headrace.cli.terminal import TerminalLink
 
-        self._terminal = TerminalLink(self.handle, self.reactor, f"{self.service}.{name}", self.leader, self._detach)
+        self._terminal = TerminalLink(self.handle, self.reactor, f"{self.service}.pty", self.leader, self._detach)
 
     def _show(self, source: str, event: Any) -> None:
         text = f"{source}.{event.name}"

@@ -95,7 +95,7 @@ class Pty:
                 self._send(token, {"type": "data", "data": self._held.decode("utf-8", "replace")})
                 self._held.clear()
             return
-        if kind == "write" and self._feed is not None:
+        if kind in ("data", "write") and self._feed is not None:
             self._feed.write(payload["data"].encode("utf-8", "surrogateescape"))
         elif kind == "resize":
             self._resize(payload)
