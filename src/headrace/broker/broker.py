@@ -23,7 +23,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
+from ..client.handle import Handle
 from ..spec import duration as durations
+from ..spec import jobid
 from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset, IdsetError
@@ -163,7 +165,8 @@ class Broker:
         for name, value in (("instance-level", "0"), ("jobid-path", "/")):
             if name not in attrs:
                 attrs.set(name, value)
-        self._own_rundir = self.rank == 0 and attrs.get("rundir-cleanup") == "1"
+        # Brokers of one machine share the leader's run directory; those of a launcher have one each.
+        self._own_rundir = (self.rank == 0 or boot.method != "test") and attrs.get("rundir-cleanup") == "1"
         if "local-uri" not in attrs:
             attrs.set("local-uri", f"local://{rundir}/local-{self.rank}")
         if "broker.quorum" not in attrs:
@@ -263,6 +266,8 @@ class Broker:
         if self.rank:
             return
         self.context.publish("broker.state", {"state": "run"})
+        if "parent-uri" in self.attrs and "jobid" in self.attrs:
+            self.spawn(asyncio.to_thread(self._tell_parent))
         if self.attrs.get("broker.rc2_none") == "1":
             return
         self.program = Program(self, self.command, self._program_done)
@@ -272,6 +277,18 @@ class Broker:
             self.exit_code = 126 if exc.errno == errno.EACCES else 127
             self.log(logging.ERROR, "broker", f"rc2.0: {exc.filename or self.program.title}: {exc.strerror}")
             self.advance("rc2-fail")
+
+    def _tell_parent(self) -> None:
+        """Leave our URI in the enclosing instance's record of this job, where `flux uri` and `flux jobs` look."""
+        path = self.attrs.get("local-uri").removeprefix("local://")
+        body = {"id": jobid.parse(self.attrs.get("jobid")), "memo": {"uri": f"ssh://{self.boot.hostname}{path}"}}
+        try:
+            handle = Handle(self.attrs.get("parent-uri"))
+            handle.rpc("job-manager.memo", body).get()
+            handle.close()
+        except OSError as exc:
+            text = f"cannot leave our URI with the parent instance: {exc}"
+            self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:
         self.exit_code = status

@@ -9,6 +9,7 @@ import contextlib
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..compat.environment import with_flux
-from . import boot
+from . import boot, pmi_client
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .modhost import FOLLOWER_MODULES, LEADER_MODULES
@@ -94,9 +95,27 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
 
 
 def start_here(options: LaunchOptions) -> int:
-    """One broker in this process, booted by its launcher or alone."""
+    """One broker in this process, booted by its launcher or alone. Raises LaunchError."""
     _check(options)
-    return run_broker(boot.alone(options.hosts[0] if options.hosts else ""), options, make_rundir(options))
+    rundir = make_rundir(options)
+    try:
+        return run_broker(_boot(options, rundir), options, rundir)
+    except BootError as exc:
+        shutil.rmtree(rundir, ignore_errors=True)
+        raise LaunchError(str(exc)) from None
+
+
+def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
+    topo = options.attrs.get("tbon.topo", "kary:32")
+    if pmi_client.offered():
+        from .boot_pmi import from_pmi
+
+        return from_pmi(os.environ, rundir, topo)
+    if "bootstrap" in options.config:
+        from .boot_config import from_config
+
+        return from_config(options.config, topo)
+    return boot.alone(options.hosts[0] if options.hosts else "")
 
 
 def _check(options: LaunchOptions) -> None:

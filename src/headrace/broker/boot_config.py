@@ -1,0 +1,91 @@
+"""Boot from the `[bootstrap]` table of a configuration file, the one real Flux takes (flux-config-bootstrap(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any
+
+from ..spec.hostlist import Hostlist
+from . import boot
+from .boot import BootError, BootInfo
+from .topology import Topology, TopologyError
+
+_KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
+
+
+def read_certificate(path: str) -> tuple[bytes, bytes]:
+    """The (public, secret) keys of a zcert file. Raises BootError; the file must be readable by its owner only."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise BootError(f"{path}: others may read this secret certificate, set its mode to 0600")
+            keys = dict(_KEY.findall(file.read()))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BootError(f"{path}: {exc}") from None
+    if len(keys) != 2:
+        raise BootError(f"{path}: no public-key and secret-key of 40 characters in it, make one with `flux keygen`")
+    return keys["public-key"].encode(), keys["secret-key"].encode()
+
+
+def from_config(config: dict[str, Any], topo: str) -> BootInfo:
+    """Boot as the host of the table that we run on. Raises BootError naming the field."""
+    table = config["bootstrap"]
+    if not isinstance(table, dict):
+        raise BootError("bootstrap: must be a table")
+    hostname = boot.local_hostname()
+    entries = _hosts(table)
+    if not entries:
+        return boot.alone(hostname)
+    names = [entry["host"] for entry in entries]
+    if hostname not in names:
+        raise BootError(f"bootstrap.hosts: this host, {hostname}, is not among {Hostlist(names)}")
+    rank = names.index(hostname)
+    try:
+        parents = None
+        if any("parent" in entry for entry in entries):
+            parents = [-1] + [names.index(entry.get("parent", names[0])) for entry in entries[1:]]
+        topology = Topology(len(names), topo, parents)
+    except (TopologyError, ValueError) as exc:
+        raise BootError(f"bootstrap.hosts: {exc}") from None
+    info = BootInfo(rank, len(names), "config", topology, hostname, names)
+    if len(names) == 1:
+        return info
+    if not isinstance(table.get("curve_cert"), str):
+        raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
+    info.public_key, info.secret_key = read_certificate(table["curve_cert"])
+    info.members = {info.public_key}
+    info.parent_key = info.public_key
+    if topology.children(rank):
+        info.bind = _endpoint(entries[rank], "bind", table, "default_bind")
+    if rank:
+        info.parent_uri = _endpoint(entries[topology.parent(rank)], "connect", table, "default_connect")
+    return info
+
+
+def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:
+    entries: list[dict[str, str]] = []
+    for index, entry in enumerate(table.get("hosts", [])):
+        where = f"bootstrap.hosts[{index}]"
+        if not isinstance(entry, dict) or not isinstance(entry.get("host"), str):
+            raise BootError(f"{where}.host: must be a string")
+        try:
+            names = list(Hostlist.parse(entry["host"]))
+        except ValueError as exc:
+            raise BootError(f"{where}.host: {exc}") from None
+        for name in names:
+            known = next((other for other in entries if other["host"] == name), None)
+            fresh = {key: str(value) for key, value in entry.items() if key in ("bind", "connect", "parent")}
+            if known is None:
+                entries.append({"host": name, **fresh})
+            else:
+                known.update(fresh)
+    return entries
+
+
+def _endpoint(entry: dict[str, str], key: str, table: dict[str, Any], default: str) -> str:
+    text = entry.get(key) or table.get(default)
+    if not isinstance(text, str) or not text:
+        raise BootError(f"bootstrap.hosts: {entry['host']} needs {key}, or set bootstrap.{default}")
+    return text.replace("%h", entry["host"]).replace("%p", str(table.get("default_port", 8050)))

@@ -1,0 +1,118 @@
+"""Boot from PMI: brokers exchange host name, endpoint and public key with one barrier, then talk to each other only.
+
+Every broker has a random key pair of its own; a parent admits exactly the keys of its children. Inside a Flux job the
+process manager is the shell of the enclosing instance, which also says how deep we are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping
+
+from zmq.utils import z85
+
+from ..spec import jobid
+from . import boot
+from .boot import BootError, BootInfo
+from .pmi_client import PmiClient, PmiError
+from .topology import Topology
+
+
+def from_pmi(env: Mapping[str, str], rundir: str, topo: str) -> BootInfo:
+    """Boot by the process manager of `env`. Raises BootError."""
+    try:
+        pmi = PmiClient(env)
+        info = _exchange(pmi, rundir, topo)
+        info.attrs = _enclosing_job(pmi, env)
+        pmi.finalize()
+    except (PmiError, ValueError) as exc:
+        raise BootError(f"PMI: {exc}") from None
+    return info
+
+
+def _exchange(pmi: PmiClient, rundir: str, topo: str) -> BootInfo:
+    rank, size = pmi.rank, pmi.size
+    topology = Topology(size, topo)
+    hostname = boot.local_hostname()
+    info = BootInfo(rank, size, "simple", topology, hostname)
+    if size == 1:
+        info.hosts = [hostname]
+        return info
+    info.public_key, info.secret_key = boot.new_keys()
+    children = topology.children(rank)
+    connect = ""
+    if children:
+        if _one_host(pmi.lookup("PMI_process_mapping"), size):
+            info.bind = connect = f"ipc://{rundir}/tbon-{rank}"
+        else:
+            port = _free_port()
+            info.bind, connect = f"tcp://*:{port}", f"tcp://{_address(hostname)}:{port}"
+    key = z85.decode(info.public_key).hex()
+    pmi.put(f"headrace.{rank}", f"{hostname};{key};{connect}")
+    pmi.barrier()
+    if rank:
+        _host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(";", 2)
+        info.parent_key = z85.encode(bytes.fromhex(key))
+    else:
+        info.hosts = [pmi.get(f"headrace.{other}").split(";", 2)[0] for other in range(size)]
+    for child in children:
+        info.members.add(z85.encode(bytes.fromhex(pmi.get(f"headrace.{child}").split(";", 2)[1])))
+    return info
+
+
+def _enclosing_job(pmi: PmiClient, env: Mapping[str, str]) -> dict[str, str]:
+    """Attributes of an instance that is a job of another one; none when it is not."""
+    level = pmi.lookup("flux.instance-level")
+    if not level.isdigit():
+        return {}
+    attrs = {"instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
+    with contextlib.suppress(ValueError):
+        attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname))
+    if env.get("FLUX_URI"):
+        attrs["parent-uri"] = env["FLUX_URI"]
+    if env.get("FLUX_KVS_NAMESPACE"):
+        attrs["parent-kvs-namespace"] = env["FLUX_KVS_NAMESPACE"]
+    mapping = pmi.lookup("flux.taskmap")
+    if mapping:
+        attrs["broker.mapping"] = mapping
+    return attrs
+
+
+def _one_host(mapping: str, size: int) -> bool:
+    """True when a PMI process mapping places all `size` processes on one node."""
+    blocks = mapping.replace(" ", "").removeprefix("(vector,").rstrip(")").lstrip("(").split("),(")
+    try:
+        numbers = [[int(word) for word in block.split(",")] for block in blocks]
+    except ValueError:
+        return False
+    return len(numbers) == 1 and numbers[0][1:2] == [1] and numbers[0][2:3] == [size]
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _address(hostname: str) -> str:
+    """The address other hosts reach us at: of the interface with the default route, else of our name."""
+    with contextlib.suppress(OSError), open("/proc/net/route") as routes:
+        for line in routes.readlines()[1:]:
+            fields = line.split()
+            if fields[1] == "00000000":
+                return _interface_address(fields[0])
+    with contextlib.suppress(OSError):
+        return socket.gethostbyname(hostname)
+    return "127.0.0.1"
+
+
+def _interface_address(name: str) -> str:
+    import fcntl
+    import struct
+
+    siocgifaddr = 0x8915
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), siocgifaddr, struct.pack("256s", name.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])
