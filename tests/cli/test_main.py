@@ -78,3 +78,17 @@ def test_commands_import_nothing_outside_the_standard_library(command):
     )
     done = subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_broker_elsewhere_is_reached_through_ssh_and_a_relay(flux, playback, tmp_path):
+    broker = playback("33")
+    relay = tmp_path / "flux"
+    relay.write_text(f"#!{sys.executable}\nimport sys\nfrom headrace.cli.main import flux\nsys.exit(flux())\n")
+    ssh = tmp_path / "ssh"
+    # Stands for ssh: leaves the host out and runs the rest here.
+    ssh.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    for script in (relay, ssh):
+        script.chmod(0o755)
+    uri = broker.uri.replace("local://", "ssh://elsewhere")
+    outcome = flux("getattr", "size", uri=uri, FLUX_SSH=str(ssh), FLUX_SSH_RCMD=str(relay))
+    assert (outcome.stdout, outcome.stderr) == ("3\n", "")
