@@ -137,7 +137,7 @@ def _documents(text: str) -> tuple[list[Any], list[str]]:
     found = []
     try:
         loader = _Loader(text)
-        while loader.check_data():
+        while loader.check_data():  # type: ignore[no-untyped-call]
             document = loader.get_data()
             if document is not None:
                 found.append(document)
@@ -327,8 +327,8 @@ def _check_sizes(spec: Spec) -> Iterator[Problem]:
         yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
     if spec.min_size < 0:
         yield Problem("spec.minSize", f"must not be negative, it is {spec.min_size}")
-    elif spec.min_size > max(spec.size, spec.max_size):
-        yield Problem("spec.minSize", f"must not be above the largest size, {max(spec.size, spec.max_size)}")
+    elif spec.min_size > spec.size:
+        yield Problem("spec.minSize", f"must not be above spec.size, which is {spec.size}")
     if spec.tasks < 0:
         yield Problem("spec.tasks", f"must be 0 (one a node) or more, not {spec.tasks}")
     if spec.backoff_limit is not None and spec.backoff_limit < 0:
@@ -344,6 +344,11 @@ def _check_roles(spec: Spec) -> Iterator[Problem]:
     if len(spec.containers) > 1 and len(marked) != 1:
         listed = ", ".join(f"[{index}]" for index in marked) or "none"
         yield Problem("spec.containers", f"exactly one of several containers must have runFlux: true; now {listed}")
+    for index, one in enumerate(spec.containers):
+        if len(spec.containers) > 1 and not one.run_flux and not one.name:
+            yield Problem(f"spec.containers[{index}].name", "is required for a container beside the one that runs Flux")
+        elif one.commands and one.commands.script and one.command and (one.run_flux or len(spec.containers) == 1):
+            yield Problem(f"spec.containers[{index}].command", "cannot be combined with commands.script")
     for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
         first: dict[str, int] = {}
         for index, one in enumerate(group):
@@ -416,6 +421,8 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
     bursting = flux.bursting
     if bursting:
+        if bursting.hostlist and bursting.clusters:
+            yield Problem("spec.flux.bursting.clusters", "cannot be combined with hostlist, which names all hosts")
         for index, cluster in enumerate(bursting.clusters):
             if cluster.size < 1:
                 yield Problem(f"spec.flux.bursting.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")

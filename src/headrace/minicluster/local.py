@@ -1,0 +1,284 @@
+"""Runs a MiniCluster as brokers of this machine: no server, no root, nothing left behind.
+
+A shell runs the plan's text around `flux start`; a named pipe brings back the moments that matter (brokers started,
+instance ready, job done). The brokers live in a session of their own, so that Ctrl-C comes to this process alone, which
+then ends them in order. All pods' commands run once: one machine has one file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from .plan import Mode, Plan, hosts_of
+
+_MARKS = ("start", "ready", "done")
+_PATIENCE = 10.0  # seconds that a stopped instance has before it is killed
+
+
+class Times(NamedTuple):
+    """Seconds: until brokers start, until all of them are up, the job, until nothing is left."""
+
+    create: float
+    ready: float
+    run: float
+    delete: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+class Result(NamedTuple):
+    """How a run ended: the job's exit status, and the times of what came about."""
+
+    status: int
+    times: Times
+    interrupted: bool
+
+
+Say = Callable[[str], None]
+
+
+class StartError(Exception):
+    """The cluster cannot be started on this machine; the text says why."""
+
+
+def run(plan: Plan, folder: str, say: Say) -> Result:
+    """Run `plan` with `folder` as its working directory; `say` gets a line for each step.
+
+    The job's output goes to this process's stdout and stderr. Raises StartError.
+    """
+    began = time.monotonic()
+    flux = _find_flux()
+    with _stopping() as stopped, _workspace() as work:
+        _write_files(plan, work, flux)
+        pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)
+        try:
+            shell = _shell()
+            command = [shell, os.path.join(work, "outer")]
+            process = subprocess.Popen(
+                command, cwd=_directory(plan, folder), env=_environment(plan, work, flux), start_new_session=True
+            )
+            try:
+                marks = _follow(plan, process, pipe, stopped, work, say)
+            finally:
+                _end_session(process.pid)
+        finally:
+            os.close(pipe)
+    status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    interrupted = bool(stopped)
+    if interrupted:
+        status = 0 if plan.mode is Mode.INTERACTIVE else 128 + stopped[0]
+    return Result(status, _times(began, marks, time.monotonic()), interrupted)
+
+
+def _times(began: float, marks: dict[str, float], ended: float) -> Times:
+    at = [began, *(marks.get(name, ended) for name in ("start", "ready", "done")), ended]
+    return Times(*(max(0.0, later - earlier) for earlier, later in zip(at, at[1:])))
+
+
+def _find_flux() -> str:
+    """The `flux` of this installation: beside our interpreter or the running command, else the one in PATH."""
+    folders = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
+    found = shutil.which("flux", path=":".join(folders)) or shutil.which("flux")
+    if not found:
+        raise StartError("no flux command beside this Python: install Headrace with pip, in a virtual environment")
+    return found
+
+
+def _shell() -> str:
+    # Files are written for bash; a plain sh does where there is none.
+    return shutil.which("bash") or "/bin/sh"
+
+
+def _directory(plan: Plan, folder: str) -> str:
+    """Where the job starts: the file's folder, or the working directory that the file names, if it exists here."""
+    wanted = os.path.join(folder, plan.working_dir)
+    return wanted if os.path.isdir(wanted) else folder
+
+
+def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
+    # Of an instance around us nothing is wanted: the new one stands alone.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
+    env.update(plan.environment)
+    env["HEADRACE_MINI_DIR"] = work
+    env["FLUX_OUTPUT_DIR"] = plan.output_dir
+    env["PATH"] = os.path.dirname(flux) + ":" + env.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return env
+
+
+@contextlib.contextmanager
+def _workspace() -> Iterator[str]:
+    """A private folder with a short name (socket paths have 108 bytes), removed afterwards."""
+    base = tempfile.gettempdir()
+    try:
+        work = tempfile.mkdtemp(prefix="mini-", dir=base if len(base) < 60 else "/tmp")
+    except OSError as exc:
+        raise StartError(f"cannot make a folder in {base}: {exc.strerror}") from None
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """Signals that ask us to stop, in the order they come, as a list that grows."""
+    stopped: list[int] = []
+    previous = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        previous[number] = signal.signal(number, lambda got, _frame: stopped.append(got))
+    try:
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _write_files(plan: Plan, work: str, flux: str) -> None:
+    os.mkfifo(os.path.join(work, "marks"), 0o600)
+    config = {**plan.config, "resource": resources(plan)}
+    with open(os.path.join(work, "broker.json"), "w", encoding="utf-8") as handle:
+        json.dump(config, handle)
+    for name, text in (("outer", outer_text(plan, start_command(plan, work, flux))), ("inner", inner_text(plan))):
+        with open(os.path.join(work, name), "w", encoding="utf-8") as handle:
+            handle.write(text)
+
+
+def resources(plan: Plan) -> dict[str, Any]:
+    """The `resource` table: each broker a node of its own name, all with the cores that this process may use."""
+    cores = ",".join(str(core) for core in range(len(os.sched_getaffinity(0))))
+    return {"noverify": True, "config": [{"hosts": hosts_of(plan.name, plan.size), "cores": cores}]}
+
+
+def start_command(plan: Plan, work: str, flux: str) -> str:
+    """The command line that starts the brokers around the inner text."""
+    attrs = {name: value for name, value in plan.attrs.items() if not name.startswith("log-stderr")}
+    if plan.attrs.get("log-stderr-level") == "7":
+        attrs["log-stderr-level"] = "7"
+    words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
+    words += [f"--test-rundir={work}/run", f"--config-path={work}/broker.json"]
+    words += [f"-S{name}={value}" for name, value in attrs.items()]
+    return shlex.join([*words, _shell(), f"{work}/inner"])
+
+
+def _mark(name: str) -> str:
+    return f'echo {name} > "$HEADRACE_MINI_DIR/marks"\n'
+
+
+def outer_text(plan: Plan, start: str) -> str:
+    """Shell text of the whole run: what comes before the brokers, the brokers, what comes after."""
+    before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
+    strict = "set -eEu -o pipefail\n" if plan.strict else ""
+    # Every variable that the user's text sets is for the job too.
+    return (
+        f"set -a\n{strict}{before}{_mark('start')}set +e\n{start}\nheadrace_status=$?\n{strict}{plan.after}"
+        "exit $headrace_status\n"
+    )
+
+
+def inner_text(plan: Plan) -> str:
+    """Shell text that runs inside the instance, on the lead."""
+    if plan.mode is Mode.INTERACTIVE:
+        program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
+    else:
+        program = plan.initial_program
+    return (
+        f"export fluxsocket=$FLUX_URI\n{_mark('ready')}{program}headrace_status=$?\n"
+        f"{_mark('done')}exit $headrace_status\n"
+    )
+
+
+def _follow(
+    plan: Plan, process: subprocess.Popen[bytes], pipe: int, stopped: list[int], work: str, say: Say
+) -> dict[str, float]:
+    """Wait for the end; returns when each mark came. A signal, or a second one, ends the instance sooner."""
+    marks: dict[str, float] = {}
+    killed_at = 0.0
+    asked = 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            ended = process.poll() is not None
+            for name in _read_marks(pipe):
+                marks.setdefault(name, time.monotonic())
+                _tell(plan, name, work, say)
+            if ended:
+                return marks
+            if len(stopped) > asked:
+                asked = len(stopped)
+                if asked == 1:
+                    say("stopping")
+                    killed_at = time.monotonic() + _PATIENCE
+                    _signal_leader(process.pid, signal.SIGTERM)
+                else:
+                    killed_at = time.monotonic()
+            if asked and time.monotonic() >= killed_at:
+                _end_session(process.pid)
+            selector.select(timeout=0.05)
+
+
+def _read_marks(pipe: int) -> list[str]:
+    try:
+        return [name for name in os.read(pipe, 4096).decode().split() if name in _MARKS]
+    except BlockingIOError:
+        return []
+
+
+def _tell(plan: Plan, mark: str, work: str, say: Say) -> None:
+    brokers = f"{plan.size} broker{'s' if plan.size > 1 else ''}"
+    if mark == "start":
+        say(f"starting {brokers}: {hosts_of(plan.name, plan.size)}")
+    elif mark == "ready":
+        if plan.mode is Mode.INTERACTIVE:
+            say(f"ready: flux proxy local://{work}/run/local-0    (Ctrl-C stops the cluster)")
+        else:
+            say(f"ready: {brokers} up, running the job")
+    elif mark == "done":
+        say("job finished, deleting the cluster")
+
+
+def _session(leader: int) -> list[int]:
+    """The living processes of the session that `leader` made."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as handle:
+                    fields = handle.read().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(name))
+    return found
+
+
+def _signal_leader(shell: int, number: int) -> None:
+    """Ask the children of the outer shell (`flux start`, or a command before it) to end; it passes that on."""
+    try:
+        with open(f"/proc/{shell}/task/{shell}/children", encoding="utf-8") as handle:
+            children = [int(pid) for pid in handle.read().split()]
+    except OSError:
+        children = []
+    for pid in children or [shell]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _end_session(leader: int) -> None:
+    """Kill what is left of the session; in the normal case nothing is."""
+    for pid in _session(leader):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,218 @@
+"""What a MiniCluster means: its hosts, the brokers' options, and the shell text that its lead runs around them.
+
+Pure. The local runner turns a plan into processes of this machine, the Kubernetes side turns it into objects. The text
+of a user's file is shell: `command`, `prefix` and the `commands` are put where the operator puts them, and
+`commands.script` and the lines of a batch go through an unquoted here-document, because files in use escape the
+variables that are meant for the job as `\\${NAME}`. One thing differs from the operator on purpose: the status is the
+job's, not that of the last command.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Any
+
+from msgspec import Struct
+
+from .fields import Bursting, Commands, MiniCluster
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_OUTPUT = "/tmp/fluxout"
+_END = "HEADRACE_END_OF_TEXT"
+# Tables of a broker configuration that describe where the brokers are; whoever starts them decides these.
+_PLACEMENT = ("bootstrap", "resource")
+
+
+class Mode(enum.Enum):
+    """How the command is run."""
+
+    INTERACTIVE = "interactive"  # no command: the instance stays until it is stopped
+    BATCH = "batch"  # each line is a job of a batch script
+    LAUNCHER = "launcher"  # the command submits by itself
+    SUBMIT = "submit"  # the command is one job
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A MiniCluster ready to start.
+
+    `hosts` is a hostlist (RFC 29) of all that may ever join, the lead first; `size` of them start. `quorum` is the
+    broker attribute ("" waits for all). The last five are shell text: what every host runs before its broker, what then
+    only the lead and only the followers run, what runs inside the instance (its status is the job's), and after it.
+    """
+
+    name: str
+    size: int
+    hosts: str
+    quorum: str
+    mode: Mode
+    attrs: dict[str, str]
+    config: dict[str, Any]
+    environment: dict[str, str]
+    output_dir: str
+    working_dir: str
+    strict: bool
+    quiet: bool
+    timed: bool
+    cleanup: bool
+    before: str
+    lead_before: str
+    follower_before: str
+    initial_program: str
+    after: str
+
+
+def make_plan(cluster: MiniCluster) -> Plan:
+    """The plan of a valid MiniCluster."""
+    runner = cluster.runner
+    commands = runner.commands or Commands()
+    mode = mode_of(cluster)
+    output_dir = runner.logs or DEFAULT_OUTPUT
+    before = [commands.init]
+    if commands.script:
+        before.append(_here_document("$HEADRACE_MINI_DIR/script", commands.script))
+        before.append('chmod +x "$HEADRACE_MINI_DIR/script"')
+    before.append(commands.pre)
+    lead = [commands.broker_pre]
+    if mode is Mode.BATCH:
+        lead.append('mkdir -p "$FLUX_OUTPUT_DIR"')
+        lead.append(_here_document("$HEADRACE_MINI_DIR/flux-job.batch", batch_script(runner.command, runner.batch_raw)))
+    return Plan(
+        name=cluster.name,
+        size=cluster.spec.size,
+        hosts=hostlist(cluster),
+        quorum=quorum(cluster),
+        mode=mode,
+        attrs=_attributes(cluster),
+        config=_config(cluster),
+        environment={**runner.environment, **cluster.flux.environment},
+        output_dir=output_dir,
+        working_dir=runner.working_dir,
+        strict=cluster.logging.strict,
+        quiet=cluster.logging.quiet,
+        timed=cluster.logging.timed,
+        cleanup=cluster.spec.cleanup,
+        before=_lines(before),
+        lead_before=_lines(lead),
+        follower_before=_lines([commands.worker_pre]),
+        initial_program=_initial_program(cluster, mode, commands),
+        after=_lines([commands.post]),
+    )
+
+
+def mode_of(cluster: MiniCluster) -> Mode:
+    """How the runFlux container's command is run."""
+    runner = cluster.runner
+    if not runner.command.strip() and not (runner.commands and runner.commands.script):
+        return Mode.INTERACTIVE
+    if runner.batch:
+        return Mode.BATCH
+    return Mode.LAUNCHER if runner.launcher else Mode.SUBMIT
+
+
+def hostlist(cluster: MiniCluster) -> str:
+    """All hosts that may join, as a hostlist: our own, then those of bursting (RFC 29)."""
+    bursting = cluster.flux.bursting or Bursting()
+    if bursting.hostlist:
+        return bursting.hostlist
+    lead = bursting.lead_broker
+    if lead and lead.address:
+        groups = [lead.address]
+        if lead.size > 1:
+            groups.append(f"{lead.name}-[1-{lead.size - 1}]")
+    else:
+        groups = [hosts_of(cluster.name, max(cluster.spec.size, cluster.spec.max_size))]
+    for index, burst in enumerate(bursting.clusters):
+        groups.append(hosts_of(burst.name or f"burst-{index}", burst.size))
+    return ",".join(groups)
+
+
+def hosts_of(name: str, size: int) -> str:
+    """`size` hosts of a cluster as a hostlist."""
+    return f"{name}-[0-{size - 1}]" if size > 1 else f"{name}-[0]"
+
+
+def quorum(cluster: MiniCluster) -> str:
+    """How many brokers make the instance ready; "" where all of those that are named start."""
+    spec = cluster.spec
+    if spec.min_size:
+        return str(spec.min_size)
+    return "" if spec.max_size in (0, spec.size) else str(spec.size)
+
+
+def node_flags(cluster: MiniCluster) -> list[str]:
+    """The options of `flux submit` that give the job its nodes and tasks."""
+    size, tasks = cluster.spec.size, cluster.spec.tasks
+    if tasks == 0:
+        return [f"-N{size}"]
+    return [f"-N{size}", f"-n{tasks}"] if tasks >= size else [f"-n{tasks}"]
+
+
+def batch_script(lines: str, raw: bool) -> str:
+    """The script of a batch: `lines` as they are (raw), or each one submitted, waited for, its output in a file."""
+    if raw:
+        return "#!/bin/sh\n" + lines
+    out = ["#!/bin/sh"]
+    given = [line.strip() for line in lines.splitlines() if line.strip()]
+    for index, line in enumerate(given):
+        files = f"--error=${{FLUX_OUTPUT_DIR}}/job-{index}.err --output=${{FLUX_OUTPUT_DIR}}/job-{index}.out"
+        out.append(f"flux submit --flags=waitable {files} {line}")
+    # The wait comes last: its status says whether each of the jobs went well.
+    return "\n".join([*out, "flux queue idle --quiet", "flux jobs -a", "flux job wait --all"]) + "\n"
+
+
+def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands) -> str:
+    if mode is Mode.INTERACTIVE:
+        return ""
+    runner = cluster.runner
+    flux = cluster.flux
+    flags = [*node_flags(cluster), flux.option_flags.strip(), "-vvv" if cluster.logging.debug else ""]
+    flags = [flag for flag in flags if flag]
+    if mode is Mode.BATCH:
+        script = '"$HEADRACE_MINI_DIR/flux-job.batch"'
+        output = '--output="$FLUX_OUTPUT_DIR/flux-job.out"'
+        submit = " ".join(["flux batch", *flags, "--flags=waitable", output, script])
+        # The table and errors of the batch are its output; they are shown even where a job failed.
+        return (
+            f'{submit} || exit\nflux job wait --all\nresult=$?\ncat "$FLUX_OUTPUT_DIR/flux-job.out"\n(exit $result)\n'
+        )
+    command = '"$HEADRACE_MINI_DIR/script"' if commands.script else runner.command.strip()
+    if mode is Mode.LAUNCHER:
+        return f"{commands.prefix.strip()} {command}".strip() + "\n"
+    submit = flux.submit_command.strip() or "flux submit"
+    return " ".join([*commands.prefix.split("\n"), submit, *flags, "--quiet --watch", command]).strip() + "\n"
+
+
+def _attributes(cluster: MiniCluster) -> dict[str, str]:
+    flux = cluster.flux
+    level = 0 if cluster.logging.quiet else flux.log_level
+    attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or "kary:256"}
+    if flux.connect_timeout:
+        attrs["tbon.connect_timeout"] = flux.connect_timeout
+    if quorum(cluster):
+        attrs["broker.quorum"] = quorum(cluster)
+    return attrs
+
+
+def _config(cluster: MiniCluster) -> dict[str, Any]:
+    """The brokers' configuration without what says where they are."""
+    flux = cluster.flux
+    if flux.broker_config:
+        given = tomllib.loads(flux.broker_config)
+        return {key: table for key, table in given.items() if key not in _PLACEMENT}
+    policy = (flux.scheduler.queue_policy if flux.scheduler else "") or "fcfs"
+    access = {"allow-guest-user": True, "allow-root-owner": True}
+    return {"access": access, "sched-fluxion-qmanager": {"queue-policy": policy}}
+
+
+def _here_document(path: str, text: str) -> str:
+    # Unquoted: the shell replaces variables now, unless they are escaped.
+    return f'cat > "{path}" <<{_END}\n{text.rstrip()}\n{_END}'
+
+
+def _lines(texts: list[str]) -> str:
+    return "".join(text.rstrip() + "\n" for text in texts if text.strip())
