@@ -1,0 +1,178 @@
+"""Instances of every kind: sizes, trees, nesting, launchers, MPI; and what is left when they or their parts die."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from instance import FLUX, clean_env, processes_with, start
+
+MPI = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(("size", "topo"), [(1, "kary:32"), (4, "kary:2"), (16, "kary:3")])
+def test_a_job_on_every_broker_prints_once_each(size, topo):
+    done = start(f"--test-size={size}", f"-Stbon.topo={topo}", f"flux run -N{size} -l true; flux run -N{size} hostname")
+    assert len(done.out.splitlines()) == size
+    assert done.rc == 0
+    assert not done.left
+
+
+def test_64_brokers_exchange_by_pmi_and_leave_nothing():
+    done = start("--test-size=64", "flux run -N64 flux pmi exchange; flux overlay status | wc -l", timeout=110)
+    assert "completed pmi exchange on 64 tasks" in done.out
+    assert done.out.splitlines()[-1] == "65" or int(done.out.splitlines()[-1]) >= 64
+    assert not done.left
+
+
+def test_instances_nest_three_levels_deep():
+    inner = "flux getattr instance-level; flux run hostname | wc -l"
+    done = start("--test-size=2", f"flux alloc -N2 flux alloc -N2 sh -c '{inner}; flux getattr size'")
+    assert done.out.splitlines() == ["2", "1", "2"]
+    assert not done.left
+
+
+def test_a_batch_script_runs_in_an_instance_of_its_own(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/sh\n# flux: -N2\n# flux: --output=out.txt\nflux getattr size\nflux getattr instance-level\n"
+    )
+    done = start("--test-size=2", f"cd {tmp_path}; flux batch job.sh >/dev/null; flux queue drain; cat out.txt")
+    assert done.out == "2\n1\n"
+
+
+def test_the_initial_programs_status_is_the_instances():
+    assert start("exit 5").rc == 5
+    assert start("--test-size=3", "nosuchprogram").rc == 127
+
+
+def test_shutdown_ends_an_instance_and_its_jobs():
+    done = start("--test-size=2", "flux submit -N2 sleep 1000 >/dev/null; flux shutdown; sleep 1000", timeout=30)
+    assert done.rc == 129
+    assert not done.left
+
+
+def test_kill_9_of_a_follower_is_noticed_and_the_rest_works_on():
+    script = """
+    PID=$(flux exec -r 2 flux getattr broker.pid); kill -9 $PID; sleep 1
+    flux overlay status; flux run -N3 hostname | wc -l; flux resource list -s down -no {nnodes}
+    """
+    done = start("--test-size=4", script, timeout=30)
+    assert "lost" in done.out
+    assert "\n3\n" in done.out
+    assert done.out.rstrip().endswith("1")
+    assert not done.left
+
+
+def test_kill_9_of_the_lead_leaves_no_process(tmp_path):
+    mark = f"HR_TEST={tmp_path}"
+    process = subprocess.Popen(
+        [FLUX, "start", "--test-size=2", "flux submit -N2 sleep 1000 >/dev/null; flux getattr broker.pid; sleep 1000"],
+        env=clean_env(HR_TEST=str(tmp_path), TMPDIR=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    os.kill(int(process.stdout.readline()), signal.SIGKILL)
+    process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (left := [line for line in processes_with(mark) if "sleep" in line]):
+        time.sleep(0.1)
+    # The initial program belongs to the user's terminal, the job's tasks to the instance.
+    left = [line for line in processes_with(mark) if "sleep" in line and "getattr" not in line]
+    for line in left:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    assert len(left) <= 1
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An MPI program that passes its rank around, built with the mpich of the test extras."""
+    folder = tmp_path_factory.mktemp("mpi")
+    source = folder / "ring.c"
+    source.write_text(
+        textwrap.dedent(
+            """
+            #include <mpi.h>
+            #include <stdio.h>
+            int main(int argc, char **argv) {
+                int rank, size, sum = 0, here, left;
+                MPI_Init(&argc, &argv);
+                MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+                MPI_Comm_size(MPI_COMM_WORLD, &size);
+                here = rank;
+                for (int hop = 0; hop < size; hop++) {
+                    MPI_Sendrecv(&here, 1, MPI_INT, (rank + 1) % size, 0, &left, 1, MPI_INT,
+                                 (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                    here = left;
+                    sum += here;
+                }
+                if (rank == 0) printf("ring of %d: %d\\n", size, sum);
+                MPI_Finalize();
+                return 0;
+            }
+            """
+        )
+    )
+    assert (MPI / "mpicc").exists(), "the test extras bring mpich: pip install -e '.[test]'"
+    program = folder / "ring"
+    subprocess.run([str(MPI / "mpicc"), "-o", str(program), str(source)], check=True, env=clean_env())
+    return str(program)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_an_mpi_ring_on_brokers(size, ring):
+    ntasks = max(size, 2)
+    done = start(f"--test-size={size}", f"flux run -N{size} -n{ntasks} {ring}", timeout=100)
+    assert done.out == f"ring of {ntasks}: {ntasks * (ntasks - 1) // 2}\n", done.err
+    assert not done.left
+
+
+def test_mpiexec_boots_an_instance():
+    mpiexec = MPI / "mpiexec"
+    assert mpiexec.exists(), "the test extras bring mpich: pip install -e '.[test]'"
+    done = start("flux getattr size; flux run -N4 hostname | wc -l", prefix=(str(mpiexec), "-n", "4"), timeout=100)
+    assert done.out.splitlines() == ["4", "4"]
+    assert not done.left
+
+
+def test_a_bootstrap_table_boots_brokers_with_a_certificate(tmp_path):
+    cert = tmp_path / "curve.cert"
+    subprocess.run([FLUX, "keygen", str(cert)], check=True, env=clean_env())
+    config = tmp_path / "conf.toml"
+    config.write_text(
+        textwrap.dedent(
+            f"""
+            [bootstrap]
+            curve_cert = "{cert}"
+            default_bind = "ipc://{tmp_path}/%h"
+            default_connect = "ipc://{tmp_path}/%h"
+            hosts = [{{host = "fake[0-2]"}}]
+            """
+        )
+    )
+    followers = [
+        subprocess.Popen([FLUX, "broker", "-c", str(config)], env=clean_env(FLUX_FAKE_HOSTNAME=f"fake{rank}"))
+        for rank in (1, 2)
+    ]
+    done = start("-c", str(config), "flux getattr hostlist; flux run -N3 hostname | wc -l", FLUX_FAKE_HOSTNAME="fake0")
+    assert done.out.splitlines() == ["fake[0-2]", "3"], done.err
+    for follower in followers:
+        assert follower.wait(timeout=20) == 0
+
+
+def test_another_uid_gets_nothing(tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("needs root to become another user")
+    assert shutil.which("setpriv"), "setpriv of util-linux"
+    script = "chmod 755 $TMPDIR $TMPDIR/flux-*; setpriv --reuid=65534 --clear-groups flux getattr size; echo rc=$?"
+    done = start(script)
+    assert done.out == "rc=1\n"
