@@ -84,6 +84,7 @@ class Broker:
         self.program: Program | None = None
         self._agent_socket = agent
         self.agent: AgentLink | None = None
+        self._agent_is_lost = False
         self._own_rundir = False
         self._done: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -319,6 +320,9 @@ class Broker:
             ),
             ("wait for running jobs", "job-manager.idle", {}),
         ]
+        if self._agent_is_lost:
+            # Its jobs' ends cannot be seen any more: waiting for them would be for ever.
+            steps.pop()
         for number, (what, topic, body) in enumerate(steps):
             begin = time.monotonic()
             try:
@@ -408,6 +412,7 @@ class Broker:
         self.spawn(self._finalize())
 
     def _agent_lost(self) -> None:
+        self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", "the exec agent ended; this broker cannot run jobs and shuts down")
         self.exit_code = self.exit_code or 1
         if self.rank == 0:
@@ -432,6 +437,11 @@ class Broker:
         self.exit_code = self.exit_code or 128 + number
         if self.state in ("run", "quorum"):
             self.begin_shutdown()
+        elif self.state == "cleanup":
+            # Told twice: do not wait for jobs any longer.
+            self.advance("cleanup-fail")
+        elif self.state == "shutdown":
+            self.advance("shutdown-timeout")
 
     def _remove_rundir(self) -> None:
         rundir = self.attrs.get("rundir")
