@@ -43,7 +43,7 @@ class AgentLink(asyncio.Protocol):
 
     def send(self, op: dict[str, Any]) -> None:
         if not self._out:
-            self.broker.router.at_flush(self.flush)
+            self.broker.router.at_turn_end(self.flush)
         self._out.append(op)
 
     def flush(self) -> None:

@@ -377,7 +377,7 @@ class Broker:
 
     def _enter_exit(self) -> None:
         # One more turn, so that what was flushed by the last handlers reaches its socket.
-        self.loop.call_soon(self.router.at_flush, self._done.set)
+        self.loop.call_soon(self.router.at_turn_end, self._done.set)
 
     # -- things that happen to us
 

@@ -112,7 +112,7 @@ class LocalClient(asyncio.Protocol):
         if self._transport is None:
             return
         if not self._out:
-            self.broker.router.at_flush(self._write)
+            self.broker.router.at_turn_end(self._write)
         self._out.append(m.frame(msg))
 
     def _write(self) -> None:

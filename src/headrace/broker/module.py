@@ -106,6 +106,7 @@ class ModuleContext:
         self.services: list[str] = []
         self.last_used = time.monotonic()
         self.at_flush = broker.router.at_flush
+        self.at_turn_end = broker.router.at_turn_end
         self._methods: dict[str, tuple[Handler, bool]] = {}
         self._pending: dict[int, Callable[[Message], None]] = {}
         self._streaming_calls: dict[int, tuple[str, int]] = {}

@@ -212,7 +212,7 @@ class Overlay:
                 return False
             raise
         # ZeroMQ's descriptor is edge triggered, and a send may swallow the edge: look again after this turn.
-        self.broker.router.at_flush(self._read_parent if sock is self._parent else self._read_children)
+        self.broker.router.at_turn_end(self._read_parent if sock is self._parent else self._read_children)
         return True
 
     def send_up(self, msg: Message) -> bool:

@@ -43,13 +43,22 @@ class Router:
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
         self._queue: deque[tuple[Callable[[Message], None], Message]] = deque()
         self._flush: dict[Callable[[], None], None] = {}
+        self._last: dict[Callable[[], None], None] = {}
         self._scheduled = False
         self.delivered = 0
         self.longest_turn = 0.0
 
     def at_flush(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once when this turn's messages are delivered."""
+        """Run `fn` once when the messages so far are delivered; what it sends is delivered in the same turn."""
         self._flush[fn] = None
+        self._schedule()
+
+    def at_turn_end(self, fn: Callable[[], None]) -> None:
+        """Run `fn` once when nothing is left to deliver or flush: for what leaves the process or waits for a disk."""
+        self._last[fn] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)
@@ -57,32 +66,34 @@ class Router:
     def post(self, deliver: Callable[[Message], None], msg: Message) -> None:
         """Queue `deliver(msg)` for this turn."""
         self._queue.append((deliver, msg))
-        if not self._scheduled:
-            self._scheduled = True
-            self.loop.call_soon(self._turn)
+        self._schedule()
 
     def _turn(self) -> None:
         start = time.monotonic()
         queue = self._queue
-        budget = 0
+        delivered = 0
+        late = False
         try:
-            while queue:
-                deliver, msg = queue.popleft()
-                deliver(msg)
-                budget += 1
-                if not budget & 15 and time.monotonic() - start > _SLICE:
+            while not late:
+                while queue:
+                    deliver, msg = queue.popleft()
+                    deliver(msg)
+                    delivered += 1
+                    if not delivered & 15 and time.monotonic() - start > _SLICE:
+                        late = True
+                        break
+                if self._flush and not late:
+                    _run_all(self._flush)
+                elif self._last:
+                    _run_all(self._last)
+                    late = late or time.monotonic() - start > _SLICE
+                elif not queue:
                     break
-            while self._flush:
-                pending = list(self._flush)
-                self._flush.clear()
-                for fn in pending:
-                    fn()
         finally:
             # A handler's exception must not stop the messages behind it.
-            self.delivered += budget
-            lag = time.monotonic() - start
-            self.longest_turn = max(self.longest_turn, lag)
-            if queue or self._flush:
+            self.delivered += delivered
+            self.longest_turn = max(self.longest_turn, time.monotonic() - start)
+            if queue or self._flush or self._last:
                 self.loop.call_soon(self._turn)
             else:
                 self._scheduled = False
@@ -156,3 +167,11 @@ class Router:
             "queued": len(self._queue),
             "longest_turn_ms": round(self.longest_turn * 1000, 3),
         }
+
+
+def _run_all(table: dict[Callable[[], None], None]) -> None:
+    """Call and forget the functions of `table`; those they add wait for the next round."""
+    pending = list(table)
+    table.clear()
+    for fn in pending:
+        fn()

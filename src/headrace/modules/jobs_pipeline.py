@@ -57,6 +57,10 @@ class Batch(NamedTuple):
     finished: list[Job]
 
 
+# Seconds that a lone start event waits for company in the journal.
+_START_DELAY = 0.002
+
+
 class Pipeline:
     """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable; both in order."""
 
@@ -86,21 +90,26 @@ class Pipeline:
         self._gone: list[int] = []
         self._texts_saved = 0
         self._slow_until = 0.0
+        self._soon = False
         self._saving = False
 
     def touch(self) -> None:
         """Something was given to the core in this turn."""
-        self.ctx.at_flush(self._flush)
+        # The scheduler answers within the turn, so that an end and the start it makes room for share one write.
+        self.ctx.at_flush(self._ask)
+        self.ctx.at_turn_end(self._flush)
 
     def room(self) -> bool:
         """Whether new jobs may be taken: what they promise can be kept."""
         return self.journal is None or (not self.failing and self.journal.room())
 
+    def _ask(self) -> None:
+        if self.core.requests:
+            requests, self.core.requests = self.core.requests, []
+            self.request(requests)
+
     def _flush(self) -> None:
         core, store = self.core, self.store
-        if core.requests:
-            requests, core.requests = core.requests, []
-            self.request(requests)
         finished, core.finished = core.finished, []
         news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
         records, effects = core.take()
@@ -118,6 +127,16 @@ class Pipeline:
             entries.append((kind, id, value))
         self._unsaved.update((job.id, None) for job in finished)
         self._pending.append(Batch(entries, effects, news, finished))
+        if not effects and not finished and all(event[1] == "start" for _, _, events in news for event in events):
+            # Nobody waits for it but who watches: the job's end, or another job, will want a write in a moment.
+            if not self._soon:
+                self._soon = True
+                self.ctx.call_later(_START_DELAY, self._write_soon)
+            return
+        self._write()
+
+    def _write_soon(self) -> None:
+        self._soon = False
         self._write()
 
     # -- the journal
