@@ -20,10 +20,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 from ..shell.job import ShellJob
-from . import linux
+from . import keeper, linux
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
@@ -106,6 +105,7 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop())
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
         while self.running:
@@ -210,17 +210,8 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self._subprocesses.abandon()
-        deadline = time.monotonic() + 2.0
-        # As a subreaper we inherit what tasks left behind; kill until nothing is left.
-        while time.monotonic() < deadline:
-            for pid in linux.children_of(os.getpid()):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            try:
-                if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    time.sleep(0.005)
-            except ChildProcessError:
-                return
+        # As a subreaper we inherit what tasks left behind.
+        keeper.kill_children(2.0)
 
 
 def run_agent(sock: socket.socket) -> None:
@@ -231,25 +222,33 @@ def run_agent(sock: socket.socket) -> None:
 
 
 def spawn_agent() -> tuple[int, socket.socket]:
-    """Fork the agent; returns its pid and the broker's end of the socket. Call before threads or a loop exist."""
+    """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
+    of the socket. Call before threads or a loop exist.
+    """
     ours, its = socket.socketpair()
     pid = os.fork()
     if pid:
         its.close()
         return pid, ours
-    code = 0
+    code = 1
     try:
         ours.close()
-        run_agent(its)
+        code = _run_kept(its)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
-        code = 1
     finally:
         os._exit(code)
 
 
-def describe(exc: BaseException) -> dict[str, Any]:
-    """An exception as an error reply's fields."""
-    if isinstance(exc, OSError) and exc.errno:
-        return {"errnum": exc.errno, "text": exc.strerror or ""}
-    return {"errnum": errno.EINVAL, "text": str(exc)}
+def _run_kept(sock: socket.socket) -> int:
+    """Be the agent, or its keeper; returns the exit code."""
+    if not keeper.is_kept():
+        linux.become_subreaper()
+        own = os.getpid()
+        pid = os.fork()
+        if pid:
+            sock.close()
+            return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
+        keeper.follow(own)
+    run_agent(sock)
+    return 0

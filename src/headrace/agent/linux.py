@@ -36,3 +36,13 @@ def children_of(pid: int) -> list[int]:
     except OSError:
         pass
     return found
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty when it is gone or another user's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = file.read().decode("utf-8", "surrogateescape").split("\0")
+    except OSError:
+        return {}
+    return dict(word.split("=", 1) for word in words if "=" in word)

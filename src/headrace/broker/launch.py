@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..agent import keeper
 from ..compat.environment import with_flux
 from . import boot, pmi_client
 from .attrs import AttrError, AttrTable
@@ -151,6 +152,7 @@ def start_many(options: LaunchOptions) -> int:
     except (BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
     _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
+    keeper.become_keeper()
     pids: dict[int, int] = {}
     for info in infos:
         pid = os.fork()
@@ -167,10 +169,10 @@ def start_many(options: LaunchOptions) -> int:
                 sys.stderr.flush()
                 os._exit(code & 0xFF)
         pids[pid] = info.rank
-    return _wait(pids, size)
+    return _wait(pids, size, rundir)
 
 
-def _wait(pids: dict[int, int], size: int) -> int:
+def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
     leader = next(pid for pid, rank in pids.items() if rank == 0)
 
     def forward(number: int, _frame: Any) -> None:
@@ -181,6 +183,7 @@ def _wait(pids: dict[int, int], size: int) -> int:
         signal.signal(number, forward)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     result = 0
+    leader_killed = False
     while pids:
         pid, status = os.wait()
         rank = pids.pop(pid, None)
@@ -192,5 +195,11 @@ def _wait(pids: dict[int, int], size: int) -> int:
             if size > 1:
                 print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr)
         if rank == 0:
+            leader_killed = code < 0
             result = code if code >= 0 else 128 - code
+        if code:
+            # Its agent may have been killed too: what that ran is ours now.
+            keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")
+    if leader_killed:
+        keeper.kill_strays(pids)
     return result
