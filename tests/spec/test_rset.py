@@ -4,10 +4,10 @@ import json
 from typing import Dict, List, Set, Tuple
 
 import pytest
-from headrace.spec.idset import Idset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet, RsetError
 
 

@@ -1,0 +1,33 @@
+"""`import flux`: the Python bindings of Flux, over the standard library only.
+
+This folder stands alone on PYTHONPATH, so that a user's own Python finds it and nothing else of ours. The package
+`headrace`, which holds the formats and the handle, is taken from where this file lies when the user's Python does
+not have it.
+"""
+
+from __future__ import annotations
+
+
+def _find_headrace() -> None:
+    import importlib.util
+    import os
+    import sys
+
+    if "headrace" in sys.modules:
+        return
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+    spec = importlib.util.spec_from_file_location(
+        "headrace", os.path.join(root, "__init__.py"), submodule_search_locations=[root]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["headrace"] = module
+    spec.loader.exec_module(module)
+
+
+_find_headrace()
+
+from flux.core.handle import Flux  # noqa: E402
+
+__all__ = ["Flux"]

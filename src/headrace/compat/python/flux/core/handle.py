@@ -1,0 +1,150 @@
+"""`flux.Flux`: a connection to a broker, its remote procedure calls, events and reactor."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Union
+
+from flux.core.watchers import FDWatcher, SignalWatcher, TimerWatcher
+from flux.rpc import RPC
+from headrace.client.handle import NODEID_ANY, Handle
+from headrace.client.reactor import Reactor
+
+
+class Flux:
+    """A broker connection. `url` as in FLUX_URI; not thread-safe.
+
+    Raises OSError (FileNotFoundError and friends) when the broker cannot be reached.
+    """
+
+    def __init__(self, url: Optional[str] = None, flags: int = 0, handle: Optional[Handle] = None) -> None:
+        self.handle = handle if handle is not None else Handle(url)
+        self._reactor: Optional[Reactor] = None
+        self._running = False
+        self._failure: Optional[BaseException] = None
+        self._status = 0
+
+    def close(self) -> None:
+        self.handle.close()
+
+    def __enter__(self) -> Flux:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def reactor(self) -> Reactor:
+        """The reactor that this handle's futures and watchers run in."""
+        if self._reactor is None:
+            self._reactor = Reactor()
+            self._reactor.add_handle(self.handle)
+        return self._reactor
+
+    def rpc(self, topic: str, payload: Any = None, nodeid: int = NODEID_ANY, flags: int = 0) -> RPC:
+        """Send a request; `.get()` its answer. `payload` is an object, or JSON text."""
+        return RPC(self, topic, payload, nodeid, flags)
+
+    def attr_get(self, name: str) -> str:
+        """A broker attribute; FileNotFoundError when it is not set."""
+        return self.handle.attr_get(name)
+
+    def attr_set(self, name: str, value: Any) -> None:
+        self.rpc("attr.set", {"name": name, "value": str(value)}).get()
+
+    def attr_remove(self, name: str) -> None:
+        self.rpc("attr.rm", {"name": name}).get()
+
+    def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:
+        """The configuration, or what `key` (with dots) names in it."""
+        value = self.rpc("config.get").get() or {}
+        for part in key.split(".") if key else []:
+            if not isinstance(value, dict) or part not in value:
+                return default
+            value = value[part]
+        return value
+
+    def get_rank(self) -> int:
+        return int(self.attr_get("rank"))
+
+    def log(self, level: int, text: str) -> None:
+        """Append to the broker's log; `level` is a syslog severity."""
+        import datetime
+
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        line = f"<{8 | level}>1 {now} {self.get_rank()} python - - - {text}"
+        self.handle.rpc("log.append", payload=line.encode() + b"\0").get_raw()
+
+    def event_subscribe(self, topic: str) -> None:
+        self.handle.subscribe(topic)
+
+    def event_unsubscribe(self, topic: str) -> None:
+        self.handle.unsubscribe(topic)
+
+    def event_recv(self, topic: Optional[str] = None) -> Any:
+        """Wait for the next event (whose topic starts with `topic`)."""
+        while True:
+            msg = self.handle.next_event()
+            if msg is not None and (topic is None or msg.topic.startswith(topic)):
+                return msg
+
+    def event_send(self, topic: str, payload: Any = None) -> None:
+        self.handle.publish(topic, payload)
+
+    def timer_watcher_create(
+        self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
+    ) -> TimerWatcher:
+        return TimerWatcher(self, after, callback, repeat, args)
+
+    def fd_watcher_create(
+        self, fd_int: int, callback: Callable[..., Any], events: Optional[int] = None, args: Any = None
+    ) -> FDWatcher:
+        return FDWatcher(self, fd_int, events, callback, args)
+
+    def signal_watcher_create(self, signum: int, callback: Callable[..., Any], args: Any = None) -> SignalWatcher:
+        return SignalWatcher(self, signum, callback, args)
+
+    def in_reactor(self) -> bool:
+        return self._running
+
+    def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
+        """Run until `reactor_stop` or until nothing is left to wait for; raises what a callback raised."""
+        self._status = 0
+        self._running = True
+        try:
+            self.reactor.run()
+        finally:
+            self._running = False
+        self.raise_if_exception()
+        return self._status
+
+    def reactor_stop(self, reactor: Any = None) -> None:
+        self.reactor.stop()
+
+    def reactor_stop_error(self, reactor: Any = None) -> None:
+        self._status = -1
+        self.reactor.stop()
+
+    def set_exception(self, exc: Optional[BaseException]) -> None:
+        self._failure = exc
+
+    def raise_if_exception(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def guard(self, fn: Callable[..., Any], *args: Any) -> None:
+        """Run a user's callback; what it raises ends the reactor and comes out of `reactor_run`."""
+        try:
+            fn(*args)
+        except BaseException as exc:
+            self.set_exception(exc)
+            self.reactor_stop_error()
+
+    def service_register(self, name: str) -> RPC:
+        return self.rpc("service.add", {"service": name})
+
+    def service_unregister(self, name: str) -> RPC:
+        return self.rpc("service.remove", {"service": name})
+
+
+Number = Union[int, float]

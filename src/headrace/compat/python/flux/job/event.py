@@ -1,0 +1,111 @@
+"""Eventlogs of jobs: watching, waiting for an event, output."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import TYPE_CHECKING, Any, Dict, Iterator, NamedTuple, Optional
+
+from flux.job.ids import JobID, to_id
+from headrace.spec import stdio
+from headrace.spec.eventlog import decode_line
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+MAIN_EVENTS = frozenset(
+    ("submit", "validate", "depend", "priority", "alloc", "start", "finish", "release", "free", "clean", "exception")
+)
+
+
+class JobException(Exception):
+    """A fatal exception was raised on the job."""
+
+    def __init__(self, event: Any) -> None:
+        context = event.context or {}
+        self.timestamp = event.timestamp
+        self.type = context.get("type", "")
+        self.severity = context.get("severity", 0)
+        self.note = context.get("note", "")
+        super().__init__(self)
+
+    def __str__(self) -> str:
+        return f"job.exception: type={self.type}: {self.note}"
+
+
+class EventLogEvent(Dict[str, Any]):
+    """One event; its fields are attributes and items."""
+
+    def __init__(self, text: str) -> None:
+        event = decode_line(text)
+        super().__init__(timestamp=event.timestamp, name=event.name, context=event.context or {})
+
+    @property
+    def timestamp(self) -> float:
+        return float(self["timestamp"])
+
+    @property
+    def name(self) -> str:
+        return str(self["name"])
+
+    @property
+    def context(self) -> Dict[str, Any]:
+        context: Dict[str, Any] = self["context"]
+        return context
+
+    @property
+    def context_string(self) -> str:
+        return json.dumps(self.context, ensure_ascii=False) if self.context else ""
+
+    def __str__(self) -> str:
+        return f"{self.timestamp:-0.6f}: {self.name} {self.context}"
+
+
+def event_watch(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> Iterator[EventLogEvent]:
+    """Every event of the job, past and to come, until its eventlog is complete."""
+    body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
+    for answer in flux_handle.handle.stream("job-info.eventlog-watch", body):
+        yield EventLogEvent(answer["event"])
+
+
+def event_wait(
+    flux_handle: Flux, jobid: Any, name: str, eventlog: str = "eventlog", raiseJobException: bool = True
+) -> EventLogEvent:
+    """Wait for event `name`. Raises JobException on a fatal exception, OSError(ENODATA) when it will never come."""
+    for event in event_watch(flux_handle, jobid, eventlog):
+        if event.name == name:
+            return event
+        if raiseJobException and event.name == "exception" and event.context.get("severity") == 0:
+            raise JobException(event)
+    raise OSError(errno.ENODATA, f"job {JobID(to_id(jobid))} event {name} will never be received")
+
+
+class JobOutput(NamedTuple):
+    stdout: str
+    stderr: str
+    log: str
+
+
+def job_output(
+    flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
+) -> JobOutput:
+    """What the job printed, when it has ended."""
+    parts: Dict[str, Any] = {"stdout": [], "stderr": [], "log": []}
+    for event in event_watch(flux_handle, jobid, "guest.output"):
+        if event.name == "data":
+            data = stdio.decode_data(event.context)
+            text = (data.data or b"").decode("utf-8", "replace")
+            if labelio and text:
+                text = "".join(f"{data.rank}: {line}" for line in text.splitlines(keepends=True))
+            parts[data.stream].append(text)
+        elif event.name == "log":
+            parts["log"].append(str(event.context.get("message", "")) + "\n")
+    return JobOutput("".join(parts["stdout"]), "".join(parts["stderr"]), "".join(parts["log"]))
+
+
+def first_exception(events: Any) -> Optional[JobException]:
+    """The first fatal exception among `events`, if any."""
+    for event in events:
+        if event.name == "exception" and event.context.get("severity") == 0:
+            return JobException(event)
+    return None

@@ -1,0 +1,241 @@
+"""`FluxExecutor`: concurrent.futures over Flux jobs. One thread owns the handle; futures are set from it."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import os
+import threading
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from flux.job.event import EventLogEvent, JobException
+from flux.job.ids import JobID, to_id
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
+
+EVENTS = frozenset(
+    """
+    submit validate depend priority alloc start finish release free clean exception prolog-start prolog-finish
+    epilog-start epilog-finish urgency flux-restart memo dependency-add dependency-remove jobspec-update
+    resource-update set-flags debug
+    """.split()  # noqa: SIM905
+)
+
+
+class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
+    """The future of one job: its result is the exit status, or -signal; a fatal exception is a JobException."""
+
+    EVENTS = EVENTS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobid: Optional[JobID] = None
+        self._known = threading.Event()
+        self._lock = threading.RLock()
+        self._events: List[EventLogEvent] = []
+        self._id_callbacks: List[Callable[[Any], Any]] = []
+        self._event_callbacks: Dict[str, List[Callable[[Any, Any], Any]]] = {}
+        self._status: Any = None
+        self._failure: Optional[JobException] = None
+
+    def jobid(self, timeout: Optional[float] = None) -> JobID:
+        """The job's id, when it is known."""
+        if not self._known.wait(timeout):
+            raise concurrent.futures.TimeoutError()
+        if self._jobid is None:
+            if self.cancelled():
+                raise concurrent.futures.CancelledError()
+            raise RuntimeError("job could not be submitted") from self.exception()
+        return self._jobid
+
+    def add_jobid_callback(self, callback: Callable[[Any], Any]) -> None:
+        with self._lock:
+            if self._jobid is None:
+                self._id_callbacks.append(callback)
+                return
+        callback(self)
+
+    def add_event_callback(self, event: str, callback: Callable[[Any, Any], Any]) -> None:
+        if event not in EVENTS:
+            raise ValueError(f"{event} is not a valid event")
+        with self._lock:
+            self._event_callbacks.setdefault(event, []).append(callback)
+            past = [old for old in self._events if old.name == event]
+        for old in past:
+            callback(self, old)
+
+    def cancel(self, *args: Any, **kwargs: Any) -> bool:
+        """Only what was not submitted yet can be cancelled here; cancel a job with flux.job.cancel."""
+        return super().cancel()
+
+    def _set_jobid(self, number: int) -> None:
+        with self._lock:
+            self._jobid = JobID(number)
+            callbacks, self._id_callbacks = self._id_callbacks, []
+        self._known.set()
+        for callback in callbacks:
+            callback(self)
+
+    def _refused(self, exc: BaseException) -> None:
+        self._known.set()
+        self.set_exception(exc)
+
+    def _took(self, event: EventLogEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+            callbacks = list(self._event_callbacks.get(event.name, ()))
+        if event.name == "finish":
+            self._status = event.context["status"]
+        elif event.name == "exception" and event.context.get("severity") == 0 and self._failure is None:
+            self._failure = JobException(event)
+        for callback in callbacks:
+            callback(self, event)
+
+    def _ended(self) -> None:
+        if self.done():
+            return
+        if self._failure is not None:
+            self.set_exception(self._failure)
+        elif self._status is None:
+            self.set_exception(RuntimeError("the job ended without a status"))
+        elif os.WIFSIGNALED(self._status):
+            self.set_result(-os.WTERMSIG(self._status))
+        else:
+            # The shell reports a task that a signal ended as 128 + signal.
+            code = os.WEXITSTATUS(self._status)
+            self.set_result(code if code <= 128 else 128 - code)
+
+
+class FluxExecutor(concurrent.futures.Executor):
+    """Submits job specifications; a context manager that waits for its jobs."""
+
+    def __init__(
+        self,
+        threads: int = 1,
+        thread_name_prefix: str = "",
+        poll_interval: float = 0.1,
+        handle_args: Tuple[Any, ...] = (),
+        handle_kwargs: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        if threads < 1:
+            raise ValueError("the number of threads must be at least 1")
+        self._address = (handle_args, handle_kwargs or {})
+        self._todo: Deque[Tuple[Any, ...]] = collections.deque()
+        self._wake_read, self._wake_write = os.pipe()
+        self._open = 0
+        self._closing = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=thread_name_prefix or "FluxExecutor", daemon=True)
+        self._thread.start()
+
+    def submit(self, jobspec: Any, *args: Any, **kwargs: Any) -> FluxExecutorFuture:  # type: ignore[override]
+        """Submit a job; takes what flux.job.submit takes."""
+        return self._add("submit", jobspec, kwargs)
+
+    def attach(self, jobid: Any) -> FluxExecutorFuture:
+        """A future for a job that was submitted elsewhere."""
+        return self._add("attach", jobid, {})
+
+    def _add(self, what: str, subject: Any, options: Dict[str, Any]) -> FluxExecutorFuture:
+        future = FluxExecutorFuture()
+        with self._lock:
+            if self._closing:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._todo.append((what, future, subject, options))
+        os.write(self._wake_write, b"x")
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._lock:
+            self._closing = True
+            if cancel_futures:
+                for _what, future, _subject, _options in self._todo:
+                    future.cancel()
+        os.write(self._wake_write, b"x")
+        if wait:
+            self._thread.join()
+
+    # Everything below runs in the executor's thread, which alone touches the handle.
+
+    def _run(self) -> None:
+        from flux.core.handle import Flux
+
+        try:
+            self._flux = Flux(*self._address[0], **self._address[1])
+        except OSError as exc:
+            self._refuse_all(exc)
+            return
+        self._handle: Handle = self._flux.handle
+        self._reactor: Reactor = self._flux.reactor
+        self._reactor.add_fd(self._wake_read, self._woken)
+        self._woken(0, read=False)
+        self._reactor.run()
+        self._flux.close()
+
+    def _refuse_all(self, exc: OSError) -> None:
+        with self._lock:
+            self._closing = True
+            todo, self._todo = list(self._todo), collections.deque()
+        for _what, future, _subject, _options in todo:
+            future._refused(exc)
+
+    def _woken(self, _events: int, read: bool = True) -> None:
+        if read:
+            os.read(self._wake_read, 4096)
+        while True:
+            with self._lock:
+                if not self._todo:
+                    break
+                what, future, subject, options = self._todo.popleft()
+            if future.set_running_or_notify_cancel():
+                self._open += 1
+                self._begin(what, future, subject, options)
+            else:
+                future._known.set()
+        self._maybe_stop()
+
+    def _begin(self, what: str, future: FluxExecutorFuture, subject: Any, options: Dict[str, Any]) -> None:
+        from flux.job.requests import submit_async
+
+        if what == "attach":
+            self._watch(future, to_id(subject))
+            return
+        try:
+            submission = submit_async(self._flux, subject, **options)
+        except Exception as exc:
+            self._fail(future, exc)
+            return
+
+        def submitted(call: Any) -> None:
+            try:
+                number = call.get()["id"]
+            except OSError as exc:
+                self._fail(future, exc)
+                return
+            self._watch(future, number)
+
+        submission._call.then(submitted)
+
+    def _watch(self, future: FluxExecutorFuture, number: int) -> None:
+        future._set_jobid(number)
+        body = {"id": number, "path": "eventlog", "flags": 0}
+
+        def answered(call: Any) -> None:
+            try:
+                future._took(EventLogEvent(call.get()["event"]))
+            except OSError:
+                future._ended()
+                self._open -= 1
+                self._maybe_stop()
+
+        self._handle.stream("job-info.eventlog-watch", body).then(answered)
+
+    def _fail(self, future: FluxExecutorFuture, exc: BaseException) -> None:
+        future._refused(exc)
+        self._open -= 1
+
+    def _maybe_stop(self) -> None:
+        with self._lock:
+            done = self._closing and not self._todo and not self._open
+        if done:
+            self._reactor.stop()

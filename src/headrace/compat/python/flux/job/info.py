@@ -1,0 +1,237 @@
+"""What job-list knows of jobs (RFC 43), as JobInfo objects with the fields that clients derive."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
+
+from flux.job.ids import JobID, to_id
+from flux.rpc import RPC
+from headrace.cli import jobinfo as fields
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+
+class _View:
+    """A dictionary whose keys are attributes; what is missing is empty."""
+
+    def __init__(self, values: Dict[str, Any]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = self._values.get(name, "")
+        return _View(value) if isinstance(value, dict) else value
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+class JobInfo:
+    """One job. Every attribute of RFC 43, and status, runtime, returncode, result and so on derived from them."""
+
+    def __init__(self, raw: Dict[str, Any]) -> None:
+        self._raw = raw
+        self._info = fields.JobInfo(raw)
+
+    @property
+    def id(self) -> JobID:
+        return JobID(self._raw["id"])
+
+    @property
+    def exception(self) -> _View:
+        raw = self._raw
+        values: Dict[str, Any] = {"occurred": bool(raw.get("exception_occurred"))}
+        for name in ("severity", "type", "note"):
+            values[name] = raw.get("exception_" + name, "")
+        return _View(values)
+
+    @property
+    def annotations(self) -> _View:
+        return _View(self._raw.get("annotations", {}))
+
+    @property
+    def sched(self) -> _View:
+        return _View(self._raw.get("annotations", {}).get("sched", {}))
+
+    @property
+    def user(self) -> _View:
+        return _View(self._raw.get("annotations", {}).get("user", {}))
+
+    @property
+    def returncode(self) -> Any:
+        if "waitstatus" not in self._raw and self._raw.get("exception_occurred"):
+            return -128
+        return self._info.get("returncode")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._info.get(name)
+        except (KeyError, ValueError):
+            raise AttributeError(f"invalid JobInfo attribute '{name}'") from None
+
+    def get_runtime(self) -> float:
+        return float(self._info.get("runtime"))
+
+    def get_remaining_time(self) -> float:
+        return float(self._info.get("t_remaining"))
+
+    def to_dict(self, filtered: bool = True) -> Dict[str, Any]:
+        return self._info.to_dict()
+
+
+class JobListRPC(RPC):
+    """A listing; `.get_jobs()` are dictionaries, `.get_jobinfos()` objects."""
+
+    def get_jobs(self) -> List[Dict[str, Any]]:
+        jobs: List[Dict[str, Any]] = self.get()["jobs"]
+        return jobs
+
+    def get_jobinfos(self) -> Iterator[JobInfo]:
+        return (JobInfo(job) for job in self.get_jobs())
+
+    def get(self) -> Any:
+        """All of the listing: it comes as a stream."""
+        if not hasattr(self, "_all"):
+            self._all: Dict[str, Any] = {"jobs": []}
+            for answer in self._call:
+                self._all["jobs"].extend(answer["jobs"])
+        return self._all
+
+
+class JobListIdRPC(RPC):
+    """One job; `.get_job()` is a dictionary, `.get_jobinfo()` an object."""
+
+    def get_job(self) -> Dict[str, Any]:
+        job: Dict[str, Any] = self.get()["job"]
+        return job
+
+    def get_jobinfo(self) -> JobInfo:
+        return JobInfo(self.get_job())
+
+
+_STREAMING = 2
+
+
+def job_list(
+    flux_handle: Flux,
+    max_entries: int = 1000,
+    attrs: Iterable[str] = ("all",),
+    userid: Optional[int] = None,
+    states: int = 0,
+    results: int = 0,
+    since: float = 0.0,
+    name: Optional[str] = None,
+    queue: Optional[str] = None,
+    constraint: Optional[Dict[str, Any]] = None,
+) -> JobListRPC:
+    """List jobs, one's own by default; `states` and `results` are bit masks, 0 for all."""
+    terms: List[Dict[str, Any]] = []
+    user = os.getuid() if userid is None else userid
+    if user != 0xFFFFFFFF:
+        terms.append({"userid": [user]})
+    if name:
+        terms.append({"name": [name]})
+    if queue:
+        terms.append({"queue": [queue]})
+    if states or results:
+        terms.append({"or": [{"states": [states]}] * bool(states) + [{"results": [results]}] * bool(results)})
+    if constraint:
+        terms.append(constraint)
+    body = {"max_entries": max_entries, "attrs": list(attrs), "since": since, "constraint": {"and": terms}}
+    return JobListRPC(flux_handle, "job-list.list", body, flags=_STREAMING)
+
+
+def job_list_inactive(flux_handle: Flux, since: float = 0.0, max_entries: int = 1000, **options: Any) -> JobListRPC:
+    return job_list(flux_handle, max_entries=max_entries, since=since, states=64, **options)
+
+
+def job_list_id(flux_handle: Flux, jobid: Any, attrs: Iterable[str] = ("all",)) -> JobListIdRPC:
+    return JobListIdRPC(flux_handle, "job-list.list-id", {"id": to_id(jobid), "attrs": list(attrs)})
+
+
+def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
+    """The job as a dictionary of derived fields, None when there is none."""
+    try:
+        return job_list_id(flux_handle, jobid).get_jobinfo().to_dict()
+    except FileNotFoundError:
+        return None
+
+
+def job_info_lookup(flux_handle: Flux, jobid: Any, keys: Iterable[str] = ("jobspec",)) -> Any:
+    """Entries of the job's directory: jobspec, R, eventlog …; jobspec and R as objects."""
+    return flux_handle.rpc("job-info.lookup", {"id": to_id(jobid), "keys": list(keys), "flags": 1}).get()
+
+
+class JobList:
+    """A listing by ids or filters; `.jobs()` fetches it."""
+
+    def __init__(
+        self,
+        flux_handle: Flux,
+        attrs: Iterable[str] = ("all",),
+        filters: Iterable[str] = (),
+        ids: Iterable[Any] = (),
+        user: Optional[str] = None,
+        max_entries: int = 1000,
+        since: float = 0.0,
+        name: Optional[str] = None,
+        queue: Optional[str] = None,
+        constraint: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        from headrace.cli.joblist import Query
+
+        self.handle = flux_handle
+        self.attrs = list(attrs)
+        self.ids = [to_id(number) for number in ids]
+        self.errors: List[str] = []
+        self._query = Query(max_entries, since)
+        if user is not None:
+            self._query.user(user)
+        for text in filters:
+            self._query.filter(text)
+        if name:
+            self._query.add("name", [name])
+        if queue:
+            self._query.add("queue", [queue])
+        self._constraint = constraint
+
+    def set_user(self, user: str) -> None:
+        self._query.user(user)
+
+    def add_filter(self, text: str) -> None:
+        self._query.filter(text)
+
+    def jobs(self) -> List[JobInfo]:
+        if not self.ids:
+            body = self._query.request(self.attrs)
+            if self._constraint:
+                body["constraint"] = {"and": [body["constraint"], self._constraint]}
+            return list(JobListRPC(self.handle, "job-list.list", body, flags=_STREAMING).get_jobinfos())
+        found = []
+        for number in self.ids:
+            try:
+                found.append(job_list_id(self.handle, number, self.attrs).get_jobinfo())
+            except FileNotFoundError:
+                self.errors.append(f"JobID {JobID(number)} unknown")
+        return found
+
+
+def statetostr(state: int, fmt: str = "L") -> str:
+    """The name of a job state, short with fmt "S"."""
+    return fields.STATES_SINGLE[state] if fmt == "S" else fields.STATES[state]
+
+
+def resulttostr(result: int, fmt: str = "L") -> str:
+    return fields.RESULTS_SHORT[result] if fmt == "S" else fields.RESULTS[result]
+
+
+def get_username(userid: int) -> str:
+    return fields.username(userid)

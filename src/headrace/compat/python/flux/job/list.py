@@ -1,0 +1,13 @@
+"""The names of `flux.job.list` in the C bindings' layout."""
+
+from flux.job.info import (
+    JobList,
+    JobListIdRPC,
+    JobListRPC,
+    get_job,
+    job_list,
+    job_list_id,
+    job_list_inactive,
+)
+
+__all__ = ["JobList", "JobListIdRPC", "JobListRPC", "get_job", "job_list", "job_list_id", "job_list_inactive"]

@@ -1,0 +1,9 @@
+"""`flux.resource`: resource sets and what the scheduler says of them."""
+
+from __future__ import annotations
+
+from flux.resource.list import SchedResourceList, resource_list
+from flux.resource.resource_set import ResourceSet
+from flux.resource.status import resource_status
+
+__all__ = ["ResourceSet", "SchedResourceList", "resource_list", "resource_status"]

@@ -1,0 +1,47 @@
+"""What is free, allocated and down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict
+
+from flux.resource.resource_set import ResourceSet
+from flux.rpc import RPC
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+
+class SchedResourceList:
+    """The sets `all`, `down`, `allocated`, and `up` and `free` made from them."""
+
+    def __init__(self, answer: Dict[str, Any]) -> None:
+        self.all = ResourceSet(answer.get("all"))
+        self.down = ResourceSet(answer.get("down"))
+        self.allocated = ResourceSet(answer.get("allocated"))
+        for state in ("all", "down", "allocated"):
+            getattr(self, state).state = state
+
+    @property
+    def up(self) -> ResourceSet:
+        out = self.all - self.down
+        out.state = "up"
+        return out
+
+    @property
+    def free(self) -> ResourceSet:
+        out = self.all - self.down - self.allocated
+        out.state = "free"
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"Unknown resource state {name}")
+
+
+class ResourceListRPC(RPC):
+    def get(self) -> SchedResourceList:
+        return SchedResourceList(super().get())
+
+
+def resource_list(flux_handle: Flux) -> ResourceListRPC:
+    """Ask the scheduler through the resource service; `.get()` is a SchedResourceList."""
+    return ResourceListRPC(flux_handle, "resource.sched-status", nodeid=0)
