@@ -221,6 +221,7 @@ def _follow(
                 asked = len(stopped)
                 if asked == 1:
                     say("stopping")
+                    marks.setdefault("done", time.monotonic())
                     killed_at = time.monotonic() + _PATIENCE
                     _signal_leader(process.pid, signal.SIGTERM)
                 else:
