@@ -169,7 +169,12 @@ def start_many(options: LaunchOptions) -> int:
                 sys.stderr.flush()
                 os._exit(code & 0xFF)
         pids[pid] = info.rank
-    return _wait(pids, size, rundir)
+    try:
+        return _wait(pids, size, rundir)
+    finally:
+        if options.attrs.get("rundir-cleanup", "1") == "1":
+            # A leader that was killed could not do it.
+            shutil.rmtree(rundir, ignore_errors=True)
 
 
 def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
