@@ -1,0 +1,40 @@
+"""Attributes: what a user may set, and what attr.set and attr.rm refuse."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from headrace.broker.attrs import AttrError, AttrTable
+from headrace.broker.module import RpcError
+
+
+def test_given_attributes_replace_defaults():
+    table = AttrTable({"tbon.topo": "kary:2", "statedir": "/x"})
+    assert table.lookup("tbon.topo")["value"] == "kary:2"
+    assert table.get("statedir") == "/x"
+    assert table.get("log-level") == "7"
+
+
+@pytest.mark.parametrize(("name", "text"), [("nosuch", "unknown attribute"), ("rank", "read-only")])
+def test_what_is_not_a_users_to_set_is_refused(name, text):
+    with pytest.raises(AttrError, match=text):
+        AttrTable({name: "1"})
+
+
+def test_an_attribute_that_is_not_set_is_enoent():
+    with pytest.raises(RpcError) as caught:
+        AttrTable().lookup("statedir")
+    assert caught.value.errnum == errno.ENOENT
+
+
+def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
+    table = AttrTable()
+    with pytest.raises(RpcError, match="may not be updated"):
+        table.update("log-level", "5")
+    table.update("mine", "5")
+    assert table.get("mine") == "5"
+    table.remove("mine")
+    with pytest.raises(RpcError):
+        table.remove("mine")

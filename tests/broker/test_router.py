@@ -1,0 +1,91 @@
+"""The router: longest service prefix, error answers, batching within a turn, and order of flushes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+from headrace.broker.router import Router
+from headrace.spec import message as m
+
+
+class Box:
+    """A peer that keeps what it gets."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        self.got: list[m.Message] = []
+
+    def send(self, msg: m.Message) -> None:
+        self.got.append(msg)
+
+
+def routed(topic: str, nodeid: int = m.NODEID_ANY, flags: int = 0) -> tuple[Box, Box]:
+    """Send one request to a broker of rank 0 with services `kvs` and `7-shell-f1.rexec`; (service, client)."""
+
+    async def main() -> tuple[Box, Box]:
+        router = Router(0, asyncio.get_running_loop())
+        client, service = Box("client"), Box("service")
+        router.add_peer(client)
+        router.services["kvs"] = service
+        router.services["7-shell-f1.rexec"] = service
+        msg = m.request(topic, None, nodeid, matchtag=1, flags=flags)
+        msg.routes.append(b"client")
+        router.request(msg)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return service, client
+
+    return asyncio.run(main())
+
+
+def test_a_request_goes_to_the_service_with_the_longest_prefix():
+    for topic in ("kvs.lookup", "kvs.a.b", "7-shell-f1.rexec.exec"):
+        service, client = routed(topic)
+        assert [msg.topic for msg in service.got] == [topic]
+        assert not client.got
+
+
+def test_an_unknown_service_is_enosys_and_an_unknown_rank_ehostunreach():
+    assert [msg.errnum for msg in routed("nosuch.x")[1].got] == [errno.ENOSYS]
+    assert [msg.errnum for msg in routed("kvs.x", nodeid=5)[1].got] == [errno.EHOSTUNREACH]
+
+
+def test_a_request_that_wants_no_answer_gets_none():
+    assert routed("nosuch.x", flags=m.FLAG_NORESPONSE)[1].got == []
+
+
+def test_flushes_run_when_messages_are_delivered_and_turn_ends_after_them():
+    async def main() -> list[str]:
+        router = Router(0, asyncio.get_running_loop())
+        order: list[str] = []
+        msg = m.request("a.b")
+
+        def flush() -> None:
+            order.append("flush")
+            router.post(lambda _msg: order.append("second"), msg)
+
+        router.at_turn_end(lambda: order.append("end"))
+        router.at_flush(flush)
+        router.post(lambda _msg: order.append("first"), msg)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return order
+
+    assert asyncio.run(main()) == ["first", "flush", "second", "end"]
+
+
+def test_a_failing_handler_does_not_stop_the_messages_behind_it():
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, _context: None)
+        router = Router(0, loop)
+        got: list[int] = []
+        msg = m.request("a.b")
+        router.post(lambda _msg: 1 // 0, msg)
+        router.post(lambda _msg: got.append(1), msg)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        return got
+
+    assert asyncio.run(main()) == [1]

@@ -1,0 +1,43 @@
+"""Trees: parents, children, subtrees and the next hop agree with each other in every shape."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.topology import Topology, TopologyError
+
+
+@given(st.integers(1, 200), st.sampled_from(["kary:1", "kary:2", "kary:3", "kary:32", "kary:0", "binomial"]))
+def test_every_rank_is_reached_hop_by_hop(size, uri):
+    tree = Topology(size, uri)
+    assert tree.subtree(0) == frozenset(range(size))
+    for rank in range(size):
+        assert all(tree.parent(child) == rank for child in tree.children(rank))
+        here, hops = 0, 0
+        while here != rank:
+            here = tree.next_hop(here, rank)
+            hops += 1
+        assert hops == tree.level(rank) <= tree.max_level
+        while here:
+            here = tree.next_hop(here, 0)
+
+
+def test_a_message_for_another_branch_goes_up_first():
+    tree = Topology(7, "kary:2")
+    assert tree.next_hop(3, 6) == 1
+    assert tree.next_hop(1, 6) == 0
+    assert tree.next_hop(0, 6) == 2
+
+
+@pytest.mark.parametrize("uri", ["", "kary", "kary:x", "kary:-1", "ring:3"])
+def test_an_unknown_shape_is_refused(uri):
+    with pytest.raises(TopologyError):
+        Topology(4, uri)
+
+
+@pytest.mark.parametrize("parents", [[0], [-1, 1], [-1, 2, 1], [-1, 5], [-1]])
+def test_a_parent_list_must_be_a_tree(parents):
+    with pytest.raises(TopologyError):
+        Topology(max(2, len(parents)), "kary:2", parents)
