@@ -31,7 +31,8 @@ def body():
 def frame():
     kind = dice.choice([m.REQUEST] * 8 + [m.RESPONSE, m.EVENT, m.CONTROL])
     flags = m.FLAG_ROUTE | dice.choice([0, 0, m.FLAG_STREAMING, m.FLAG_NORESPONSE])
-    msg = m.Message(kind, dice.choice(topics), None, flags, m.USERID_UNKNOWN, 0, dice.choice([m.NODEID_ANY, m.NODEID_ANY, 0, 7]), dice.randrange(1, 99))
+    nodeid = dice.choice([m.NODEID_ANY, m.NODEID_ANY, 0, 7])
+    msg = m.Message(kind, dice.choice(topics), None, flags, m.USERID_UNKNOWN, 0, nodeid, dice.randrange(1, 99))
     if kind == m.RESPONSE:
         msg.routes = [b"nobody", bytes([dice.randrange(1, 256)]) * 9]
     if dice.random() < 0.7:
