@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Union
 
 from ..spec import message as m
-from ..spec.message import Message
+from ..spec.message import Message, MessageError
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -236,7 +236,9 @@ class ModuleContext:
     def _failed(self, msg: Message, exc: Exception) -> None:
         if isinstance(exc, RpcError):
             self.respond_error(msg, exc.errnum, exc.text)
-        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _raised_here(exc, self):
+        elif isinstance(exc, MessageError):
+            self.respond_error(msg, errno.EPROTO, str(exc))
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
             # Most often a missing or wrong field of the request: the requester's mistake, but log where it showed.
             self.log(logging.DEBUG, f"{msg.topic}: {traceback.format_exc()}")
             text = f"missing field {exc}" if isinstance(exc, KeyError) else str(exc)
@@ -465,14 +467,14 @@ class ModuleContext:
                 task.cancel()
 
 
-def _raised_here(exc: BaseException, ctx: ModuleContext) -> bool:
-    """True when `exc` comes from reading the request: raised directly in the handler, not deep below it."""
+def _near(exc: BaseException) -> bool:
+    """True when `exc` comes from reading the request: raised in the handler or just below it, not deep in the module."""
     depth = 0
     trace = exc.__traceback__
     while trace is not None:
         depth += 1
         trace = trace.tb_next
-    return depth <= 2
+    return depth <= 4
 
 
 def _rusage() -> dict[str, Any]:
