@@ -468,7 +468,7 @@ class ModuleContext:
 
 
 def _near(exc: BaseException) -> bool:
-    """True when `exc` comes from reading the request: raised in the handler or just below it, not deep in the module."""
+    """True when `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
     depth = 0
     trace = exc.__traceback__
     while trace is not None:
