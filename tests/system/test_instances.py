@@ -144,6 +144,17 @@ def test_mpiexec_boots_an_instance():
     assert not done.left
 
 
+@pytest.mark.parametrize("kind", ["pmi2", "slurm"])
+def test_srun_boots_an_instance_by_pmi2_and_by_its_variables_alone(kind, tmp_path):
+    """The stand-in gives what srun gives; without PMI brokers meet in a folder and talk over TCP."""
+    launcher = (sys.executable, str(Path(__file__).parent / "launchers.py"), kind, "3")
+    script = "flux getattr size; flux run -N3 hostname | wc -l; flux getattr broker.boot-method"
+    done = start(script, prefix=launcher, HEADRACE_SLURM_DIR=str(tmp_path / "meet"))
+    assert done.out.splitlines() == ["3", "3", kind], done.err
+    assert not done.left
+    assert not (tmp_path / "meet").exists() or not list((tmp_path / "meet").iterdir())
+
+
 def test_a_bootstrap_table_boots_brokers_with_a_certificate(tmp_path):
     cert = tmp_path / "curve.cert"
     subprocess.run([FLUX, "keygen", str(cert)], check=True, env=clean_env())

@@ -1,4 +1,4 @@
-"""Boot from PMI: brokers exchange host name, endpoint and public key with one barrier, then talk to each other only.
+"""Boot from PMI or Slurm: brokers exchange host name, endpoint and public key with one barrier, then need it no more.
 
 Every broker has a random key pair of its own; a parent admits exactly the keys of its children. Inside a Flux job the
 process manager is the shell of the enclosing instance, which also says how deep we are.
@@ -9,29 +9,47 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Mapping
+from typing import Union
 
 from zmq.utils import z85
 
 from ..spec import jobid
-from . import boot
+from . import boot, boot_slurm, pmi2_client, pmi_client
 from .boot import BootError, BootInfo
+from .boot_slurm import SlurmMeeting
+from .pmi2_client import Pmi2Client
 from .pmi_client import PmiClient, PmiError
 from .topology import Topology
 
+Launcher = Union[PmiClient, Pmi2Client, SlurmMeeting]
 
-def from_pmi(env: Mapping[str, str], rundir: str, topo: str) -> BootInfo:
-    """Boot by the process manager of `env`. Raises BootError."""
+
+def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
+    """How this process was launched: the boot method's name and its client, None when it was started by hand."""
+    if pmi2_client.offered(env):
+        return "pmi2", Pmi2Client
+    if pmi_client.offered(env):
+        return "simple", PmiClient
+    if boot_slurm.offered(env):
+        return "slurm", SlurmMeeting
+    return None
+
+
+def from_launcher(method: str, client: type[Launcher], env: Mapping[str, str], rundir: str, topo: str) -> BootInfo:
+    """Boot by exchange with the other brokers. Raises BootError."""
     try:
-        pmi = PmiClient(env)
+        pmi = client(env)
         info = _exchange(pmi, rundir, topo)
-        info.attrs = _enclosing_job(pmi, env)
+        info.method = method
+        if method == "simple":
+            info.attrs = _enclosing_job(pmi, env)
         pmi.finalize()
     except (PmiError, ValueError) as exc:
-        raise BootError(f"PMI: {exc}") from None
+        raise BootError(f"{method}: {exc}") from None
     return info
 
 
-def _exchange(pmi: PmiClient, rundir: str, topo: str) -> BootInfo:
+def _exchange(pmi: Launcher, rundir: str, topo: str) -> BootInfo:
     rank, size = pmi.rank, pmi.size
     topology = Topology(size, topo)
     hostname = boot.local_hostname()
@@ -49,19 +67,19 @@ def _exchange(pmi: PmiClient, rundir: str, topo: str) -> BootInfo:
             port = _free_port()
             info.bind, connect = f"tcp://*:{port}", f"tcp://{_address(hostname)}:{port}"
     key = z85.decode(info.public_key).hex()
-    pmi.put(f"headrace.{rank}", f"{hostname};{key};{connect}")
+    pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
     pmi.barrier()
     if rank:
-        _host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(";", 2)
+        _host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(",", 2)
         info.parent_key = z85.encode(bytes.fromhex(key))
     else:
-        info.hosts = [pmi.get(f"headrace.{other}").split(";", 2)[0] for other in range(size)]
+        info.hosts = [pmi.get(f"headrace.{other}").split(",", 2)[0] for other in range(size)]
     for child in children:
-        info.members.add(z85.encode(bytes.fromhex(pmi.get(f"headrace.{child}").split(";", 2)[1])))
+        info.members.add(z85.encode(bytes.fromhex(pmi.get(f"headrace.{child}").split(",", 2)[1])))
     return info
 
 
-def _enclosing_job(pmi: PmiClient, env: Mapping[str, str]) -> dict[str, str]:
+def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     """Attributes of an instance that is a job of another one; none when it is not."""
     level = pmi.lookup("flux.instance-level")
     if not level.isdigit():

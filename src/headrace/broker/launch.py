@@ -19,9 +19,10 @@ from typing import Any
 
 from ..agent import keeper
 from ..compat.environment import with_flux
-from . import boot, pmi_client
+from . import boot
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
+from .boot_pmi import from_launcher, launcher
 from .modhost import FOLLOWER_MODULES, LEADER_MODULES
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
@@ -108,10 +109,9 @@ def start_here(options: LaunchOptions) -> int:
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
     topo = options.attrs.get("tbon.topo", "kary:32")
-    if pmi_client.offered():
-        from .boot_pmi import from_pmi
-
-        return from_pmi(os.environ, rundir, topo)
+    launched = launcher(os.environ)
+    if launched is not None:
+        return from_launcher(*launched, os.environ, rundir, topo)
     if "bootstrap" in options.config:
         from .boot_config import from_config
 
