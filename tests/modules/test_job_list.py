@@ -49,6 +49,7 @@ class World:
     def _journal(self, msg: Message) -> None:
         assert msg.obj == {"full": True}
         self.journal = msg
+        self.ctx.respond(msg, {"id": -1, "events": []})
 
     def _lookup(self, msg: Message) -> Any:
         if msg.obj["id"] in self.known:

@@ -7,11 +7,12 @@ which the broker does its other work.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 from headrace.broker.module import ModuleContext, RpcError
@@ -41,8 +42,9 @@ _STATS_PERIOD = 0.5
 _ANY_ID = 0xFFFFFFFFFFFFFFFF
 
 
-def load(ctx: ModuleContext, args: list[str]) -> None:
-    _Lister(ctx)
+def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
+    # A listing during a restart must not miss jobs: the module is there once it knows the past.
+    return _Lister(ctx).caught_up
 
 
 class _Lister:
@@ -56,6 +58,7 @@ class _Lister:
         self.lookups = 0
         self.watchers = ctx.streams("job-stats")
         self.stats_due = False
+        self.caught_up: asyncio.Future[None] = ctx.loop.create_future()
         self.listings = ctx.streams("list")
         ctx.service(
             NAME,
@@ -83,8 +86,13 @@ class _Lister:
 
     # -- the journal
 
+    def _caught_up(self) -> None:
+        if not self.caught_up.done():
+            self.caught_up.set_result(None)
+
     def _journal(self, reply: Message) -> None:
         if reply.errnum:
+            self._caught_up()
             if reply.errnum != errno.ENODATA:
                 text = reply.text or os.strerror(reply.errnum)
                 self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings stand still")
@@ -92,6 +100,7 @@ class _Lister:
         body = reply.obj
         job_id = body.get("id", _ANY_ID)
         if not body.get("events") or job_id in (_ANY_ID, -1):
+            self._caught_up()
             return
         job = self.active.get(job_id)
         if job is None:
