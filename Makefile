@@ -4,10 +4,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check unit system clean
+.PHONY: run run-timed test check unit system clean
 
+# Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
+# package that is missing.
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv $(VENV)
+	@rm -rf $(VENV); for python in $(PYTHON) python3.13 python3.12 python3.11 python3.10 $$HOME/.pyenv/versions/*/bin/python3; do \
+	  "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue; \
+	  "$$python" -m venv $(VENV) && exit 0; rm -rf $(VENV); \
+	done; \
+	$(PYTHON) -m virtualenv -q $(VENV) 2>/dev/null || uv venv -q --seed $(VENV) 2>/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); \
+	else echo "no Python >= 3.10 that can make a virtual environment: install python3-venv or virtualenv" >&2; exit 1; fi
 
 $(VENV)/.installed: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[test]'
@@ -21,7 +30,11 @@ $(VENV)/.example: pyproject.toml $(BIN)/python
 run: $(VENV)/.example
 	$(BIN)/headrace mini run examples/lammps.yaml
 
-# System packages that the tests use; without root they must be there already, and the tests that need them say so.
+# Ranks that wait busily on more ranks than cores are no measure: two brokers with one rank each.
+run-timed: $(VENV)/.example
+	$(BIN)/headrace mini run examples/lammps-2.yaml
+
+# System packages that the tests use; without root they must be there already, and those that need them say so.
 packages:
 	@if [ "$$(id -u)" = 0 ] && ! command -v jq >/dev/null; then apt-get update -qq && apt-get install -y -qq jq; fi
 

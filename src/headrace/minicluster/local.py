@@ -158,8 +158,14 @@ def _write_files(plan: Plan, work: str, flux: str) -> None:
 
 
 def resources(plan: Plan) -> dict[str, Any]:
-    """The `resource` table: each broker a node of its own name, all with the cores that this process may use."""
-    cores = ",".join(str(core) for core in range(len(os.sched_getaffinity(0))))
+    """The `resource` table: each broker a node of its own name, with all the cores that this process may use.
+
+    Several brokers number them beyond the machine's own: cores that a machine does not show bind no task, where equal
+    numbers would bind the tasks of every broker to the same first cores.
+    """
+    count = len(os.sched_getaffinity(0))
+    first = 0 if plan.size == 1 else (os.cpu_count() or count)
+    cores = f"{first}-{first + count - 1}"
     return {"noverify": True, "config": [{"hosts": hosts_of(plan.name, plan.size), "cores": cores}]}
 
 
