@@ -20,8 +20,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from ..shell.job import ShellJob
+from ..shell.tmpdir import Folders
 from . import keeper, linux
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
@@ -33,8 +35,10 @@ class Agent:
     """The loop: descriptors, child processes and timers, each with its callback."""
 
     def __init__(self, sock: socket.socket) -> None:
+        self._pid = os.getpid()
         self._sock = sock
         sock.setblocking(False)
+        sock.set_inheritable(False)
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}
@@ -46,6 +50,9 @@ class Agent:
         self._unsent = bytearray()
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
+        self.folders = Folders()
+        self._uri = ""
+        self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._subprocesses = Subprocesses(self)
@@ -94,6 +101,12 @@ class Agent:
         """Run `fn` once; a timer cannot be cancelled, `fn` checks whether it still applies."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
+    def job_over(self, job: ShellJob) -> None:
+        """Forget `job`, which has reported its end, and remove what it left."""
+        self.jobs.pop(job.id, None)
+        self.afterwards(lambda: self.folders.give_back(job.tmpdir))
+        self._sweep_later()
+
     # -- the loop
 
     def run(self) -> None:
@@ -120,12 +133,18 @@ class Agent:
             table = self._writers if events & select.EPOLLOUT else self._readers
             callback = table.get(fd) or self._readers.get(fd) or self._writers.get(fd)
             if callback is not None:
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    # A fault in one job's handling must not end all jobs of this node.
+                    traceback.print_exc(file=sys.stderr)
+                    self.unwatch(fd)
+                    self.unwatch_writable(fd)
         while self._timers and self._timers[0][0] <= time.monotonic():
-            heapq.heappop(self._timers)[2]()
+            _guarded(heapq.heappop(self._timers)[2])
         self._flush()
         while self._later:
-            self._later.pop()()
+            _guarded(self._later.pop())
 
     def _flush(self) -> None:
         if self._out:
@@ -156,7 +175,7 @@ class Agent:
         for op in self._reader.feed(data):
             handler = self._handlers.get(op["op"])
             if handler is not None:
-                handler(op)
+                _guarded(partial(handler, op))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -174,12 +193,35 @@ class Agent:
                 return
             callback = self.children.pop(pid, None)
             if callback is not None:
-                callback(status)
+                _guarded(partial(callback, status))
+            else:
+                # What it had started is our child from now on.
+                self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        if not self._sweeping:
+            self._sweeping = True
+            self.afterwards(self._sweep)
+
+    def _sweep(self) -> None:
+        """Kill daemons that outlive their job: they left its process groups, and came to us as to a subreaper."""
+        self._sweeping = False
+        live: set[str] | None = None
+        for pid in linux.children_of(self._pid):
+            if pid in self.children:
+                continue
+            if live is None:
+                live = {job.f58 for job in self.jobs.values()}
+            env = linux.environment_of(pid)
+            if env.get("FLUX_URI") == self._uri and env.get("FLUX_JOB_ID", "") not in live and "FLUX_JOB_ID" in env:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
     # -- operations
 
     def _start(self, op: Op) -> None:
         job = ShellJob(self, op)
+        self._uri = op["uri"]
         self.jobs[op["id"]] = job
         try:
             job.start()
@@ -210,8 +252,17 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self._subprocesses.abandon()
+        self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)
+
+
+def _guarded(fn: Callable[[], None]) -> None:
+    """Run `fn`; what it raises is told and costs nothing else."""
+    try:
+        fn()
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
 
 
 def run_agent(sock: socket.socket) -> None:

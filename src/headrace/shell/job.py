@@ -6,10 +6,8 @@ this node, with a status that is the tasks' own.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import shutil
 import signal
 import time
 from functools import partial
@@ -23,6 +21,7 @@ from ..spec.taskmap import TaskMap
 from . import affinity, layout
 from .environment import job_environment
 from .mustache import expand
+from .names import Names
 from .output import Output, OutputError, kill_delay
 from .pmi import PmiServer
 from .task import Task
@@ -54,6 +53,7 @@ class ShellJob:
         self.host: str = op["hosts"][self.nodeid] if self.nodeid < len(op["hosts"]) else ""
         self.tasks: list[Task] = []
         self.tmpdir = f"{op['rundir']}/jobtmp-{self.nodeid}-{self.f58}"
+        self.names: Names | None = None
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
         self.map: TaskMap | None = None
@@ -85,8 +85,20 @@ class ShellJob:
         self.size = sum(counts)
         ranks = list(self.map.node_tasks(self.nodeid))
         cwd = specs.cwd(self.jobspec) or "/tmp"
+        self.names = Names(
+            self.id,
+            self.f58,
+            specs.name(self.jobspec),
+            self.nnodes,
+            self.size,
+            self.tmpdir,
+            self.nodeid,
+            self.host,
+            str(nodes[self.nodeid].cores),
+            ranks,
+        )
         try:
-            os.mkdir(self.tmpdir, 0o700)
+            self.agent.folders.take(self.tmpdir)
             self._write_files()
         except (OSError, archive.ArchiveError) as exc:
             self.fail(f"cannot prepare {self.tmpdir}: {exc}", 1)
@@ -104,7 +116,7 @@ class ShellJob:
             self.nodeid,
             self.size,
             ranks,
-            self.lookup,
+            self.names.lookup,
             self._emit_output,
             lambda message: self.to_peer(0, message),
         )
@@ -118,7 +130,9 @@ class ShellJob:
         if self.lead:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
             if self._pty_wanted(0):
-                context["pty"] = "interactive" if self.options["pty"].get("interactive") else "capture"
+                option = self.options["pty"]
+                interactive = isinstance(option, dict) and option.get("interactive")
+                context["pty"] = "interactive" if interactive else "capture"
             self.event("shell.init", context)
         self._prepare_pmi(counts)
         self._start_tasks(ranks, cwd)
@@ -168,6 +182,8 @@ class ShellJob:
         except ValueError as exc:
             self.fail(str(exc), 1)
             return
+        assert self.names is not None
+        lookup = self.names.lookup
         env = job_environment(
             specs.environment(self.jobspec),
             self.f58,
@@ -180,13 +196,11 @@ class ShellJob:
         )
         for name, value in env.items():
             if "{{" in value:
-                env[name] = expand(value, lambda tag: self.lookup(tag, None))
+                env[name] = expand(value, lookup)
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
         command = specs.command(self.jobspec)
-        stdin = self._stdin_file()
-        if self._finished:
-            return
+        stdin = self._stdin_path()
         for local, rank in enumerate(ranks):
             task = Task(self, local, rank)
             self.tasks.append(task)
@@ -198,36 +212,38 @@ class ShellJob:
             if visible is not None:
                 own["CUDA_VISIBLE_DEVICES"] = visible
                 own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-            argv = [expand(arg, partial(self._lookup_task, task.rank)) if "{{" in arg else arg for arg in command]
+            argv = [expand(arg, partial(lookup, rank=task.rank)) if "{{" in arg else arg for arg in command]
+            try:
+                # Each task reads the file from its start: one descriptor for all would deal its lines out.
+                source = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC) if stdin else -1
+            except OSError as exc:
+                note = f"error opening input file '{stdin}': {exc.strerror}"
+                self._cannot_start(note, 1, component="input.file", status=int(signal.SIGTERM))
+                break
             try:
                 use_cpus(cpus[task.local])
-                task.start(argv, own, limits, stdin, self._pty_wanted(task.rank))
+                task.start(argv, own, limits, source, self._pty_wanted(task.rank))
             except (OSError, ValueError) as exc:
                 number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
                 what = os.strerror(number or errno.EINVAL)
                 code = 127 if number == errno.ENOENT else 126
-                self._start_failed(task, argv[0] if argv else "", what, code)
+                program = argv[0] if argv else ""
+                self._cannot_start(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
-        if stdin >= 0:
-            os.close(stdin)
 
-    def _start_failed(self, task: Task, program: str, what: str, code: int) -> None:
-        note = f"task {task.rank} (host {self.host}): start failed: {program}: {what}"
-        task.never_ran()
-        self.fail(note, code)
+    def _cannot_start(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
+        for task in self.tasks:
+            if not task.pid:
+                task.never_ran()
+        self.fail(note, code, component, status)
 
-    def _stdin_file(self) -> int:
-        """A descriptor of `input.stdin.path`, -1 when stdin comes from the job's input stream."""
+    def _stdin_path(self) -> str:
+        """`input.stdin.path`; empty when stdin comes from the job's input stream."""
         spec = self._input_spec()
         if spec.get("type") != "file" or not spec.get("path"):
-            return -1
-        path = expand(spec["path"], lambda tag: self.lookup(tag, None))
-        try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as exc:
-            note = f"error opening input file '{path}': {exc.strerror}"
-            self.fail(note, 1, component="input.file", status=int(signal.SIGTERM))
-            return -1
+            return ""
+        assert self.names is not None
+        return expand(str(spec["path"]), self.names.lookup)
 
     def _input_spec(self) -> dict[str, Any]:
         given = self.options.get("input")
@@ -240,44 +256,6 @@ class ShellJob:
             return bool(option)
         ranks = option.get("ranks", "0" if option.get("interactive") or option.get("capture") else "all")
         return ranks == "all" or rank in Idset.parse(str(ranks))
-
-    # -- names in templates
-
-    def lookup(self, tag: str, rank: int | None) -> str | None:
-        """The value of a template tag, None when it has none here."""
-        if tag.startswith("id.") or tag.startswith("jobid."):
-            form = tag.partition(".")[2]
-            try:
-                return jobid.encode(self.id, form)
-            except ValueError:
-                return None
-        simple = {
-            "id": self.f58,
-            "jobid": self.f58,
-            "name": specs.name(self.jobspec),
-            "nnodes": str(self.nnodes),
-            "size": str(self.size),
-            "ntasks": str(self.size),
-            "tmpdir": self.tmpdir,
-            "node.id": str(self.nodeid),
-            "node.name": self.host,
-        }
-        found = simple.get(tag)
-        if found is not None:
-            return found
-        if tag == "node.cores":
-            return str(self._resources[self.nodeid].cores)
-        if rank is None:
-            return None
-        if tag in ("taskid", "task.id", "task.rank"):
-            return str(rank)
-        if tag in ("task.localid", "task.index"):
-            assert self.map is not None
-            return str(list(self.map.node_tasks(self.nodeid)).index(rank))
-        return None
-
-    def _lookup_task(self, rank: int, tag: str) -> str | None:
-        return self.lookup(tag, rank)
 
     # -- reports
 
@@ -339,7 +317,7 @@ class ShellJob:
         elif kind == "stdin":
             self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         elif kind == "task-exit":
-            self._first_exit(data["context"], data["program"])
+            self._first_exit(data["context"], data["program"], data["host"])
         elif kind == "done":
             self._shells_left -= 1
             self._maybe_finish()
@@ -446,16 +424,16 @@ class ShellJob:
             }
             program = os.path.basename(specs.command(self.jobspec)[0])
             if self.lead:
-                self._first_exit(context, program)
+                self._first_exit(context, program, self.host)
             else:
-                self.to_peer(0, {"kind": "task-exit", "context": context, "program": program})
+                self.to_peer(0, {"kind": "task-exit", "context": context, "program": program, "host": self.host})
         if status and self.options.get("exit-on-error"):
             how = signal.strsignal(signaled) if signaled else f"Exit {os.WEXITSTATUS(status)}"
             program = os.path.basename(specs.command(self.jobspec)[0])
             note = f"{program}: task rank {task.rank} on host {self.host} failed ({how}) and exit-on-error is set"
             self.fail(note, _exit_status(status) >> 8, component="task-exit")
 
-    def _first_exit(self, context: dict[str, Any], program: str) -> None:
+    def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
         """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
         if self._killed:
             return
@@ -468,7 +446,6 @@ class ShellJob:
 
         def expired() -> None:
             if not self._finished:
-                host = self.op["hosts"][0]
                 note = (
                     f"{program}: task rank {context['rank']} on host {host} exited and exit-timeout={limit:g}s expired"
                 )
@@ -494,9 +471,8 @@ class ShellJob:
             self.to_peer(0, {"kind": "done"})
         if self.output is not None:
             self.output.close()
-        self.agent.afterwards(self._remove_tmpdir)
-        self.agent.jobs.pop(self.id, None)
         self.agent.send({"op": "finish", "id": self.id, "status": self._status})
+        self.agent.job_over(self)
 
     def _stop_waiting(self) -> None:
         self._shells_left = 0
@@ -505,14 +481,7 @@ class ShellJob:
     def abandon(self) -> None:
         """The broker is gone: leave nothing behind."""
         self.kill(signal.SIGKILL)
-        self._remove_tmpdir()
-
-    def _remove_tmpdir(self) -> None:
-        try:
-            os.rmdir(self.tmpdir)
-        except OSError:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.tmpdir, ignore_errors=True)
+        self.agent.folders.give_back(self.tmpdir)
 
 
 def _exit_status(status: int) -> int:

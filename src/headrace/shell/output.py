@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ..spec import duration, stdio
 from ..spec.idset import Idset
@@ -21,6 +21,12 @@ _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
 
 Entry = list[Any]
+
+
+class Lookup(Protocol):
+    """The value of a template tag, for a task or for the job."""
+
+    def __call__(self, tag: str, rank: int | None = None) -> str | None: ...
 
 
 class OutputError(Exception):
@@ -46,7 +52,7 @@ class Output:
         nodeid: int,
         ntasks: int,
         ranks: list[int],
-        lookup: Callable[[str, int | None], str | None],
+        lookup: Lookup,
         emit: Callable[[list[Entry]], None],
         to_lead: Callable[[dict[str, Any]], None],
     ) -> None:
@@ -81,23 +87,20 @@ class Output:
                 continue
             if any(tag.startswith(_LOCAL_TAGS) for tag in tags(path)):
                 for rank in self._ranks:
-                    name = expand(path, partial(self._lookup_for, rank))
+                    name = expand(path, partial(self._lookup, rank=rank))
                     self._local[(stream, rank)] = name
                     self._open_file(name)
                 if self._lead:
-                    shown = expand(path, lambda tag: None if tag.startswith(_LOCAL_TAGS) else self._lookup(tag, None))
+                    shown = expand(path, lambda tag: None if tag.startswith(_LOCAL_TAGS) else self._lookup(tag))
                     entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), shown)])
             else:
-                name = expand(path, lambda tag: self._lookup(tag, None))
+                name = expand(path, self._lookup)
                 self._shared[stream] = name
                 if self._lead:
                     self._open_file(name)
                     entries.append([now, "redirect", stdio.redirect(stream, _span(self._ntasks), name)])
         if entries:
             self._emit(entries)
-
-    def _lookup_for(self, rank: int, tag: str) -> str | None:
-        return self._lookup(tag, rank)
 
     def _open_file(self, path: str) -> None:
         if path in self._files:

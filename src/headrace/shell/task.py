@@ -39,10 +39,13 @@ class Task:
         self._pmi_buffer = b""
 
     def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
-        """Start the process. Raises OSError and leaves nothing open."""
+        """Start the process. `stdin` is a descriptor to give away, or -1 for a pipe that we feed.
+
+        Raises OSError and leaves nothing open.
+        """
         job = self._job
         ours: list[int] = []
-        its: list[int] = []
+        its: list[int] = [stdin] if stdin >= 0 else []
         fds: list[tuple[int, int]] = []
         terminal: Pty | None = None
         try:

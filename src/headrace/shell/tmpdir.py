@@ -1,0 +1,42 @@
+"""The private folders of jobs (FLUX_JOB_TMPDIR). One that comes back empty is renamed for the next job.
+
+Making and removing a folder costs ten times what renaming it does, together a sixth of what a small job costs at all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+_SPARE = 64
+
+
+class Folders:
+    """The folders of one agent, all below its broker's run directory."""
+
+    def __init__(self) -> None:
+        self._spare: list[str] = []
+
+    def take(self, path: str) -> None:
+        """Make `path` an empty folder that only its owner may enter. Raises OSError."""
+        if self._spare and os.path.dirname(self._spare[-1]) == os.path.dirname(path) and not os.path.lexists(path):
+            os.rename(self._spare.pop(), path)
+        else:
+            os.mkdir(path, 0o700)
+
+    def give_back(self, path: str) -> None:
+        """The job is over: whatever it left there is removed."""
+        try:
+            clean = not os.listdir(path) and os.stat(path).st_mode & 0o7777 == 0o700
+        except OSError:
+            clean = False
+        if clean and len(self._spare) < _SPARE:
+            self._spare.append(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def remove_all(self) -> None:
+        """Remove what is kept for the next job."""
+        for path in self._spare:
+            shutil.rmtree(path, ignore_errors=True)
+        self._spare.clear()

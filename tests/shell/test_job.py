@@ -1,0 +1,277 @@
+"""Jobs of one node as a user sees them: status, output, environment, limits, signals and the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_world import Job, World
+
+from headrace.spec import archive, jobid
+
+
+def by_rank(job: Job, stream: str = "stdout") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, context in job.entries:
+        if name == "data" and "data" in context and context["stream"] == stream:
+            found[context["rank"]] = found.get(context["rank"], "") + context["data"]
+    return found
+
+
+def test_a_task_that_succeeds_reports_its_life_in_order(world: World) -> None:
+    job = world.run(["true"])
+    assert job.status == 0
+    assert [name for name, _ in job.events] == ["shell.init", "shell.start", "shell.task-exit"]
+    assert job.event("shell.init")["leader-rank"] == 0
+    assert job.event("shell.start") == {"taskmap": {"version": 1, "map": [[0, 1, 1, 1]]}}
+    exited = job.event("shell.task-exit")
+    assert (exited["state"], exited["wait_status"], exited["exitcode"], exited["rank"]) == ("Exited", 0, 0, 0)
+    assert job.entries[0] == (
+        "header",
+        {
+            "version": 1,
+            "encoding": {"stdout": "UTF-8", "stderr": "UTF-8"},
+            "count": {"stdout": 1, "stderr": 1},
+            "options": {},
+        },
+    )
+    assert sum(1 for name, context in job.entries if name == "data" and context.get("eof")) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -ALRM $$", 142), ("kill -TERM $$", 143)]
+)
+def test_the_status_is_the_tasks_own(world: World, script: str, code: int) -> None:
+    assert world.shell(script).status == code << 8
+
+
+def test_the_largest_status_of_several_tasks_counts(world: World) -> None:
+    assert world.shell("exit $FLUX_TASK_RANK", 3).status == 2 << 8
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "why"),
+    [("no-such-program", 127, "No such file or directory"), ("/etc/passwd", 126, "Permission denied")],
+)
+def test_a_program_that_cannot_start_is_named(world: World, program: str, code: int, why: str) -> None:
+    job = world.run([program])
+    note = f"task 0 (host host0): start failed: {program}: {why}"
+    assert job.status == code << 8
+    assert [(each["type"], each["severity"], each["note"]) for each in job.exceptions] == [("exec", 0, note)]
+    (log,) = [context for name, context in job.entries if name == "log"]
+    assert (log["level"], log["message"], log["rank"]) == (0, note, 0)
+
+
+def test_output_keeps_its_streams_apart_and_its_bytes(world: World) -> None:
+    job = world.shell(r"printf 'a\nb'; printf 'e\n' >&2; printf '\377\n'")
+    assert job.text("stderr") == "e\n"
+    assert b"".join(_raw(job)) == b"a\nb\xff\n"
+
+
+def _raw(job: Job) -> list[bytes]:
+    from headrace.spec import stdio
+
+    return [
+        stdio.decode_data(context).data or b""
+        for name, context in job.entries
+        if name == "data" and context["stream"] == "stdout"
+    ]
+
+
+def test_much_output_arrives_whole(world: World) -> None:
+    assert len(world.shell("seq 1 200000", 2).text(rank=1)) == 1288895
+
+
+def test_tasks_know_who_and_where_they_are(world: World) -> None:
+    job = world.shell("env", 2, env={"MINE": "1", "FLUX_TASK_RANK": "9", "PMI_FD": "77", "FLUX_KVS_NAMESPACE": "x"})
+    env = dict(line.split("=", 1) for line in by_rank(job)["1"].splitlines())
+    wanted = {
+        "FLUX_TASK_RANK": "1",
+        "FLUX_TASK_LOCAL_ID": "1",
+        "FLUX_JOB_SIZE": "2",
+        "FLUX_JOB_NNODES": "1",
+        "FLUX_JOB_ID": jobid.encode(job.id),
+        "FLUX_URI": "local:///nowhere",
+        "FLUX_KVS_NAMESPACE": f"job-{job.id}",
+        "PMI_RANK": "1",
+        "PMI_SIZE": "2",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "MINE": "1",
+    }
+    assert {name: env.get(name) for name in wanted} == wanted
+    assert env["PMI_FD"] != "77"
+
+
+def test_tasks_inherit_no_descriptor_of_the_agent(world: World) -> None:
+    job = world.shell("ls /proc/$$/fd | tr '\\n' ' '", options={"pmi": "off"})
+    assert job.text().split() == ["0", "1", "2"]
+
+
+def test_the_private_folder_lasts_as_long_as_the_job(world: World) -> None:
+    job = world.shell('echo $FLUX_JOB_TMPDIR; mkdir -p "$FLUX_JOB_TMPDIR/a/b" && stat -c %a "$FLUX_JOB_TMPDIR"')
+    folder, mode = job.text().split()
+    assert mode == "700"
+    world.run(["true"])
+    assert not os.path.exists(folder)
+
+
+def test_files_of_the_jobspec_are_staged(world: World) -> None:
+    spec = _jobspec("cat {{tmpdir}}/one; {{tmpdir}}/two")
+    spec["attributes"]["system"]["files"] = {
+        "one": archive.entry("text\n"),
+        "two": archive.entry("#!/bin/sh\necho ran\n", perms=0o700),
+    }
+    assert world.run([], jobspec=spec).text() == "text\nran\n"
+
+
+def _jobspec(script: str) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}],
+        "tasks": [{"command": ["sh", "-c", script], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 0, "environment": {"PATH": os.environ["PATH"]}}},
+    }
+
+
+def test_a_jobspec_that_makes_no_sense_costs_only_its_own_job(world: World) -> None:
+    spec = _jobspec("true")
+    spec["tasks"][0]["count"] = {"per_moon": 1}
+    job = world.run([], jobspec=spec)
+    assert job.status == 1 << 8
+    assert "per_moon" in job.exceptions[0]["note"]
+    assert world.run(["true"]).status == 0
+
+
+def test_templates_in_arguments_and_environment_are_filled(world: World) -> None:
+    job = world.run(["sh", "-c", "echo {{id}} {{taskid}} {{ntasks}} {{bogus}} $X"], 2, env={"X": "{{jobid.dec}}"})
+    assert by_rank(job)["1"] == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id}\n"
+
+
+def test_a_missing_working_directory_is_replaced_and_told(world: World) -> None:
+    job = world.run(["pwd"], cwd="/no/such/folder")
+    assert job.text() == "/tmp\n"
+    assert job.logs() == ["Could not change dir to /no/such/folder: No such file or directory. Going to /tmp instead"]
+
+
+def test_limits_apply_to_tasks_and_not_to_the_next_job(world: World) -> None:
+    assert world.shell("ulimit -n", options={"rlimit": {"nofile": 77}}).text() == "77\n"
+    assert world.shell("ulimit -n").text() != "77\n"
+
+
+def test_input_reaches_every_task_until_its_end(world: World) -> None:
+    job = world.start(["cat"], 2)
+    tokens = [
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "to all\n"}),
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "1", "data": "to one\n"}),
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True}),
+    ]
+    world.finish(job)
+    assert by_rank(job) == {"0": "to all\n", "1": "to all\nto one\n"}
+    assert [world.replies[token][0]["errnum"] for token in tokens] == [0, 0, 0]
+    assert [name for name, _ in job.inputs] == ["data"] * 3
+
+
+def test_more_input_than_a_pipe_holds_arrives_and_never_blocks_other_jobs(world: World) -> None:
+    reader = world.start(["sh", "-c", "sleep .3; wc -c"])
+    for _ in range(40):
+        world.rpc(reader, "stdin", {"stream": "stdin", "rank": "all", "data": "x" * 10_000})
+    world.rpc(reader, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    assert world.run(["true"]).status == 0
+    assert not reader.done
+    assert world.finish(reader).text().split() == ["400000"]
+
+
+def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("from file\n")
+    job = world.start(["sh", "-c", "cat; sleep .2"], 2, input=str(tmp_path / "in"))
+    token = world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "x"})
+    world.finish(job)
+    assert by_rank(job) == {"0": "from file\n", "1": "from file\n"}
+    (reply,) = world.replies[token]
+    assert reply["errnum"] == 38
+    assert reply["text"].startswith("Unknown service method")
+
+
+def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:
+    job = world.run(["cat"], input="/nosuch")
+    assert job.status == signal.SIGTERM
+    assert job.exceptions[0]["note"] == "error opening input file '/nosuch': No such file or directory"
+
+
+def test_a_signal_reaches_background_processes_of_the_task(world: World, tmp_path: Path) -> None:
+    job = world.start(["sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; echo up; wait"])
+    world.pump(lambda: job.text() == "up\n")
+    world.kill(job, signal.SIGUSR1)
+    world.finish(job)
+    assert job.status == (128 + signal.SIGUSR1) << 8
+    assert job.event("shell.task-exit")["signaled"] == signal.SIGUSR1
+    assert not _alive((tmp_path / "pid").read_text())
+
+
+def test_nothing_a_task_leaves_in_its_group_outlives_the_job(world: World, tmp_path: Path) -> None:
+    world.shell(f"sleep 60 >/dev/null 2>&1 & echo $! > {tmp_path}/pid")
+    assert not _alive((tmp_path / "pid").read_text())
+
+
+def test_a_daemon_of_a_task_does_not_outlive_the_job(world: World, tmp_path: Path) -> None:
+    script = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 & until [ -s {tmp_path}/pid ]; do sleep .01; done"
+    world.shell(script)
+    world.run(["true"])
+    assert not _alive((tmp_path / "pid").read_text())
+
+
+def _alive(pid: str) -> bool:
+    """Whether the process runs; one being killed gets the time to die."""
+    for _ in range(200):
+        try:
+            with open(f"/proc/{int(pid)}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return False
+        except OSError:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
+    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
+    job = world.start(
+        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.2
+    )
+    world.finish(job)
+    assert job.status == 5 << 8
+    assert job.logs() == ["job will expire in 100.0s, sending SIGUSR2 to job"]
+
+
+def test_a_longer_time_limit_postpones_the_warning(world: World) -> None:
+    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
+    job = world.start(["sh", "-c", "trap 'exit 5' USR2; sleep .5"], options=option, expiration=time.time() + 100.2)
+    world.send({"op": "expiration", "id": job.id, "expiration": time.time() + 1000})
+    assert world.finish(job).status == 0
+
+
+def test_the_first_task_to_end_starts_the_exit_timeout(world: World) -> None:
+    job = world.shell("[ $FLUX_TASK_RANK = 1 ] || sleep 60", 2, options={"exit-timeout": ".2s"})
+    assert job.status == 1 << 8
+    assert job.exceptions[0]["note"] == "sh: task rank 1 on host host0 exited and exit-timeout=0.2s expired"
+
+
+def test_exit_on_error_ends_the_other_tasks(world: World) -> None:
+    job = world.shell("[ $FLUX_TASK_RANK = 0 ] || exit 2; sleep 60", 2, options={"exit-on-error": 1})
+    assert job.status == 2 << 8
+    assert job.exceptions[0]["note"] == "sh: task rank 1 on host host0 failed (Exit 2) and exit-on-error is set"
+
+
+def test_an_unknown_service_method_is_refused_and_a_broken_payload_too(world: World) -> None:
+    job = world.start(["sleep", "60"])
+    unknown = world.rpc(job, "moon", {})
+    broken = world.rpc(job, "stdin", {"rank": 7})
+    gone = world.rpc(Job(12345, 1), "stdin", {})
+    world.pump(lambda: all(world.replies[token] for token in (unknown, broken, gone)))
+    assert [world.replies[token][0]["errnum"] for token in (unknown, broken, gone)] == [38, 71, 2]
+    world.kill(job, signal.SIGKILL)
+    assert world.finish(job).status == 137 << 8
