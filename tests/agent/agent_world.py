@@ -1,6 +1,7 @@
 """Real exec agents under a stand-in for the exec modules: it routes between the nodes, and keeps what was reported.
 
-Each node is a process of its own with a socket, as under a broker. A job's result is what a broker would have been told.
+Each node is a process of its own with a socket, as under a broker. A job's result is what a broker would
+have been told.
 """
 
 from __future__ import annotations

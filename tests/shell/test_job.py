@@ -218,8 +218,8 @@ def test_nothing_a_task_leaves_in_its_group_outlives_the_job(world: World, tmp_p
 
 
 def test_a_daemon_of_a_task_does_not_outlive_the_job(world: World, tmp_path: Path) -> None:
-    script = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 & until [ -s {tmp_path}/pid ]; do sleep .01; done"
-    world.shell(script)
+    daemon = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 &"
+    world.shell(f"{daemon} until [ -s {tmp_path}/pid ]; do sleep .01; done")
     world.run(["true"])
     assert not _alive((tmp_path / "pid").read_text())
 

@@ -123,7 +123,7 @@ def hostlist(cluster: MiniCluster) -> str:
     if lead and lead.address:
         groups = [lead.address]
         if lead.size > 1:
-            groups.append(f"{lead.name}-[1-{lead.size - 1}]")
+            groups.append(f"{lead.name}-[1-{lead.size - 1}]" if lead.size > 2 else f"{lead.name}-[1]")
     else:
         groups = [hosts_of(cluster.name, max(cluster.spec.size, cluster.spec.max_size))]
     for index, burst in enumerate(bursting.clusters):

@@ -1,0 +1,123 @@
+"""Plans: hosts, options and the shell text, run by a real shell with a stand-in for flux."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.minicluster.local import outer_text, resources, start_command
+from headrace.minicluster.plan import Mode, Plan, batch_script, make_plan
+from headrace.minicluster.validate import check
+
+
+def plan_of(container: dict[str, Any], **fields: Any) -> Plan:
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
+    return make_plan(check({**head, "spec": {"containers": [container], **fields}}))
+
+
+def shell(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    full = {"PATH": f"{folder}:/usr/bin:/bin", "HEADRACE_MINI_DIR": str(folder), **env}
+    return subprocess.run(["/bin/sh", "-c", text], env=full, capture_output=True, text=True, check=False, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("container", "mode"),
+    [
+        ({}, Mode.INTERACTIVE),
+        ({"command": " \n"}, Mode.INTERACTIVE),
+        ({"command": "x"}, Mode.SUBMIT),
+        ({"commands": {"script": "x"}}, Mode.SUBMIT),
+        ({"command": "x", "launcher": True}, Mode.LAUNCHER),
+        ({"command": "x", "batch": True}, Mode.BATCH),
+    ],
+)
+def test_the_fields_decide_how_the_command_is_run(container: dict[str, Any], mode: Mode) -> None:
+    assert plan_of(container).mode is mode
+
+
+@pytest.mark.parametrize(("tasks", "flags"), [(0, "-N4"), (1, "-n1"), (3, "-n3"), (4, "-N4 -n4"), (9, "-N4 -n9")])
+def test_tasks_and_size_give_nodes_and_tasks_to_the_job(tasks: int, flags: str) -> None:
+    plan = plan_of({"command": "prog -x"}, size=4, tasks=tasks)
+    assert plan.initial_program == f"flux submit {flags} --quiet --watch prog -x\n"
+
+
+def test_prefix_submit_command_options_and_debug_are_put_around_the_command() -> None:
+    flux = {"submitCommand": "flux run", "optionFlags": "-o mpi=none"}
+    plan = plan_of({"command": "x", "commands": {"prefix": "time"}}, flux=flux, logging={"debug": True})
+    assert plan.initial_program == "time flux run -N1 -n1 -o mpi=none -vvv --quiet --watch x\n"
+    assert plan_of({"command": "x", "launcher": True, "commands": {"prefix": "time"}}).initial_program == "time x\n"
+
+
+def test_hosts_count_the_largest_size_and_bursts() -> None:
+    assert plan_of({}, size=1).hosts == "c-[0]"
+    assert plan_of({}, size=2, maxSize=6).hosts == "c-[0-5]"
+    bursting = {"leadBroker": {"address": "far", "name": "l", "size": 3}, "clusters": [{"size": 2}]}
+    assert plan_of({}, flux={"bursting": bursting}).hosts == "far,l-[1-2],burst-0-[0-1]"
+    assert plan_of({}, flux={"bursting": {"hostlist": "x,y"}}).hosts == "x,y"
+
+
+def test_a_broker_configuration_is_kept_but_for_what_says_where_brokers_are() -> None:
+    plan = plan_of(
+        {}, flux={"brokerConfig": "[bootstrap]\nhosts=[]\n[resource]\npath='/R'\n[tbon]\ntcp_user_timeout='1s'"}
+    )
+    assert plan.config == {"tbon": {"tcp_user_timeout": "1s"}}
+    assert plan_of({}, flux={"scheduler": {"queuePolicy": "easy"}}).config["sched-fluxion-qmanager"] == {
+        "queue-policy": "easy"
+    }
+
+
+def test_a_script_keeps_the_variables_that_are_escaped(tmp_path: Path) -> None:
+    plan = plan_of({"commands": {"script": "echo $NOW \\${LATER}\n"}})
+    assert shell(plan.before, tmp_path, NOW="now").returncode == 0
+    assert (tmp_path / "script").read_text() == "echo now ${LATER}\n"
+
+
+def test_lines_of_a_batch_are_submitted_one_by_one_and_waited_for(tmp_path: Path) -> None:
+    script = batch_script("echo one\n\necho two\n", raw=False)
+    (tmp_path / "flux").write_text('#!/bin/sh\necho "$*" >> calls\n')
+    (tmp_path / "flux").chmod(0o755)
+    assert shell(script, tmp_path, FLUX_OUTPUT_DIR="/o").returncode == 0
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "submit --flags=waitable --error=/o/job-0.err --output=/o/job-0.out echo one",
+        "submit --flags=waitable --error=/o/job-1.err --output=/o/job-1.out echo two",
+        "queue idle --quiet",
+        "jobs -a",
+        "job wait --all",
+    ]
+    assert batch_script("a\nb\n", raw=True) == "#!/bin/sh\na\nb\n"
+
+
+def outer(tmp_path: Path, start: str, **spec: Any) -> subprocess.CompletedProcess[str]:
+    commands = {name: f"echo {name}" for name in ("init", "pre", "brokerPre", "workerPre", "post")}
+    plan = plan_of({"command": "x", "commands": {**commands, **spec.pop("commands", {})}}, **spec)
+    (tmp_path / "marks").touch()
+    return shell(outer_text(plan, start), tmp_path)
+
+
+def test_commands_run_once_in_their_order_and_the_status_is_that_of_the_instance(tmp_path: Path) -> None:
+    done = outer(tmp_path, "echo brokers; (exit 5)", size=3)
+    assert done.stdout.split() == ["init", "pre", "brokerPre", "workerPre", "brokers", "post"]
+    assert done.returncode == 5
+    assert "workerPre" not in outer(tmp_path, "true", size=1).stdout
+
+
+def test_variables_set_before_the_brokers_reach_the_job(tmp_path: Path) -> None:
+    done = outer(tmp_path, "env", commands={"pre": "ANSWER=42"})
+    assert "ANSWER=42" in done.stdout.splitlines()
+
+
+def test_the_start_command_names_hosts_run_directory_and_attributes() -> None:
+    plan = plan_of({"command": "x"}, size=2, flux={"topology": "kary:3", "connectTimeout": "7s", "logLevel": 7})
+    words = start_command(plan, "/w", "/bin/flux").split()
+    assert words[:4] == ["/bin/flux", "start", "--test-size=2", "'--test-hosts=c-[0-1]'"]
+    assert {"-Stbon.topo=kary:3", "-Stbon.connect_timeout=7s", "-Slog-stderr-level=7"} <= set(words)
+
+
+def test_brokers_that_share_a_machine_get_cores_that_bind_nothing() -> None:
+    alone = resources(plan_of({}, size=1))["config"][0]
+    shared = resources(plan_of({}, size=2))["config"][0]
+    assert alone["hosts"] == "c-[0]" and alone["cores"].startswith("0-")
+    assert shared["hosts"] == "c-[0-1]" and not shared["cores"].startswith("0-")

@@ -1,0 +1,163 @@
+"""Wrong MiniCluster files: every error at once, each with its path and its rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.minicluster.validate import InvalidMiniCluster, check, load
+
+
+def document(spec: Any = None, **head: Any) -> dict[str, Any]:
+    base = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "a"}}
+    return {**base, "spec": {"containers": [{"command": "hostname"}]} if spec is None else spec, **head}
+
+
+def spec_with(container: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return document({"containers": [{"command": "hostname", **(container or {})}], **fields})
+
+
+def problems(source: Any) -> dict[str, str]:
+    with pytest.raises(InvalidMiniCluster) as caught:
+        load(source) if isinstance(source, str) else check(source)
+    return {problem.path: problem.rule for problem in caught.value.problems}
+
+
+def test_the_smallest_cluster_has_the_defaults_of_the_schema() -> None:
+    cluster = check(document())
+    assert (cluster.name, cluster.spec.size, cluster.spec.tasks) == ("a", 1, 1)
+    assert cluster.spec.flux is None and cluster.flux.connect_timeout == ""
+    assert check(spec_with(flux={})).flux.connect_timeout == "5s"
+
+
+def test_all_errors_are_told_at_once_with_their_paths() -> None:
+    wrong = document(
+        {"size": "two", "volumes": {}, "containers": [{"comand": "x", "ports": ["a"], "environment": {"N": 3}}]},
+        metadata={"name": "Bad_Name"},
+        kind="Minicluster",
+    )
+    found = problems(wrong)
+    assert found["kind"] == "must be MiniCluster, not 'Minicluster'"
+    assert found["spec.size"] == "must be a whole number, not text"
+    assert found["spec.volumes"].startswith("unknown field")
+    assert found["spec.containers[0].comand"] == "unknown field, did you mean command?"
+    assert found["spec.containers[0].ports[0]"] == "must be a whole number, not text"
+    assert 'write "3" in quotes' in found["spec.containers[0].environment.N"]
+    assert "metadata.name" in found
+    assert len(found) == 7
+
+
+def test_a_null_field_is_an_absent_one() -> None:
+    assert check(spec_with(size=None, flux=None, logging={"quiet": None})).spec.size == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"size": 0}, "spec.size"),
+        ({"size": 4, "maxSize": 2}, "spec.maxSize"),
+        ({"size": 2, "minSize": 3, "maxSize": 4}, "spec.minSize"),
+        ({"tasks": -1}, "spec.tasks"),
+        ({"tasks": 2**31}, "spec.tasks"),
+        ({"tasks": True}, "spec.tasks"),
+        ({"backoffLimit": -1}, "spec.backoffLimit"),
+        ({"services": [{"image": "x"}]}, "spec.services[0].name"),
+        ({"services": [{"name": "s", "commands": {"pre": "x"}}]}, "spec.services[0].commands"),
+        ({"flux": {"brokerConfig": "a ="}}, "spec.flux.brokerConfig"),
+        ({"flux": {"connectTimeout": "soon"}}, "spec.flux.connectTimeout"),
+        ({"flux": {"scheduler": {"queuePolicy": "best"}}}, "spec.flux.scheduler.queuePolicy"),
+        ({"flux": {"bursting": {"leadBroker": {"name": "x", "size": 1}}}}, "spec.flux.bursting.leadBroker.address"),
+        ({"pod": {"hostIpc": True}}, "spec.pod.hostIpc"),
+        ({"pod": {"restartPolicy": "Always"}}, "spec.pod.restartPolicy"),
+        ({"pod": {"resources": {"cpu": "lots"}}}, "spec.pod.resources.cpu"),
+    ],
+)
+def test_a_broken_rule_of_the_cluster_names_its_field(fields: dict[str, Any], path: str) -> None:
+    assert list(problems(spec_with(**fields))) == [path]
+
+
+@pytest.mark.parametrize(
+    ("container", "path"),
+    [
+        ({"volumes": {"v": {"path": "/x"}}}, "volumes.v"),
+        ({"volumes": {"v": {"claimName": "c"}}}, "volumes.v.path"),
+        ({"volumes": {"v": {"emptyDir": True, "emptyDirSizeLimit": "plenty"}}}, "volumes.v.emptyDirSizeLimit"),
+        ({"ports": [70000]}, "ports[0]"),
+        ({"batchRaw": True}, "batchRaw"),
+        ({"batch": True, "launcher": True}, "launcher"),
+        ({"command": "", "batch": True}, "command"),
+        ({"commands": {"script": "x"}}, "command"),
+        ({"environment": {"a b": "c"}}, "environment.a b"),
+        ({"resources": {"limits": {"memory": "1Gb"}}}, "resources.limits.memory"),
+        ({"secrets": {"A": {"name": "n"}}}, "secrets.A.key"),
+        ({"imagePullPolicy": "sometimes"}, "imagePullPolicy"),
+    ],
+)
+def test_a_broken_rule_of_a_container_names_its_field(container: dict[str, Any], path: str) -> None:
+    assert list(problems(spec_with(container))) == [f"spec.containers[0].{path}"]
+
+
+def test_quantities_may_be_numbers_or_text() -> None:
+    cluster = check(spec_with({"resources": {"limits": {"cpu": 2, "memory": "1Gi"}}}))
+    resources = cluster.runner.resources
+    assert resources is not None and resources.limits == {"cpu": "2", "memory": "1Gi"}
+
+
+def test_a_host_name_that_would_be_too_long_is_refused_by_the_largest_size() -> None:
+    name = "a" * 61
+    assert check(document(metadata={"name": name})).name == name
+    assert "64 characters" in problems({**spec_with(size=11), "metadata": {"name": name}})["metadata.name"]
+
+
+def test_one_of_several_containers_must_run_flux_and_the_others_have_names() -> None:
+    pair = [{"runFlux": True, "command": "x"}, {"name": "web"}]
+    assert check(document({"containers": pair})).runner.command == "x"
+    assert "exactly one" in problems(document({"containers": [{"name": "a1"}, {"name": "b"}]}))["spec.containers"]
+    assert "spec.containers[1].name" in problems(document({"containers": [{"runFlux": True}, {}]}))
+    twins = [{"runFlux": True, "command": "x"}, {"name": "a"}]
+    assert "runs Flux" in problems(document({"containers": twins}))["spec.containers[1].name"]
+
+
+def test_a_syntax_error_names_its_line() -> None:
+    found = problems("kind: MiniCluster\nspec: [1, 2\nmetadata: {}\n")
+    assert next(iter(found)).startswith("line 3")
+    assert next(iter(found.values())).startswith("not YAML")
+
+
+def test_other_kinds_in_the_file_are_returned_and_two_clusters_refused() -> None:
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    source = load(yaml.safe_dump_all([claim, document()]))
+    assert source.others == ["PersistentVolumeClaim/data"]
+    assert "2 of them" in problems(yaml.safe_dump_all([document(), document()]))[""]
+    assert "empty" in problems("---\n")[""]
+
+
+def test_a_key_given_twice_is_a_doubt_with_its_line() -> None:
+    source = load(yaml.safe_dump(document()) + "kind: MiniCluster\n")
+    assert len(source.doubts) == 1 and "kind is given twice" in source.doubts[0]
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(["size", "tasks", "containers", "flux", "pod", "logging", "services", "network", "archive"])
+
+
+@given(st.dictionaries(KEYS, ANY))
+def test_any_specification_is_valid_or_gets_problems(spec: dict[str, Any]) -> None:
+    try:
+        check(document(spec))
+    except InvalidMiniCluster as exc:
+        assert exc.problems
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_cluster_or_gets_problems(text: str) -> None:
+    with pytest.raises(InvalidMiniCluster):
+        load(text)

@@ -1,0 +1,160 @@
+"""`headrace mini`: real brokers on this machine around real jobs, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+HEADRACE = os.path.join(os.path.dirname(sys.executable), "headrace")
+
+
+def write(tmp_path: Path, container: dict[str, Any], **fields: Any) -> str:
+    path = tmp_path / "cluster.yaml"
+    spec = {"containers": [container], **fields}
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "test"}}
+    path.write_text(yaml.safe_dump({**head, "spec": spec}))
+    return str(path)
+
+
+@pytest.fixture
+def env() -> Iterator[dict[str, str]]:
+    """An environment whose temporary folder is ours, so that what is left can be seen.
+
+    It is directly below /tmp: a socket's path has at most 107 bytes.
+    """
+    with tempfile.TemporaryDirectory(prefix="hrm-", dir="/tmp") as folder:
+        yield {**os.environ, "TMPDIR": folder}
+
+
+def mini(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([HEADRACE, "mini", *args], env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def left(env: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Files in the temporary folder, and command lines of processes that still mention it."""
+    lines = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if env["TMPDIR"] in text:
+            lines.append(text)
+    return sorted(os.listdir(env["TMPDIR"])), lines
+
+
+def test_the_status_and_output_are_those_of_the_job_and_nothing_is_left(env: dict[str, str], tmp_path: Path) -> None:
+    command = "sh -c 'echo rank $FLUX_TASK_RANK of $FLUX_JOB_SIZE $COLOUR; exit 7'"
+    container = {"image": "ubuntu", "command": command, "environment": {"COLOUR": "deep blue"}}
+    container["commands"] = {"init": "echo first", "pre": "export UNUSED=1", "post": "echo last"}
+    done = mini(env, "run", write(tmp_path, container, size=3, tasks=3))
+    assert done.returncode == 7
+    lines = done.stdout.splitlines()
+    assert lines[0] == "first" and lines[-1] == "last"
+    assert sorted(lines[1:-1]) == [f"rank {rank} of 3 deep blue" for rank in range(3)]
+    assert done.stderr.count("not applied on this machine: spec.containers[0].image") == 1
+    assert "CREATE" in done.stderr and "DELETE" in done.stderr
+    assert left(env) == ([], [])
+
+
+def test_each_broker_is_a_node_of_its_own_name(env: dict[str, str], tmp_path: Path) -> None:
+    container = {"command": "flux resource list -s free -n -o '{nnodes} {nodelist}'", "launcher": True}
+    done = mini(env, "run", "--quiet", write(tmp_path, container, size=4))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4 test-[0-3]\n", "")
+
+
+def test_json_gives_the_times_in_seconds(env: dict[str, str], tmp_path: Path) -> None:
+    done = mini(env, "run", "--json", write(tmp_path, {"command": "sleep 0.3"}))
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["name"], summary["size"], summary["status"]) == ("test", 1, 0)
+    times = summary["times"]
+    assert set(times) == {"create", "ready", "run", "delete", "total"}
+    assert times["run"] >= 0.3
+    assert times["total"] == pytest.approx(sum(value for name, value in times.items() if name != "total"), abs=0.01)
+
+
+@pytest.mark.parametrize(("last", "status"), [("true", 0), ("false", 1)])
+def test_a_batch_runs_each_line_and_tells_a_failure(
+    env: dict[str, str], tmp_path: Path, last: str, status: int
+) -> None:
+    out = tmp_path / "out"
+    container = {"batch": True, "logs": str(out), "command": f"echo one\n{last}\n"}
+    done = mini(env, "run", write(tmp_path, container, size=2))
+    assert done.returncode == status
+    assert (out / "job-0.out").read_text() == "one\n"
+    assert left(env) == ([], [])
+
+
+def test_a_script_is_the_job_and_escaped_variables_are_its_own(env: dict[str, str], tmp_path: Path) -> None:
+    script = "#!/bin/sh\necho task \\${FLUX_TASK_RANK}\n"
+    container = {"commands": {"script": script}}
+    done = mini(env, "run", write(tmp_path, container, size=2, tasks=2, logging={"quiet": True}))
+    assert sorted(done.stdout.splitlines()) == ["task 0", "task 1"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_job_and_leaves_nothing(env: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+    container = {"command": "sh -c 'echo begun; sleep 1000'"}
+    process = subprocess.Popen(
+        [HEADRACE, "mini", "run", write(tmp_path, container, size=2)], env=env, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+    assert left(env) == ([], [])
+
+
+def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [HEADRACE, "mini", "run", write(tmp_path, {}, size=2, interactive=True)],
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "ready:" in line)
+        uri = line.split("flux proxy ")[1].split()[0]
+        command = [HEADRACE, "proxy", uri, "flux", "getattr", "size"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert answer.stdout == "2\n"
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        assert process.wait(30) == 0
+    assert left(env) == ([], [])
+
+
+def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[str, str], tmp_path: Path) -> None:
+    container = {"command": "echo never", "commands": {"pre": "false"}}
+    done = mini(env, "run", write(tmp_path, container, logging={"strict": True}))
+    assert done.returncode == 1
+    assert "never" not in done.stdout
+    assert left(env) == ([], [])
+
+
+def test_validate_prints_every_error_with_file_and_path(env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, {"comand": "x"}, size="two")
+    for action in ("validate", "run"):
+        done = mini(env, action, path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines() == [
+            f"{path}: spec.containers[0].comand: unknown field, did you mean command?",
+            f"{path}: spec.size: must be a whole number, not text",
+            "2 errors",
+        ]
+    assert mini(env, "validate", str(tmp_path / "none.yaml")).stderr.endswith("none.yaml: No such file or directory\n")
+    good = write(tmp_path, {"command": "x"}, size=2)
+    assert mini(env, "validate", good).stdout == f"{good}: MiniCluster test is valid (size 2, tasks 1)\n"
