@@ -27,11 +27,11 @@ def test_batches_come_back_in_order(tmp_path: Path) -> None:
     journal, found = opened(tmp_path)
     assert found == []
     for batch in (b"one", b"two" * 1000):
-        journal.write(batch)
+        journal.append(batch)
     journal.close()
     journal, found = opened(tmp_path)
     assert (found, journal.torn) == ([b"one", b"two" * 1000], 0)
-    journal.write(b"three")
+    journal.append(b"three")
     journal.close()
     assert read_back(tmp_path) == [b"one", b"two" * 1000, b"three"]
 
@@ -39,23 +39,23 @@ def test_batches_come_back_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [1, 7, 8, 12])
 def test_a_torn_write_is_cut_off_and_written_over(tmp_path: Path, cut: int) -> None:
     journal, _ = opened(tmp_path)
-    journal.write(b"whole")
+    journal.append(b"whole")
     end = journal.size
-    journal.write(b"torn batch")
+    journal.append(b"torn batch")
     journal.close()
     os.truncate(tmp_path / "journal.00000000", end + cut)
     journal, found = opened(tmp_path)
     assert (found, journal.torn > 0) == ([b"whole"], True)
-    journal.write(b"next")
+    journal.append(b"next")
     journal.close()
     assert read_back(tmp_path) == [b"whole", b"next"]
 
 
 def test_a_flipped_bit_ends_the_journal(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
-    journal.write(b"good")
+    journal.append(b"good")
     place = journal.size
-    journal.write(b"bad one")
+    journal.append(b"bad one")
     journal.close()
     path = tmp_path / "journal.00000000"
     data = bytearray(path.read_bytes())
@@ -82,9 +82,9 @@ def test_the_folder_belongs_to_one_instance(tmp_path: Path) -> None:
 
 def test_a_checkpoint_replaces_the_files_before_it(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
-    journal.write(b"old")
+    journal.append(b"old")
     number = journal.rotate()
-    journal.write(b"new")
+    journal.append(b"new")
     journal.checkpoint(number, [(7, "12", b"job"), (8, "", b"gone")], [8], [(0, b"text")], {"queues": b"q"})
     journal.close()
     journal, found = opened(tmp_path)
@@ -97,16 +97,16 @@ def test_a_checkpoint_replaces_the_files_before_it(tmp_path: Path) -> None:
 
 def test_a_crash_before_the_checkpoint_keeps_both_files(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
-    journal.write(b"old")
+    journal.append(b"old")
     journal.rotate()
-    journal.write(b"new")
+    journal.append(b"new")
     journal.close()
     assert read_back(tmp_path) == [b"old", b"new"]
 
 
 def test_a_failed_write_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, _ = opened(tmp_path)
-    journal.write(b"one")
+    journal.append(b"one")
     real = os.pwrite
 
     def short(fd: int, data: bytes, place: int) -> int:
@@ -117,8 +117,8 @@ def test_a_failed_write_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", short)
         with pytest.raises(OSError, match="No space left"):
-            journal.write(b"two two two")
-    journal.write(b"three")
+            journal.append(b"two two two")
+    journal.append(b"three")
     journal.close()
     assert read_back(tmp_path) == [b"one", b"three"]
 
@@ -132,7 +132,7 @@ def test_a_full_disk_shows_before_running_jobs_need_the_room(tmp_path: Path, mon
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert journal.room()
     while journal.room():
-        journal.write(b"x" * (1 << 18))
+        journal.append(b"x" * (1 << 18))
     left = os.path.getsize(tmp_path / "journal.00000000") - journal.size
     assert left >= 1 << 19
     journal.close()

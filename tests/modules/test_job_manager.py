@@ -492,7 +492,7 @@ def test_a_full_disk_refuses_jobs_and_keeps_those_that_run(
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("headrace.broker.journal.Journal.write", full)
+            patch.setattr("headrace.broker.journal.Journal.append", full)
             world.say(id, "start")
             await world.until(lambda: any("no job is accepted" in line for line in broker.logged))
             reply = await world.submit()

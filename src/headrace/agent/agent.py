@@ -29,6 +29,12 @@ from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
 _READ = 1 << 18
+# Reports that wait (seconds) for company: a short job's end follows its start at once, and each write wakes the broker.
+_PATIENT = frozenset({"started", "event", "output", "input"})
+_PATIENCE = 0.002
+_MOST_WAITING = 64
+# Seconds until orphans are looked for, so that a burst of short jobs costs one look.
+_SWEEP = 0.05
 
 
 class Agent:
@@ -46,6 +52,7 @@ class Agent:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
         self._out: list[Op] = []
+        self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
         self._reader = Reader()
@@ -72,8 +79,15 @@ class Agent:
     # -- what jobs use
 
     def send(self, op: Op) -> None:
-        """To the broker, at the end of this turn."""
+        """To the broker: at the end of this turn, or with what comes next if nobody acts on it."""
         self._out.append(op)
+        if op["op"] not in _PATIENT:
+            self._urgent = True
+        elif len(self._out) == 1:
+            self.after(_PATIENCE, self._hurry)
+
+    def _hurry(self) -> None:
+        self._urgent = True
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
         self._readers[fd] = on_readable
@@ -147,9 +161,11 @@ class Agent:
             _guarded(self._later.pop())
 
     def _flush(self) -> None:
-        if self._out:
-            self._unsent += frame(self._out)
-            self._out = []
+        if self._urgent or len(self._out) > _MOST_WAITING:
+            self._urgent = False
+            if self._out:
+                self._unsent += frame(self._out)
+                self._out = []
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
@@ -201,7 +217,7 @@ class Agent:
     def _sweep_later(self) -> None:
         if not self._sweeping:
             self._sweeping = True
-            self.afterwards(self._sweep)
+            self.after(_SWEEP, self._sweep)
 
     def _sweep(self) -> None:
         """Kill daemons that outlive their job: they left its process groups, and came to us as to a subreaper."""

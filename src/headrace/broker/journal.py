@@ -39,7 +39,8 @@ class Saved(NamedTuple):
 class Journal:
     """The journal in `folder`, which is locked for as long as it is open.
 
-    `write` may be called from another thread, one call at a time; the rest belongs to the thread of the loop.
+    `append` belongs to the thread of the loop; `sync` and `rotate` may be called from one other thread, and nothing may
+    be appended during `rotate`.
     """
 
     def __init__(self, folder: str) -> None:
@@ -105,16 +106,20 @@ class Journal:
         self._allocated = self._end + _AHEAD
         return True
 
-    def write(self, batch: bytes) -> None:
-        """Append one batch and wait until it is on the disk; raises OSError and leaves the file as it was."""
+    def append(self, batch: bytes) -> None:
+        """Write one batch: it survives this process, and after `sync` the machine. Raises OSError and leaves the file as
+        it was."""
         data = memoryview(_FRAME.pack(len(batch), zlib.crc32(batch)) + batch)
         place = self._end
         while data:
             written = os.pwrite(self._fd, data, place)
             place += written
             data = data[written:]
-        os.fdatasync(self._fd)
         self._end = place
+
+    def sync(self) -> None:
+        """Wait until what was appended before this call is on the disk; raises OSError."""
+        os.fdatasync(self._fd)
 
     @property
     def size(self) -> int:
@@ -130,6 +135,7 @@ class Journal:
         except OSError:
             self._fd, self._end, self._allocated = fd, end, allocated
             raise
+        os.fdatasync(fd)
         os.close(fd)
         self.number += 1
         return self.number

@@ -22,6 +22,7 @@ from headrace.modules.jobs_peers import Exec, Scheduler
 from headrace.modules.jobs_pipeline import REFUSED, Batch, Pipeline
 from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_record import Job
 from headrace.modules.jobs_replay import restart
 from headrace.modules.jobs_requests import Requests
 from headrace.modules.jobs_store import GUEST_LOGS, Store
@@ -48,7 +49,7 @@ class _Manager:
         folder = statedir or ctx.attrs.get("rundir", "") or tempfile.gettempdir()
         self.store = Store(folder)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
-        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release)
+        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
@@ -157,15 +158,16 @@ class _Manager:
             self.store.finish(job)
         for effect in batch.effects:
             kind = effect[0]
-            if kind == "start":
-                self.exec.start(effect[1])
-            elif kind == "answer":
+            if kind == "answer":
                 self.ctx.respond(effect[1], effect[2])
             else:
                 self._release_rare(effect)
         if batch.finished:
             self.admin.jobs_ended()
             self.requests.jobs_ended(batch.finished)
+
+    def _start(self, job: Job) -> None:
+        self.exec.start(job)
 
     def _release_rare(self, effect: Effect) -> None:
         kind = effect[0]

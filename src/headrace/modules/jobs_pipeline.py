@@ -1,9 +1,10 @@
 """From a step of the core to the world: write its records, then release its effects.
 
-Everything that happened in a turn of the loop is one batch. With a journal the batch is written and synced first: at
-once while the disk is quick about it, else in a thread, and what gathers meanwhile is the next batch. Without a journal
-it is released at once. This order is the whole promise of
-durability: nobody hears of anything that a crash could take back.
+Everything that happened in a turn of the loop is one batch. With a journal it is written at once, which is enough to
+survive the death of this process, and synced in a thread, which is enough to survive the machine's; what gathers
+meanwhile is the next sync. Nobody hears of anything before that. Only starts do not wait for the disk in an instance of
+one broker: the tasks share the machine, so a power cut that takes a start back has ended its tasks as well, and the job
+starts again as any job that its node failed. Without a journal everything is released at once.
 """
 
 from __future__ import annotations
@@ -31,11 +32,8 @@ _TEXT, _LOGS = 0, 4
 _CHECKPOINT_AT = 16 << 20
 # Active jobs packed between two looks at the loop, while a checkpoint is made.
 _SLICE = 64
-# Writes are made on the loop while they are small (bytes) and take no longer than this (seconds); after one that does,
-# they go to the thread for some time (seconds).
-_QUICK_BYTES = 64 << 10
-_QUICK = 0.002
-_WARY = 0.5
+# Seconds that records nobody waits for, but who watches, wait for company before they are synced.
+_SYNC_DELAY = 0.004
 # Seconds until a write is tried again after the disk was full.
 _RETRY = 1.0
 # Seconds that the end of the module waits for the disk.
@@ -57,12 +55,9 @@ class Batch(NamedTuple):
     finished: list[Job]
 
 
-# Seconds that a lone start event waits for company in the journal.
-_START_DELAY = 0.002
-
-
 class Pipeline:
-    """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable; both in order."""
+    """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable, `start(job)` for
+    its starts, then or before; all in order."""
 
     def __init__(
         self,
@@ -72,6 +67,7 @@ class Pipeline:
         journal: Journal | None,
         request: Callable[[list[Effect]], None],
         release: Callable[[Batch], None],
+        start: Callable[[Job], None],
     ) -> None:
         self.ctx = ctx
         self.core = core
@@ -79,17 +75,21 @@ class Pipeline:
         self.journal = journal
         self.request = request
         self.release = release
+        self.start = start
         self.failing = False
-        self.batches = 0
-        self.longest_write = 0.0
+        self.syncs = 0
+        self.longest_sync = 0.0
+        self._start_early = journal is not None and ctx.size == 1
         self._pending: list[Batch] = []
         self._unwritten: list[Record] = []
-        self._writing = False
+        # Written, but not known to be on the disk.
+        self._unsynced: list[Batch] = []
+        self._syncing = False
+        self._rotating = False
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
         self._gone: list[int] = []
         self._texts_saved = 0
-        self._slow_until = 0.0
         self._soon = False
         self._saving = False
 
@@ -114,7 +114,9 @@ class Pipeline:
         news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
         records, effects = core.take()
         if self.journal is None:
-            self.release(Batch([], effects, news, finished))
+            batch = Batch([], effects, news, finished)
+            self._release_starts(batch)
+            self.release(batch)
             return
         entries: list[Record] = [(_TEXT, number, text) for number, text in store.texts.fresh]
         store.texts.fresh.clear()
@@ -127,75 +129,89 @@ class Pipeline:
             entries.append((kind, id, value))
         self._unsaved.update((job.id, None) for job in finished)
         self._pending.append(Batch(entries, effects, news, finished))
-        if not effects and not finished and all(event[1] == "start" for _, _, events in news for event in events):
-            # Nobody waits for it but who watches: the job's end, or another job, will want a write in a moment.
-            if not self._soon:
-                self._soon = True
-                self.ctx.call_later(_START_DELAY, self._write_soon)
-            return
-        self._write()
-
-    def _write_soon(self) -> None:
-        self._soon = False
         self._write()
 
     # -- the journal
 
     def _write(self) -> None:
-        if self._writing or not (self._pending or self._unwritten):
+        """Append what is pending; begin a sync, or see to it that one begins soon."""
+        if self._rotating or not (self._pending or self._unwritten):
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
         entries, self._unwritten = self._unwritten, []
         for batch in batches:
             entries.extend(batch.entries)
-        if not entries:
-            self._done(batches)
-            return
-        self._writing = True
-        started = self.ctx.monotonic()
-        data = _encode(entries)
-        if started < self._slow_until or len(data) > _QUICK_BYTES or self._saving:
-            future = self.ctx.loop.run_in_executor(self._pool, self.journal.write, data)
-            future.add_done_callback(lambda done: self._written(done.exception(), entries, batches, started))
-            return
-        failure: OSError | None = None
-        try:
-            self.journal.write(data)
-        except OSError as exc:
-            failure = exc
-        self._written(failure, entries, batches, started)
+        if entries:
+            try:
+                self.journal.append(_encode(entries))
+            except OSError as exc:
+                self._failed(exc, entries)
+            else:
+                self._recovered()
+        urgent = False
+        for batch in batches:
+            if self._start_early:
+                self._release_starts(batch)
+            urgent = urgent or bool(batch.effects)
+        self._unsynced += batches
+        if urgent:
+            self._sync()
+        elif not self._soon:
+            self._soon = True
+            self.ctx.call_later(_SYNC_DELAY, self._sync_soon)
 
-    def _written(self, exc: BaseException | None, entries: list[Record], batches: list[Batch], started: float) -> None:
-        self._writing = False
-        self.batches += 1
-        took = self.ctx.monotonic() - started
-        self.longest_write = max(self.longest_write, took)
-        if took > _QUICK:
-            self._slow_until = started + took + _WARY
-        if exc is not None:
-            self._failed(exc, entries)
-        elif self.failing:
-            self.failing = False
-            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
-        self._done(batches)
-        if self._pending or (self._unwritten and not self.failing):
-            self._write()
-        elif exc is None and self.journal is not None and self.journal.size > _CHECKPOINT_AT and not self._saving:
+    def _release_starts(self, batch: Batch) -> None:
+        for effect in batch.effects:
+            if effect[0] == "start":
+                self.start(effect[1])
+        batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+
+    def _sync_soon(self) -> None:
+        self._soon = False
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._syncing or not self._unsynced:
+            return
+        assert self.journal is not None
+        self._syncing = True
+        batches, self._unsynced = self._unsynced, []
+        started = self.ctx.monotonic()
+        future = self.ctx.loop.run_in_executor(self._pool, self.journal.sync)
+        future.add_done_callback(lambda done: self._synced(done.exception(), batches, started))
+
+    def _synced(self, exc: BaseException | None, batches: list[Batch], started: float) -> None:
+        self._syncing = False
+        self.syncs += 1
+        self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - started)
+        if isinstance(exc, OSError):
+            # What the disk holds is not known any more: the same records once more do no harm (replay knows them).
+            self._failed(exc, [entry for batch in batches for entry in batch.entries])
+        for batch in batches:
+            self._release_starts(batch)
+            self.release(batch)
+        if any(batch.effects for batch in self._unsynced):
+            self._sync()
+        elif self._unsynced and not self._soon:
+            self._soon = True
+            self.ctx.call_later(_SYNC_DELAY, self._sync_soon)
+        if self.journal is not None and self.journal.size > _CHECKPOINT_AT and not (self._saving or self.failing):
             self._saving = True
             self.ctx.spawn(self.checkpoint())
 
     def _failed(self, exc: BaseException, entries: list[Record]) -> None:
         """The disk is full, or worse. Jobs that run go on, their records wait in memory; new jobs are refused."""
-        self._unwritten = entries
+        self._unwritten = entries + self._unwritten
         if not self.failing:
             self.failing = True
             self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
         self.ctx.call_later(_RETRY, self._write)
 
-    def _done(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            self.release(batch)
+    def _recovered(self) -> None:
+        if self.failing:
+            self.failing = False
+            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
 
     # -- checkpoints and restart
 
@@ -205,7 +221,12 @@ class Pipeline:
         loop, store = self.ctx.loop, self.store
         try:
             texts = list(enumerate(store.texts.table))[self._texts_saved :]
-            number = await loop.run_in_executor(self._pool, self.journal.rotate)
+            self._rotating = True
+            try:
+                number = await loop.run_in_executor(self._pool, self.journal.rotate)
+            finally:
+                self._rotating = False
+                self._write()
             rows: list[tuple[int, str, bytes]] = []
             for index, job in enumerate(list(store.active.values())):
                 if job.id in store.active:
@@ -312,21 +333,25 @@ class Pipeline:
         """Write what is pending, then close the journal."""
         self._flush()
         patience = self.ctx.monotonic() + _PATIENCE
-        while (self._writing or self._saving or self._pending) and self.ctx.monotonic() < patience:
+        while self._busy() and self.ctx.monotonic() < patience:
             self._write()
+            self._sync()
             await asyncio.sleep(0.001)
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         if self.journal is not None:
             self.journal.close()
 
+    def _busy(self) -> bool:
+        return bool(self._syncing or self._saving or self._pending or self._unsynced)
+
     def stats(self) -> dict[str, Any]:
         if self.journal is None:
             return {}
         return {
             "bytes": self.journal.size,
-            "batches": self.batches,
-            "longest_write_ms": round(self.longest_write * 1000, 3),
+            "syncs": self.syncs,
+            "longest_sync_ms": round(self.longest_sync * 1000, 3),
             "failing": self.failing,
         }
 

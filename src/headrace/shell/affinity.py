@@ -29,6 +29,7 @@ def core_processors() -> tuple[frozenset[int], ...]:
     return tuple(frozenset(cpus) for _key, cpus in sorted(cores.items(), key=lambda item: min(item[1])))
 
 
+@functools.lru_cache(maxsize=1)
 def everything() -> frozenset[int]:
     """All processors this agent may use."""
     return frozenset().union(*core_processors())
@@ -36,10 +37,15 @@ def everything() -> frozenset[int]:
 
 def job_processors(cores: Idset) -> frozenset[int]:
     """The processors of R's `cores`; all of them when R names cores this machine does not show."""
+    return _processors(cores.bits)
+
+
+@functools.lru_cache(maxsize=256)
+def _processors(cores: int) -> frozenset[int]:
     known = core_processors()
-    if not cores or cores.last >= len(known):
+    if not cores or cores.bit_length() > len(known):
         return everything()
-    return frozenset().union(*(known[core] for core in cores))
+    return frozenset().union(*(cpus for core, cpus in enumerate(known) if cores >> core & 1))
 
 
 def per_task(cores: Idset, ntasks: int, option: Any) -> list[frozenset[int]]:

@@ -17,7 +17,6 @@ from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
-from ..spec.taskmap import TaskMap
 from . import affinity, layout
 from .environment import job_environment
 from .mustache import expand
@@ -56,7 +55,6 @@ class ShellJob:
         self.names: Names | None = None
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
-        self.map: TaskMap | None = None
         self.size = 0
         self._barrier = 0
         self._status = 0
@@ -68,7 +66,6 @@ class ShellJob:
         self._signalled = False
         self._failed = False
         self._expiration: float = op["expiration"]
-        self._resources: list[layout.NodeResources] = []
 
     # -- starting
 
@@ -76,14 +73,9 @@ class ShellJob:
         """Everything up to running tasks; a failure is reported as the job's."""
         # The shell has started, whatever becomes of its tasks: clients read its log only of jobs that started.
         self.agent.send({"op": "started", "id": self.id})
-        nodes = self._resources = layout.node_resources(self.op["R"])
-        counts = layout.task_counts(self.jobspec, nodes)
-        scheme = self.options.get("taskmap", "block")
-        if isinstance(scheme, dict):
-            scheme = f"{scheme.get('scheme', 'block')}:{scheme.get('value', '')}".rstrip(":")
-        self.map = layout.task_map(counts, str(scheme), self.op["hosts"])
-        self.size = sum(counts)
-        ranks = list(self.map.node_tasks(self.nodeid))
+        placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
+        self.size = placed.size
+        ranks = placed.ranks
         cwd = specs.cwd(self.jobspec) or "/tmp"
         self.names = Names(
             self.id,
@@ -94,7 +86,7 @@ class ShellJob:
             self.tmpdir,
             self.nodeid,
             self.host,
-            str(nodes[self.nodeid].cores),
+            placed.cores,
             ranks,
         )
         try:
@@ -134,11 +126,10 @@ class ShellJob:
                 interactive = isinstance(option, dict) and option.get("interactive")
                 context["pty"] = "interactive" if interactive else "capture"
             self.event("shell.init", context)
-        self._prepare_pmi(counts)
-        self._start_tasks(ranks, cwd)
+        self._prepare_pmi(placed)
+        self._start_tasks(placed, cwd)
         if self.lead and not self._finished:
-            assert self.map is not None
-            self.event("shell.start", {"taskmap": self.map.to_obj()})
+            self.event("shell.start", {"taskmap": placed.map})
         if not self._finished:
             self._arm_signal()
             if not ranks:
@@ -161,21 +152,15 @@ class ShellJob:
                     out.write(file.data)
                 os.chmod(path, file.perms)
 
-    def _prepare_pmi(self, counts: list[int]) -> None:
+    def _prepare_pmi(self, placed: layout.Layout) -> None:
         mode = str(self.options.get("pmi", "simple"))
-        if mode in ("off", "none") or not counts[self.nodeid]:
+        if mode in ("off", "none") or not placed.ranks:
             return
-        assert self.map is not None
-        mapping = self.map.pmi_mapping()
-        preset = {
-            "PMI_process_mapping": mapping,
-            "flux.instance-level": str(self.op["instance_level"]),
-            "flux.taskmap": self.map.encode(),
-        }
-        self.pmi = PmiServer(self.f58, self.size, counts[self.nodeid], preset, self._enter_barrier, self._pmi_abort)
+        preset = {**placed.pmi, "flux.instance-level": str(self.op["instance_level"])}
+        self.pmi = PmiServer(self.f58, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
 
-    def _start_tasks(self, ranks: list[int], cwd: str) -> None:
-        mine = self._resources[self.nodeid]
+    def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
+        mine, ranks = placed.nodes[self.nodeid], placed.ranks
         try:
             cpus = affinity.per_task(mine.cores, len(ranks), self.options.get("cpu-affinity"))
             gpus = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
@@ -230,6 +215,8 @@ class ShellJob:
                 program = argv[0] if argv else ""
                 self._cannot_start(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
+        # Left where it is, the agent would share the tasks' cores while others idle.
+        use_cpus(affinity.everything())
 
     def _cannot_start(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
         for task in self.tasks:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.jobspec import shell_option, walk
@@ -15,12 +17,67 @@ class LayoutError(ValueError):
     """The job's tasks cannot be placed on its nodes; the text says why."""
 
 
+class Layout(NamedTuple):
+    """A job's tasks on its nodes: what R gives each node, how many tasks run there, which, and how others are told."""
+
+    nodes: list[NodeResources]
+    counts: list[int]
+    size: int
+    ranks: list[int]
+    """The tasks of the node that was asked for."""
+    cores: str
+    """Its cores, as an idset."""
+    map: Any
+    """RFC 34's array, as `shell.start` has it."""
+    pmi: dict[str, str]
+    """The task map as PMI clients read it."""
+
+
 class NodeResources(NamedTuple):
     """What R gives a job on one node."""
 
     rank: int
     cores: Idset
     gpus: Idset
+
+
+# Layouts by what they follow from: the jobs of a batch are alike, and each layout costs as much as a small job's pipes.
+_known: dict[bytes, Layout] = {}
+_MOST = 512
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], nodeid: int) -> Layout:
+    """The layout of a job as node `nodeid` needs it; not to be changed. Raises LayoutError."""
+    scheme = shell_option(jobspec, "taskmap") or "block"
+    if isinstance(scheme, dict):
+        scheme = f"{scheme.get('scheme', 'block')}:{scheme.get('value', '')}".rstrip(":")
+    task = jobspec["tasks"][0]
+    key = _encode(
+        (
+            r["execution"]["R_lite"],
+            jobspec["resources"],
+            task["count"],
+            shell_option(jobspec, "per-resource"),
+            scheme,
+            hosts,
+            nodeid,
+        )
+    )
+    known = _known.get(key)
+    if known is not None:
+        return known
+    nodes = node_resources(r)
+    counts = task_counts(jobspec, nodes)
+    tasks = task_map(counts, str(scheme), hosts)
+    mine = list(tasks.node_tasks(nodeid))
+    pmi = {"PMI_process_mapping": tasks.pmi_mapping(), "flux.taskmap": tasks.encode()}
+    layout = Layout(nodes, counts, sum(counts), mine, str(nodes[nodeid].cores), tasks.to_obj(), pmi)
+    if not str(scheme).startswith("hostfile"):
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = layout
+    return layout
 
 
 def node_resources(r: dict[str, Any]) -> list[NodeResources]:

@@ -19,7 +19,7 @@ class Folders:
 
     def take(self, path: str) -> None:
         """Make `path` an empty folder that only its owner may enter. Raises OSError."""
-        if self._spare and os.path.dirname(self._spare[-1]) == os.path.dirname(path) and not os.path.lexists(path):
+        if self._spare and os.path.dirname(self._spare[-1]) == os.path.dirname(path):
             os.rename(self._spare.pop(), path)
         else:
             os.mkdir(path, 0o700)
