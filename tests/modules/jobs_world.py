@@ -131,7 +131,7 @@ class World:
         self.ctx.respond(self.starts[id], {"id": id, "type": kind, "data": data})
 
     def log(self, id: int, name: str, *entries: Any) -> None:
-        self.ctx.call("job-store.append", {"id": id, "log": name, "entries": list(entries)})
+        self.ctx.call("job-store.append", {"logs": [[id, name, list(entries)]]})
 
     def end(self, id: int, status: int = 0) -> None:
         self.say(id, "finish", status=status)

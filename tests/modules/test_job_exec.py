@@ -127,7 +127,7 @@ class Fleet:
 
     def _append(self, msg: Message) -> None:
         assert msg.noresponse
-        self.stored.append((msg.obj["log"], msg.obj["entries"]))
+        self.stored.extend((log, entries) for _job, log, entries in msg.obj["logs"])
 
     def _drain(self, msg: Message) -> Any:
         self.drained.append(msg.obj)
@@ -221,12 +221,12 @@ def test_a_job_of_one_node_lives_as_recorded() -> None:
     with_fleet(1, scenario)
 
 
-def test_a_short_job_costs_the_store_two_messages_and_is_stored_before_it_ends() -> None:
+def test_a_short_job_costs_the_store_one_message_and_is_stored_before_it_ends() -> None:
     async def scenario(fleet: Fleet) -> None:
         order: list[str] = []
 
         def append(msg: Message) -> None:
-            order.append(msg.obj["log"])
+            order.append([log for _job, log, _entries in msg.obj["logs"]])
             fleet._append(msg)
 
         fleet.manager.service("job-store", {"append": append})
@@ -239,7 +239,7 @@ def test_a_short_job_costs_the_store_two_messages_and_is_stored_before_it_ends()
         agent.say("finish", status=0)
         await fleet.settle()
         assert fleet.told == [("start", {}), *DONE]
-        assert order == ["guest.exec.eventlog"] * 2
+        assert order == [["guest.exec.eventlog"]]
         assert [name for name, _ in fleet.events()][-3:] == ["shell-exit", "complete", "done"]
 
     with_fleet(1, scenario)

@@ -55,6 +55,7 @@ class Agent:
         self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
+        self._in = memoryview(bytearray(_READ))
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self.folders = Folders()
@@ -180,15 +181,15 @@ class Agent:
 
     def _readable(self) -> None:
         try:
-            data = self._sock.recv(_READ)
+            size = self._sock.recv_into(self._in)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if not data:
+            size = 0
+        if not size:
             self.running = False
             return
-        for op in self._reader.feed(data):
+        for op in self._reader.feed(self._in[:size]):
             handler = self._handlers.get(op["op"])
             if handler is not None:
                 _guarded(partial(handler, op))

@@ -27,7 +27,7 @@ class Reader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Op]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Op]:
         """The operations completed by `data`. Raises msgspec.DecodeError on a broken stream."""
         buffer = self._buffer
         buffer += data

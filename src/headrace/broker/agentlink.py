@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct("<I")
 
 
-class AgentLink(asyncio.Protocol):
+class AgentLink(asyncio.BufferedProtocol):
     """`send(op)` and `subscribe(fn(op))`; `lost` is called once when the agent's end closes before `close()`."""
 
     def __init__(self, broker: Broker, pid: int) -> None:
@@ -57,9 +57,12 @@ class AgentLink(asyncio.Protocol):
         # The agent is part of this broker: it reads as fast as it can and its backlog is bounded by the jobs we start.
         self._transport.set_write_buffer_limits(high=64 << 20)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.broker.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         buffer = self._buffer
-        buffer += data
+        buffer += self.broker.receive_buffer[:nbytes]
         pos = 0
         while len(buffer) - pos >= 4:
             size = _LENGTH.unpack_from(buffer, pos)[0]

@@ -104,6 +104,8 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self._done = asyncio.Event()
         self.router = Router(self.rank, self.loop)
+        # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
+        self.receive_buffer = memoryview(bytearray(1 << 18))
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self)

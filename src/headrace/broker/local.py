@@ -29,7 +29,7 @@ DROP_AT = 256 << 20
 _CRED = struct.Struct("3i")
 
 
-class LocalClient(asyncio.Protocol):
+class LocalClient(asyncio.BufferedProtocol):
     """One connection. Its credential is stamped on every message at ingress (RFC 12)."""
 
     def __init__(self, server: LocalServer) -> None:
@@ -73,10 +73,13 @@ class LocalClient(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.broker.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._transport is None:
             return
-        self._deframer.feed(data)
+        self._deframer.feed(self.broker.receive_buffer[:nbytes])
         try:
             for msg in self._deframer:
                 self._accept(msg)

@@ -53,6 +53,7 @@ COMMANDS = {
     "run": ("run", "run a job and follow its output"),
     "setattr": ("attr", "change a broker attribute"),
     "shutdown": ("shutdown", "stop an instance"),
+    "simulate": ("simulate", "try queue policies on a machine with the jobs of a trace"),
     "start": ("start", "start an instance"),
     "submit": ("submit", "submit jobs"),
     "update": ("update", "change a submitted job"),

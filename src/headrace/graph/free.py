@@ -15,6 +15,8 @@ from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Chosen
 
 _MAX_SHAPES = 16
+# How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
+_MAX_CHANGES = 8192
 
 
 class Nodes(NamedTuple):
@@ -25,16 +27,22 @@ class Nodes(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What a job means to the index: nodes it has whole, and the rest of its vertices that matter."""
+    """What a job means to the index, besides the nodes it has whole.
+
+    `users`: nodes it shares. `bits`: (holder, single resources of it, node). `blocks`: vertices above single resources
+    that it has exclusively.
+    """
 
     whole: Nodes
-    rest: Sequence[Chosen]
+    users: Sequence[int]
+    bits: Sequence[tuple[int, int, int]]
+    blocks: Sequence[int]
 
 
 class Shape:
     """One kind of slot: for every node whether (`can`, by preference) and how well (`scores`) it can serve it."""
 
-    __slots__ = ("buckets", "can", "dirty", "parts", "per_node", "scores")
+    __slots__ = ("buckets", "can", "parts", "per_node", "scores", "seen")
 
     def __init__(self, parts: tuple[tuple[str, int], ...], per_node: int) -> None:
         self.parts = parts
@@ -43,7 +51,8 @@ class Shape:
         self.can = 0
         self.scores: list[int | None] = []
         self.buckets: dict[int, int] = {}
-        self.dirty: set[int] = set()
+        # How many changes of the state are taken into account.
+        self.seen = 0
 
 
 class FreeState:
@@ -62,7 +71,11 @@ class FreeState:
         self.number: dict[int, int] = {}
         self.idle = 0
         self.users: dict[int, int] = {}
-        self.extra: dict[int, int] = {}
+        # Single resources that several jobs were entered with, by holder: how many more than one.
+        self.extra: dict[int, dict[int, int]] = {}
+        # Nodes that changed, and how many were dropped from the front of the list.
+        self.changes: list[int] = []
+        self.dropped = 0
         self.whole = Nodes(0, 0)
         self.over = Nodes(0, 0)
         self.holders: list[list[int]] = []
@@ -189,16 +202,27 @@ class FreeState:
 
     def footprint(self, order: Sequence[Chosen]) -> Footprint:
         """What `took` and `gave` need to know of a job that holds these vertices."""
+        number, parent, position, children = self.number, self.graph.parent, self.graph.position, self.graph.children
+        holders = self.free
         ranks = numbers = 0
-        rest = []
-        for item in order:
-            n = self.number.get(item.vertex)
-            if n is not None and item.exclusive:
-                ranks |= 1 << self.rank[n]
-                numbers |= 1 << n
-            elif n is not None or item.exclusive:
-                rest.append(item)
-        return Footprint(Nodes(ranks, numbers), rest)
+        users: list[int] = []
+        bits: dict[int, int] = {}
+        blocks: list[int] = []
+        for v, _, exclusive, _, _ in order:
+            n = number.get(v)
+            if n is not None:
+                if exclusive:
+                    ranks |= 1 << self.rank[n]
+                    numbers |= 1 << n
+                else:
+                    users.append(n)
+            elif exclusive:
+                h = parent[v]
+                if h in holders and not children[v]:
+                    bits[h] = bits.get(h, 0) | 1 << position[v]
+                else:
+                    blocks.append(v)
+        return Footprint(Nodes(ranks, numbers), users, [(h, b, self.node_of[h]) for h, b in bits.items()], blocks)
 
     def took(self, job: Footprint) -> None:
         """A job holds these; no other that was entered holds a whole node of them."""
@@ -214,59 +238,48 @@ class FreeState:
 
     def took_rest(self, job: Footprint) -> None:
         """As `took`, without the whole nodes; others may hold the same, which is counted."""
-        if not job.rest:
-            return
-        parent, position, children = self.graph.parent, self.graph.position, self.graph.children
-        free, extra, users = self.free, self.extra, self.users
-        touched: set[int] = set()
-        for v, _, exclusive, _, _ in job.rest:
-            n = self.number.get(v)
-            if n is not None:
-                users[n] = users.get(n, 0) + 1
-                self._weigh_idle(n)
-            elif exclusive:
-                h = parent[v]
-                if h in free and not children[v]:
-                    bit = 1 << position[v]
-                    if free[h] & bit:
-                        free[h] ^= bit
-                    else:
-                        extra[v] = extra.get(v, 0) + 1
-                    touched.add(self.node_of[h])
-                else:
-                    self._block(v, 1, touched)
-        for shape in self.shapes.values():
-            shape.dirty.update(touched)
+        users, free, changes = self.users, self.free, self.changes
+        for n in job.users:
+            users[n] = users.get(n, 0) + 1
+            self._weigh_idle(n)
+        for h, bits, n in job.bits:
+            held = free[h]
+            if held & bits == bits:
+                free[h] = held ^ bits
+            else:
+                free[h] = held & ~bits
+                counts = self.extra.setdefault(h, {})
+                for bit in _each(bits & ~held):
+                    counts[bit] = counts.get(bit, 0) + 1
+            changes.append(n)
+        for v in job.blocks:
+            self._block(v, 1)
 
     def gave_rest(self, job: Footprint) -> None:
         """As `gave`, without the whole nodes."""
-        if not job.rest:
-            return
-        parent, position, children = self.graph.parent, self.graph.position, self.graph.children
-        free, extra, users = self.free, self.extra, self.users
-        touched: set[int] = set()
-        for v, _, exclusive, _, _ in job.rest:
-            n = self.number.get(v)
-            if n is not None:
-                users[n] -= 1
-                self._weigh_idle(n)
-            elif exclusive:
-                h = parent[v]
-                if h in free and not children[v]:
-                    held = extra.get(v)
-                    if held is None:
-                        free[h] |= 1 << position[v]
-                    elif held == 1:
-                        del extra[v]
-                    else:
-                        extra[v] = held - 1
-                    touched.add(self.node_of[h])
-                else:
-                    self._block(v, -1, touched)
-        for shape in self.shapes.values():
-            shape.dirty.update(touched)
+        users, free, changes = self.users, self.free, self.changes
+        for n in job.users:
+            users[n] -= 1
+            self._weigh_idle(n)
+        for h, bits, n in job.bits:
+            counts = self.extra.get(h)
+            if counts is not None:
+                for bit in _each(bits):
+                    left = counts.get(bit)
+                    if left is not None:
+                        bits ^= bit
+                        if left > 1:
+                            counts[bit] = left - 1
+                        else:
+                            del counts[bit]
+                if not counts:
+                    del self.extra[h]
+            free[h] |= bits
+            changes.append(n)
+        for v in job.blocks:
+            self._block(v, -1)
 
-    def _block(self, v: int, step: int, touched: set[int]) -> None:
+    def _block(self, v: int, step: int) -> None:
         """A vertex above single resources was taken exclusively, or given back."""
         blocked, children = self.blocked, self.graph.children
         for u in self.graph.preorder(v):
@@ -275,24 +288,35 @@ class FreeState:
                 n = self.node_of[u]
             if n is not None and children[u]:
                 blocked[u] = blocked.get(u, 0) + step
-                touched.add(n)
+                self.changes.append(n)
                 if u in self.number:
                     self._weigh_idle(n)
 
     def touch(self, n: int) -> None:
-        for shape in self.shapes.values():
-            shape.dirty.add(n)
+        """A node was changed from outside."""
+        self.changes.append(n)
 
     def shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> Shape:
         key = (parts, per_node)
         shape = self.shapes.get(key)
+        changes = self.changes
+        if len(changes) > _MAX_CHANGES:
+            self.dropped += len(changes)
+            changes.clear()
+            for other in self.shapes.values():
+                # Nothing tells these what they missed.
+                if other.seen < self.dropped:
+                    other.seen = -1
         if shape is None:
             if len(self.shapes) >= _MAX_SHAPES:
                 del self.shapes[next(iter(self.shapes))]
             shape = self.shapes[key] = Shape(parts, per_node)
             self._weigh_all(shape)
-        elif shape.dirty:
-            self._refresh(shape)
+        elif shape.seen < 0:
+            self._weigh_all(shape)
+        elif shape.seen < self.dropped + len(changes):
+            self._refresh(shape, set(changes[shape.seen - self.dropped :]))
+        shape.seen = self.dropped + len(changes)
         return shape
 
     def _scored(self, shape: Shape) -> bool:
@@ -303,6 +327,7 @@ class FreeState:
         count = len(self.nodes)
         bits = bytearray((count + 7) // 8)
         buckets: dict[int, bytearray] = {}
+        shape.scores = []
         for n in range(count):
             score = self._score(shape, n)
             if scored:
@@ -318,9 +343,9 @@ class FreeState:
         shape.buckets = {score: int.from_bytes(b, "little") for score, b in buckets.items()}
         shape.can = int.from_bytes(bits, "little")
 
-    def _refresh(self, shape: Shape) -> None:
+    def _refresh(self, shape: Shape, changed: set[int]) -> None:
         scored = self._scored(shape)
-        for n in shape.dirty:
+        for n in changed:
             score = self._score(shape, n)
             if scored:
                 old = shape.scores[n]
@@ -343,7 +368,6 @@ class FreeState:
                         shape.can ^= bit
                 elif not shape.can & bit:
                     shape.can |= bit
-        shape.dirty.clear()
 
     def _score(self, shape: Shape, n: int) -> int | None:
         """How good the best slot of a node is, or 0 where only whether matters; None where it cannot serve."""
@@ -408,3 +432,13 @@ class FreeState:
                     out.append(i)
                     bits ^= 1 << i
         return out
+
+
+def _each(bits: int) -> list[int]:
+    """The bits of a set, each as a set of its own."""
+    found = []
+    while bits:
+        bit = bits & -bits
+        found.append(bit)
+        bits ^= bit
+    return found

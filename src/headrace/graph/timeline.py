@@ -148,7 +148,7 @@ class Timeline:
             if entry.end > at and entry.job is not None:
                 ranks |= entry.job.whole.ranks
                 numbers |= entry.job.whole.numbers
-                if entry.job.rest:
+                if entry.job.users or entry.job.bits or entry.job.blocks:
                     wanted.add(jobid)
         index.over = Nodes(ranks, numbers)
         for jobid in self._over - wanted:

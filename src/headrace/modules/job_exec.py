@@ -24,6 +24,8 @@ from headrace.spec.message import Message
 NAME = "job-exec"
 
 _EVENTS = "guest.exec.eventlog"
+# Seconds that the first entries of a log wait for those of the shells.
+_PATIENCE = 0.01
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -75,6 +77,7 @@ class _Leader:
         self.node = node
         self.jobs: dict[int, _Job] = {}
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
+        self.waiting = False
         self.settings = _Settings(ctx.config)
         node.report = self._report
         self._ops = {
@@ -126,7 +129,7 @@ class _Leader:
             self._end(job, 1 << 8)
             return
         now = self.ctx.now()
-        self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]])
+        self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
         try:
             job.sim = simulation(body["jobspec"])
         except SimError as exc:
@@ -202,19 +205,20 @@ class _Leader:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
         self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
-        for log in (_EVENTS, "guest.output", "guest.input"):
-            entries = self.unsaved.pop((job.id, log), None)
-            if entries:
-                self.ctx.call("job-store.append", {"id": job.id, "log": log, "entries": entries})
+        self._save()
         if job.timer is not None:
             job.timer.cancel()
         del self.jobs[job.id]
         self._respond(job, "finish", {"status": status})
         self._respond(job, "release", {"ranks": "all", "final": True})
 
-    def _append(self, job: int, log: str, entries: list[Any]) -> None:
-        if not self.unsaved:
+    def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
+        """Log `entries` at the end of this turn, or with what follows in a moment if not `soon`."""
+        if soon:
             self.ctx.at_flush(self._save)
+        elif not self.waiting:
+            self.waiting = True
+            self.ctx.call_later(_PATIENCE, self._save_waiting)
         pending = self.unsaved.get((job, log))
         if pending is None:
             self.unsaved[job, log] = list(entries)
@@ -222,9 +226,14 @@ class _Leader:
             pending.extend(entries)
 
     def _save(self) -> None:
-        unsaved, self.unsaved = self.unsaved, {}
-        for (job, log), entries in unsaved.items():
-            self.ctx.call("job-store.append", {"id": job, "log": log, "entries": entries})
+        if self.unsaved:
+            unsaved, self.unsaved = self.unsaved, {}
+            logs = [[job, log, entries] for (job, log), entries in unsaved.items()]
+            self.ctx.call("job-store.append", {"logs": logs})
+
+    def _save_waiting(self) -> None:
+        self.waiting = False
+        self._save()
 
     # -- signals and time
 

@@ -229,12 +229,11 @@ class _Manager:
         return _entry(store, id, ".".join(parts[4:]))
 
     def _append(self, msg: Message) -> None:
-        """`job-store.append {id, log, entries}`: entries are [time, name, context]."""
-        body = msg.obj
-        id, name = body["id"], body["log"]
-        if id in self.store.active and name in GUEST_LOGS:
-            self.store.log(id, name).append(b"".join(map(event_line, body["entries"])))
-            self.info.appended(id)
+        """`job-store.append {logs: [[id, log, entries]]}`: entries are [time, name, context]."""
+        for id, name, entries in msg.obj["logs"]:
+            if id in self.store.active and name in GUEST_LOGS:
+                self.store.log(id, name).append(b"".join(map(event_line, entries)))
+                self.info.appended(id)
 
     # -- the module's life
 

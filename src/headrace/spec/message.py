@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
 
 REQUEST = 0x01
 RESPONSE = 0x02
@@ -326,7 +326,7 @@ class Deframer:
         self._buffer = bytearray()
         self.limit = limit
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: Union[bytes, memoryview]) -> None:
         self._buffer += data
 
     @property
