@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.modules.job_ingest import shared
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from jobs_world import World, jobspec, signed
+from jobs_world import World, jobspec, shown, signed
 
 Run = Callable[..., None]
 
@@ -152,7 +156,7 @@ def test_a_plain_jobspec_is_taken_too(in_broker: Run) -> None:
         await world.job()
         reply = await world.client.rpc("job-ingest.submit", {"jobspec": jobspec(), "urgency": 16, "flags": 0})
         found = await world.client.rpc("job-info.lookup", {"id": reply["id"], "keys": ["jobspec", "J"], "flags": 1})
-        assert found["jobspec"] == jobspec()
+        assert found["jobspec"] == shown()
         assert found["J"].endswith(".none")
 
     in_broker(scenario)
@@ -179,3 +183,20 @@ def test_a_bad_policy_is_refused_by_its_key(in_broker: Run) -> None:
         assert "policy.limits.duration" in reply.text
 
     in_broker(scenario)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["x", "y", "environment"]), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(JSON, JSON)
+def test_what_two_jobspecs_have_in_common_is_kept_once_and_changes_nothing(new: Any, last: Any) -> None:
+    text, before = json.dumps(new, sort_keys=True), json.dumps(last, sort_keys=True)
+    kept = shared(new, last)
+    assert json.dumps(kept, sort_keys=True) == text
+    assert json.dumps(last, sort_keys=True) == before
+    if text == before:
+        assert kept is last

@@ -160,7 +160,7 @@ def test_whole_nodes_have_cores_once_they_are_known() -> None:
     assert made.attributes(("ncores", "nnodes")) == {"id": made.id, "nnodes": 2}
     wide = {"R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}], "nodelist": ["node[0-1]"], "expiration": 0.0}
     made.take_r({"version": 1, "execution": wide})
-    assert (made.ncores, made.nnodes, made.ranks, made.nodelist) == (8, 2, "0-1", "node[0-1]")
+    assert (made.ncores, made.nnodes, made.ranks, made.nodelist) == (8, 2, "[0-1]", "node[0-1]")
     assert made.ntasks == 16
 
 

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from jobs_world import R, World, jobspec
+from jobs_world import R, World, jobspec, shown
 
 from headrace.spec import jobid
 from headrace.spec.message import FLAG_STREAMING
@@ -397,7 +397,7 @@ def test_the_store_is_looked_up_by_path(in_broker: Run) -> None:
         assert await look(path) == {"dir": ["J", "R", "eventlog", "guest", "jobspec"]}
         assert await look(f"{path}.guest") == {"dir": ["exec"]}
         assert (await look(f"{path}.guest.exec.eventlog"))["val"] == '{"timestamp":1.5,"name":"init"}\n'
-        assert json.loads((await look(f"{path}.jobspec"))["val"]) == jobspec()
+        assert json.loads((await look(f"{path}.jobspec"))["val"]) == shown()
         await fails(world, "job-store.lookup", {"path": f"{path}.nosuch"}, errno.ENOENT, "")
 
     in_broker(scenario)
@@ -425,7 +425,7 @@ def test_a_restart_finds_every_job(in_broker: Run, tmp_path: Path) -> None:
         rpc = world.client.rpc
         assert [name for name, _ in await world.events(ids["done"])][-1] == "clean"
         found = await rpc("job-info.lookup", {"id": ids["done"], "keys": ["guest.output", "jobspec"], "flags": 1})
-        assert "hi" in found["guest.output"] and found["jobspec"] == jobspec("done")
+        assert "hi" in found["guest.output"] and found["jobspec"] == shown("done")
         text = "task(s) exited with exit code 1"
         assert await rpc("job-manager.wait", {"id": -1}) == {"id": ids["done"], "success": False, "errstr": text}
         assert [name for name, _ in await world.events(ids["ran"])][-4:] == [

@@ -160,7 +160,7 @@ class Job:
                 members = Idset.parse(group["rank"])
                 ranks |= members
                 cores += len(members) * _width(group["children"].get("core", ""))
-            self.ranks, self.nnodes, self.ncores = str(ranks), len(ranks), cores
+            self.ranks, self.nnodes, self.ncores = ranks.encode(brackets=True), len(ranks), cores
         if self.jobspec is not None and js.shell_option(self.jobspec, "per-resource"):
             nslots = js.counts(self.jobspec).nslots
             self.ntasks = js.task_count(self.jobspec, self.nnodes, nslots, self.ncores)

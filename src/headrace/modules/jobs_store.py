@@ -158,28 +158,23 @@ class Store:
         return int((self.events(id)[0][2] or {})["userid"])
 
     def jobspec(self, id: int, current: bool) -> dict[str, Any]:
-        """The jobspec as an object, as ingest stored it or with all updates; raises KeyError."""
+        """The jobspec as others see it: as ingest stored it or with all updates, the environment left out as real Flux
+        does (only `J` has it). Raises KeyError.
+        """
         job = self.active.get(id)
         if job is not None and current:
-            return job.jobspec
+            return _without_environment(job.jobspec)
         jobspec = self.original(self._submission(id))
         if current:
             for _, name, context in self.events(id):
                 if name == "jobspec-update" and context:
                     jobspec = updated_jobspec(jobspec, context)
-        return jobspec
+        return _without_environment(jobspec)
 
     def original(self, submission: Submission) -> dict[str, Any]:
-        """The jobspec as ingest stored it."""
+        """The jobspec as ingest stored it, with the environment: what a job is started from."""
         jobspec: dict[str, Any] = msgspec.json.decode(self.texts.decode(submission.text))
         return updated_jobspec(jobspec, submission.updates) if submission.updates else jobspec
-
-    def jobspec_text(self, id: int, current: bool) -> str:
-        """The jobspec as JSON: the submitter's own text while nothing was changed. Raises KeyError."""
-        submission = self._submission(id)
-        if not submission.updates and not (current and any(e[1] == "jobspec-update" for e in self.events(id))):
-            return self.texts.decode(submission.text).decode("utf-8", "surrogateescape")
-        return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
 
     def r(self, id: int, current: bool) -> dict[str, Any] | None:
         """R as an object, None before there is one; raises KeyError for an unknown job."""
@@ -221,7 +216,7 @@ class Store:
         if key == "eventlog":
             return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
-            return self.jobspec_text(id, current)
+            return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
         if key == "R":
             r = self.r(id, current)
             if r is None:
@@ -241,3 +236,10 @@ class Store:
         if self.r(id, False) is not None:
             keys.append("R")
         return sorted(keys)
+
+
+def _without_environment(jobspec: dict[str, Any]) -> dict[str, Any]:
+    system = jobspec["attributes"].get("system", {})
+    if "environment" not in system:
+        return jobspec
+    return updated_jobspec(jobspec, {"attributes.system.environment": None})

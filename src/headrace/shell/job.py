@@ -123,8 +123,8 @@ class ShellJob:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
             if self._pty_wanted(0):
                 option = self.options["pty"]
-                interactive = isinstance(option, dict) and option.get("interactive")
-                context["pty"] = "interactive" if interactive else "capture"
+                if isinstance(option, dict) and option.get("interactive"):
+                    context["pty"] = "interactive"
             self.event("shell.init", context)
         self._prepare_pmi(placed)
         self._start_tasks(placed, cwd)

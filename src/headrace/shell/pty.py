@@ -39,6 +39,9 @@ class Pty:
         self._feed: Feed | None = None
 
     def start(self) -> None:
+        if self._job.output is not None:
+            # A terminal is one stream: nothing will come on the other.
+            self._job.output.eof(self._task.rank, "stderr")
         self._job.agent.watch(self.master, self._readable)
         self._feed = Feed(_NoWatch(), os.dup(self.master))
 
@@ -64,7 +67,6 @@ class Pty:
         agent.unwatch(self.master)
         if output is not None:
             output.eof(self._task.rank, "stdout")
-            output.eof(self._task.rank, "stderr")
         self.close()
         self._task.stream_ended()
 
