@@ -33,7 +33,7 @@ def seconds(argv: Sequence[str], repeat: int = 1, env: dict[str, str] | None = N
     times = []
     for _ in range(repeat):
         begin = time.perf_counter()
-        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env=env)
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
         times.append(time.perf_counter() - begin)
     return statistics.median(times)
 

@@ -34,6 +34,7 @@ NAME = "job-ingest"
 _FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
 _decode = msgspec.json.decode
+_ABSENT = object()
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -50,7 +51,7 @@ class _Ingest:
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
         self.heads: dict[bytes, int] = {}
-        self.environment: dict[str, Any] = {}
+        self.last: dict[str, Any] = {}
         self.count = 0
         ctx.service(NAME, {"submit": self._submit, "getinfo": self._getinfo}, open=("submit", "getinfo"))
         ctx.on_config(self._configure)
@@ -165,15 +166,9 @@ class _Ingest:
         system = jobspec["attributes"].get("system") if jobspec["attributes"] else None
         if system is None:
             jobspec["attributes"] = {**(jobspec["attributes"] or {}), "system": {}}
-        else:
-            # A user's jobs have the same environment again and again: keep it once.
-            environment = system.get("environment")
-            if environment == self.environment:
-                system["environment"] = self.environment
-            elif environment:
-                self.environment = environment
-        result: dict[str, Any] = jobspec
-        return result
+        # A user's jobs are much alike: what one has in common with the last is kept once.
+        self.last = shared(jobspec, self.last)
+        return self.last
 
     async def _check_hosts(self, msg: Message, job: dict[str, Any], hosts: list[str]) -> None:
         """A host that the instance does not have is a mistake, not a wish."""
@@ -254,6 +249,27 @@ def _signer(head: bytes) -> int:
 
 def _plain_head(userid: int) -> bytes:
     return base64.b64encode(f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode())
+
+
+def shared(new: Any, last: Any) -> Any:
+    """`new` made of parts of `last` wherever they are the same (1 and true are not); `new` is changed."""
+    if type(new) is not type(last):
+        return new
+    if isinstance(new, dict):
+        same = len(new) == len(last)
+        for key, value in new.items():
+            other = last.get(key, _ABSENT)
+            # An environment holds text alone, which equals nothing else, and is most of a jobspec.
+            kept = other if key == "environment" and value == other else shared(value, other)
+            new[key] = kept
+            same = same and kept is other
+        return last if same else new
+    if isinstance(new, list):
+        if len(new) == len(last):
+            new = [shared(value, other) for value, other in zip(new, last)]
+            return last if all(value is other for value, other in zip(new, last)) else new
+        return new
+    return last if new == last else new
 
 
 def _policy(config: dict[str, Any]) -> Policy:
