@@ -82,15 +82,16 @@ class Request:
 
 class JobRequest:
     """A whole job: its resources, how long (seconds, 0: as long as the graph lasts), and its constraint (RFC 31)
-    or None.
+    or None. `shape` is what a queue calls requests that differ in duration at most, once it has worked it out.
     """
 
-    __slots__ = ("constraint", "duration", "resources")
+    __slots__ = ("constraint", "duration", "resources", "shape")
 
     def __init__(self, resources: list[Request], duration: int, constraint: Any = None) -> None:
         self.resources = resources
         self.duration = duration
         self.constraint = constraint
+        self.shape: str | None = None
 
 
 def total_needs(requests: Sequence[Request]) -> dict[str, int]:

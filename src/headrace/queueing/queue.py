@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
@@ -114,6 +115,15 @@ class Queue:
         self.scheduler.cancel(jobid)
         self._changed = self._freed = True
 
+    def touch(self) -> None:
+        """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
+        self._changed = self._freed = True
+
+    def drop_plans(self) -> None:
+        """Take back all promises; the next `schedule` makes them anew."""
+        self._drop_plans()
+        self._changed = self._freed = True
+
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
         return min((allocation.start for allocation in self.planned.values()), default=None)
@@ -135,27 +145,36 @@ class Queue:
 
     def schedule(self, now: int) -> list[Decision]:
         """Start and promise what the policy says, as things stand at `now`."""
+        decisions: list[Decision] = []
+        for _ in self.steps(now, decisions):
+            pass
+        return decisions
+
+    def steps(self, now: int, decisions: list[Decision]) -> Iterator[None]:
+        """`schedule` in small steps, for a caller that must not be held up: decisions are appended as they are made.
+
+        Until the last step the queue and its scheduler must not be used for anything else, and the caller may take
+        decisions out of the list between steps.
+        """
         due = [jobid for jobid, allocation in self.planned.items() if allocation.start <= now]
         self._hold_overrun(now)
         if not (self._changed or due):
-            return []
-        decisions: list[Decision] = []
+            return
         before = {jobid: allocation.start for jobid, allocation in self.planned.items()}
         if not self.policy.keeps:
             self._drop_plans()
         else:
             self._start_due(due, now, decisions)
         dead: dict[str, int] = {}
-        self._serve_first(now, dead, decisions)
+        yield from self._serve_first(now, dead, decisions)
         if self.policy.backfill and self.policy.reservations is not None:
-            self._backfill(now, dead, decisions)
+            yield from self._backfill(now, dead, decisions)
         decisions += [
             Planned(jobid, allocation.start)
             for jobid, allocation in self.planned.items()
             if before.get(jobid) != allocation.start
         ]
         self._changed = self._freed = False
-        return decisions
 
     def _hold_overrun(self, now: int) -> None:
         """Running jobs past their end still hold their resources: say so, and make plans anew."""
@@ -209,11 +228,12 @@ class Queue:
     def _hopeless_now(self, entry: _Pending, dead: dict[str, int]) -> bool:
         return (entry.request.duration or _FOR_EVER) >= dead.get(entry.shape, _FOR_EVER + 1)
 
-    def _serve_first(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
+    def _serve_first(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> Iterator[None]:
         """Jobs in order, until as many wait as the policy makes promises to."""
         limit = self.policy.reservations
         waiting = 0
         for _, _, jobid in list(self._order):
+            yield
             kept = self.planned.get(jobid)
             if kept is not None:
                 if self._freed and not self._hopeless_now(self.pending[jobid], dead):
@@ -251,7 +271,7 @@ class Queue:
         if not self._try(jobid, now, dead, decisions):
             self.planned[jobid] = self.scheduler.add(jobid, kept.selection, kept.start, kept.end, True)
 
-    def _backfill(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
+    def _backfill(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> Iterator[None]:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
         heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if dead.get(shape, 2) > 1]
         lists = {shape: list(self._shapes[shape]) for _, _, shape in heap}
@@ -259,6 +279,7 @@ class Queue:
         looked_at = 0
         while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
+            yield
             looked_at += 1
             if jobid in self.pending and jobid not in self.planned:
                 self._try(jobid, now, dead, decisions)
@@ -271,8 +292,10 @@ class Queue:
 
 def shape_of(request: JobRequest) -> str:
     """A text that is equal for requests that differ in duration at most."""
-    resources = [_shape(r) for r in request.resources]
-    return json.dumps([resources, request.constraint], sort_keys=True)
+    if request.shape is None:
+        resources = [_shape(r) for r in request.resources]
+        request.shape = json.dumps([resources, request.constraint], sort_keys=True)
+    return request.shape
 
 
 def _shape(request: Request) -> list[object]:
