@@ -161,9 +161,12 @@ class FreeState:
             if down:
                 self.blocked[node] = self.blocked.get(node, 0) + down
         totals = graph.totals[root]
+        # Equal sets are one object, so that comparing them costs nothing.
+        known: dict[frozenset[int], frozenset[int]] = {}
         for kind in spread:
             if seen.get(kind) == totals.get(kind):
-                self.types[kind] = frozenset(holding[kind])
+                found = frozenset(holding[kind])
+                self.types[kind] = known.setdefault(found, found)
         self._rank_nodes()
 
     def _inner_ids_small(self) -> bool:
@@ -226,18 +229,24 @@ class FreeState:
 
     def took(self, job: Footprint) -> None:
         """A job holds these; no other that was entered holds a whole node of them."""
+        if not self.ready:
+            return
         ranks, numbers = self.whole
         self.whole = Nodes(ranks | job.whole.ranks, numbers | job.whole.numbers)
         self.took_rest(job)
 
     def gave(self, job: Footprint) -> None:
         """A job no longer holds them."""
+        if not self.ready:
+            return
         ranks, numbers = self.whole
         self.whole = Nodes(ranks & ~job.whole.ranks, numbers & ~job.whole.numbers)
         self.gave_rest(job)
 
     def took_rest(self, job: Footprint) -> None:
         """As `took`, without the whole nodes; others may hold the same, which is counted."""
+        if not self.ready:
+            return
         users, free, changes = self.users, self.free, self.changes
         for n in job.users:
             users[n] = users.get(n, 0) + 1
@@ -257,6 +266,8 @@ class FreeState:
 
     def gave_rest(self, job: Footprint) -> None:
         """As `gave`, without the whole nodes."""
+        if not self.ready:
+            return
         users, free, changes = self.users, self.free, self.changes
         for n in job.users:
             users[n] -= 1
@@ -413,24 +424,30 @@ class FreeState:
 
     def sum(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
         children, ids = self.graph.children[h], self.graph.id
-        return sum(ids[children[i]] + 1 for i in self.best(parts, h))
+        return sum([ids[children[i]] for i in self.best(parts, h)])
 
     def best(self, parts: tuple[tuple[str, int], ...], h: int) -> list[int]:
         """Positions of the resources of the best slot of a holder that can serve one."""
         free, masks = self.free[h], self.masks[h]
-        out = []
+        out: list[int] = []
         low = self.policy.order < 0
         for kind, count in parts:
             bits = free & masks[kind]
+            if low:
+                i = (bits & -bits).bit_length() - 1
+                run = ((1 << count) - 1) << i
+                if bits & run == run:
+                    out.extend(range(i, i + count))
+                    continue
+            else:
+                i = bits.bit_length() - count
+                if i >= 0 and bits >> i == (1 << count) - 1:
+                    out.extend(range(i + count - 1, i - 1, -1))
+                    continue
             for _ in range(count):
-                if low:
-                    bit = bits & -bits
-                    out.append(bit.bit_length() - 1)
-                    bits ^= bit
-                else:
-                    i = bits.bit_length() - 1
-                    out.append(i)
-                    bits ^= 1 << i
+                i = (bits & -bits if low else bits).bit_length() - 1
+                out.append(i)
+                bits ^= 1 << i
         return out
 
 

@@ -9,6 +9,7 @@ matcher.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from headrace.graph.candidates import ChildOrder, lowest
 from headrace.graph.free import FreeState, Shape
@@ -83,7 +84,7 @@ class FreeIndex:
                 return None
             if holding is None:
                 holding = found
-            elif holding is not found and holding != found:
+            elif holding is not found:
                 return None
             parts.append((part.type, part.count.low))
         if len(parts) > 1 and len({kind for kind, _ in parts}) != len(parts):
@@ -150,10 +151,8 @@ class FreeIndex:
             if n < 0:
                 picks = []
                 break
-            h = self._best_holder(parts, n)
-            positions = self.state.best(parts, h)
-            children = self._graph.children[h]
-            picks.extend(Pick(children[i], 1, True, True, ()) for i in positions)
+            h, positions = self._best_slot(parts, n)
+            self._pick(h, positions, picks)
             if count > 1:
                 undo.append((h, self.state.free[h]))
                 bits = 0
@@ -178,18 +177,36 @@ class FreeIndex:
         ranks = self._order.first(self._graph.root, bits, count) if self._policy.stops else lowest(bits, count)
         return [self.state.by_rank[rank] for rank in ranks]
 
-    def _best_holder(self, parts: tuple[tuple[str, int], ...], n: int) -> int:
-        holders = self.state.holders[n]
-        if len(holders) == 1:
-            return holders[0]
+    def _pick(self, h: int, positions: Sequence[int], picks: list[Pick]) -> None:
+        """Single resources of a holder, each as a pick of its own: millions are made, so without a Python frame each."""
+        children = self._graph.children[h]
+        single = zip([children[i] for i in positions], repeat(1), repeat(True), repeat(True), repeat(()))
+        picks.extend(map(tuple.__new__, repeat(Pick), single))
+
+    def _best_slot(self, parts: tuple[tuple[str, int], ...], n: int) -> tuple[int, list[int]]:
+        """The holder in a node to take a slot from, and the places of what is taken."""
+        state = self.state
+        holders = state.holders[n]
         order = self._policy.order
-        if order == 0:
-            return next(h for h in self._in_order(self.state.nodes[n], holders) if self.state.fit(parts, h))
-        fitting = [h for h in holders if self.state.fit(parts, h)]
-        if len(fitting) == 1:
-            return fitting[0]
+        if len(holders) > 1:
+            if order == 0:
+                holders = self._in_order(state.nodes[n], holders)
+                holders = [next(h for h in holders if state.fit(parts, h))]
+            else:
+                holders = [h for h in holders if state.fit(parts, h)]
+        found = holders[0], state.best(parts, holders[0])
+        if len(holders) == 1:
+            return found
+        children, ids = self._graph.children, self._graph.id
+        most = None
         # Of equal scores the first in the graph's order.
-        return max(fitting, key=lambda h: order * self.state.sum(parts, h))
+        for h in holders:
+            positions = state.best(parts, h)
+            kids = children[h]
+            score = order * sum([ids[kids[i]] for i in positions])
+            if most is None or score > most:
+                most, found = score, (h, positions)
+        return found
 
     def _in_order(self, node: int, holders: list[int]) -> list[int]:
         """Holders in the order in which a search would come to them."""
@@ -222,10 +239,8 @@ class FreeIndex:
         picks: list[Pick] = []
         undo: list[tuple[int, int]] = []
         for i in range(slots):
-            h = self._best_holder(parts, n)
-            positions = self.state.best(parts, h)
-            children = self._graph.children[h]
-            picks.extend(Pick(children[p], 1, True, True, ()) for p in positions)
+            h, positions = self._best_slot(parts, n)
+            self._pick(h, positions, picks)
             if i + 1 < slots:
                 undo.append((h, self.state.free[h]))
                 for p in positions:

@@ -1,8 +1,8 @@
 """A quantity over time: how much of it is in use, as a step function of whole seconds.
 
 Kept as the steps themselves, sorted by time: adding a span is two insertions, however many other spans there are. The
-running sum is worked out when somebody asks, once, in C. Steps that cancel out are removed, so that a planner is as
-long as its live spans.
+running sum is worked out when somebody asks, once, in C, and kept up to date from then on, where it changes. Steps that
+cancel out are removed, so that a planner is as long as its live spans.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from itertools import accumulate
 
 
 class Planner:
-    """Use over time; from `times[i]` on `steps[i]` more is in use than before."""
+    """Use over time; from `times[i]` on `steps[i]` more is in use than before.
 
-    __slots__ = ("_used", "steps", "times")
+    `common`: one planner stands for many vertices that one job alone uses, and must be copied before it is changed.
+    """
+
+    __slots__ = ("_used", "common", "steps", "times")
 
     def __init__(self, start: int = 0, end: int = 0, amount: int = 0) -> None:
         """Nothing is in use, or `amount` in [start, end)."""
         self._used: list[int] | None = None
+        self.common = False
         if end > start:
             self.times = [start, end]
             self.steps = [amount, -amount]
@@ -30,25 +34,41 @@ class Planner:
         """Use `amount` more in [start, end); negative gives back what was added before."""
         if end <= start:
             return
-        times = self.times
-        if not times:
+        if not self.times:
             self.times = [start, end]
             self.steps = [amount, -amount]
             self._used = None
             return
-        self._used = None
-        self._step(start, amount)
-        self._step(end, -amount)
+        i = self._place(start)
+        j = self._place(end)
+        steps, used = self.steps, self._used
+        steps[i] += amount
+        steps[j] -= amount
+        if used is not None:
+            used[i:j] = [u + amount for u in used[i:j]]
+        for k in (j, i):
+            if not steps[k]:
+                del steps[k], self.times[k]
+                if used is not None:
+                    del used[k]
 
-    def _step(self, t: int, amount: int) -> None:
-        i = bisect_left(self.times, t)
-        if i < len(self.times) and self.times[i] == t:
-            self.steps[i] += amount
-            if not self.steps[i]:
-                del self.steps[i], self.times[i]
-        else:
-            self.times.insert(i, t)
-            self.steps.insert(i, amount)
+    def _place(self, t: int) -> int:
+        """The place of the step at `t`, which is made if it is not there."""
+        times, used = self.times, self._used
+        i = bisect_left(times, t)
+        if i == len(times) or times[i] != t:
+            times.insert(i, t)
+            self.steps.insert(i, 0)
+            if used is not None:
+                used.insert(i, used[i - 1] if i else 0)
+        return i
+
+    def copy(self) -> Planner:
+        """Another planner with the same use, that belongs to nobody."""
+        other = Planner()
+        other.times = self.times[:]
+        other.steps = self.steps[:]
+        return other
 
     @property
     def used(self) -> list[int]:

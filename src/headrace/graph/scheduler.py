@@ -47,6 +47,17 @@ class Outcome(NamedTuple):
     unsatisfiable: bool = False
 
 
+class _Spans(NamedTuple):
+    """What a job added: amounts to planners, and the vertices of one unit that it has for itself.
+
+    Those of them that nobody else has used share the planner `own`.
+    """
+
+    amounts: list[tuple[Planner, int]]
+    units: list[int]
+    own: Planner | None
+
+
 class Scheduler:
     """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation."""
 
@@ -58,7 +69,7 @@ class Scheduler:
         self.shared: dict[int, Planner] = {}
         self.busy: dict[int, dict[str, Planner]] = {}
         self.jobs: dict[int, Allocation] = {}
-        self._spans: dict[int, list[tuple[Planner, int]]] = {}
+        self._spans: dict[int, _Spans] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
@@ -184,6 +195,8 @@ class Scheduler:
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
         spans: list[tuple[Planner, int]] = []
+        units_held: list[int] = []
+        own: Planner | None = None
         sums: dict[int, dict[str, int]] = {}
         for v, needs, exclusive, _, _ in order:
             up = parent[v]
@@ -191,11 +204,23 @@ class Scheduler:
             if exclusive:
                 units = size[v]
                 plan = plans.get(v)
-                if plan is None:
-                    plan = plans[v] = Planner(start, end, units)
+                if units == 1:
+                    units_held.append(v)
+                    if plan is None:
+                        if own is None:
+                            own = Planner(start, end, 1)
+                            own.common = True
+                        plans[v] = own
+                    else:
+                        if plan.common:
+                            plan = plans[v] = plan.copy()
+                        plan.add(start, end, 1)
                 else:
-                    plan.add(start, end, units)
-                spans.append((plan, units))
+                    if plan is None:
+                        plan = plans[v] = Planner(start, end, units)
+                    else:
+                        plan.add(start, end, units)
+                    spans.append((plan, units))
                 if not children[v] and up >= 0:
                     # A single resource, of which most jobs consist.
                     above = sums.get(up)
@@ -241,7 +266,7 @@ class Scheduler:
                         above[name] = above.get(name, 0) + amount
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
-        self._spans[jobid] = spans
+        self._spans[jobid] = _Spans(spans, units_held, own)
         self._order.used(self, order, start)
         self._timeline.add(jobid, start, end, order)
         return allocation
@@ -263,8 +288,19 @@ class Scheduler:
     def cancel(self, jobid: int) -> None:
         """Give back everything the job holds. Raises KeyError for an unknown job."""
         allocation = self.jobs.pop(jobid)
-        for planner, amount in self._spans.pop(jobid):
-            planner.add(allocation.start, allocation.end, -amount)
+        start, end = allocation.start, allocation.end
+        amounts, units, own = self._spans.pop(jobid)
+        for planner, amount in amounts:
+            planner.add(start, end, -amount)
+        plans = self.plans
+        for v in units:
+            plan = plans[v]
+            if plan is own:
+                del plans[v]
+            else:
+                plan.add(start, end, -1)
+                if not plan.times:
+                    del plans[v]
         self._timeline.remove(jobid)
 
     def release(self, jobid: int, part: Selection) -> None:

@@ -23,19 +23,26 @@ class Chosen(NamedTuple):
     whole: bool = False
 
 
+# What `Chosen(...)` comes down to, without a Python frame for each of the many vertices of a large job.
+_new = tuple.__new__
+
+
 class Selection:
     """The chosen vertices of a graph: `marks` by vertex, and below each the chosen ones in the graph's order."""
 
-    __slots__ = ("_expanded", "below", "graph", "marks")
+    __slots__ = ("_expanded", "_order", "below", "graph", "marks")
 
     def __init__(self, graph: Graph, marks: dict[int, Chosen], below: dict[int, list[int]]) -> None:
         self.graph = graph
         self.marks = marks
         self.below = below
         self._expanded: tuple[list[Chosen], list[int]] | None = None
+        self._order: list[Chosen] | None = None
 
     def order(self) -> list[Chosen]:
         """The marked vertices, children before parents, in the graph's order; what whole ones stand for is left out."""
+        if self._order is not None:
+            return self._order
         marks, below = self.marks, self.below
         root = self.graph.root
         out: list[Chosen] = []
@@ -48,6 +55,7 @@ class Selection:
             if kids:
                 walk.extend(kids)
         out.reverse()
+        self._order = out
         return out
 
     def _expand(self) -> tuple[list[Chosen], list[int]]:
@@ -108,7 +116,7 @@ def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozense
     """The selection of `picks`; vertices on the way of a type in `whole` are given whole (node-exclusive policies)."""
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
-    parent, size, types = graph.parent, graph.size, graph.type
+    parent, size, types, children = graph.parent, graph.size, graph.type, graph.children
     stack: list[Pick] = list(reversed(picks))
     unsorted: set[int] = set()
     whole_ones: list[int] = []
@@ -131,9 +139,10 @@ def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozense
                     whole_ones.append(up)
                 marks[up] = Chosen(up, size[up], on_way, True, on_way)
                 child, up = up, parent[up]
-        marks[v] = Chosen(v, needs, exclusive, False, is_whole)
+        marks[v] = _new(Chosen, (v, needs, exclusive, False, is_whole))
         if is_whole:
-            whole_ones.append(v)
+            if v in below or children[v]:
+                whole_ones.append(v)
         elif inner:
             stack.extend(reversed(inner))
     for v in whole_ones:

@@ -121,10 +121,22 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
     found = graph.inside.get(v)
     if found is None:
         found = {}
-        for u in graph.preorder(v):
-            kind = graph.type[u]
+        types, ids, children = graph.type, graph.id, graph.children
+        stack = [v]
+        while stack:
+            u = stack.pop()
+            kids = children[u]
+            kind = types[u]
             if kind in _EXECUTION_TYPES:
-                found[kind] = found.get(kind, 0) | 1 << graph.id[u]
+                found[kind] = found.get(kind, 0) | 1 << ids[u]
+            for kind in _EXECUTION_TYPES:
+                bits = 0
+                for kid in kids:
+                    if types[kid] == kind:
+                        bits |= 1 << ids[kid]
+                if bits:
+                    found[kind] = found.get(kind, 0) | bits
+            stack.extend([kid for kid in kids if children[kid]])
         found = graph.inside[v] = graph.shapes.setdefault(tuple(found.items()), found)
     return found
 
