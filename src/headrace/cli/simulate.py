@@ -18,7 +18,7 @@ from headrace.cli.errors import CommandError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any, Dict, Iterable, List, Optional, TextIO, Tuple
+    from typing import Any, ContextManager, Dict, Iterable, List, Optional, TextIO, Tuple
 
     from headrace.graph import Allocation, Graph
     from headrace.queueing.simulate import Run, Simulation
@@ -59,6 +59,7 @@ def _parser() -> Parser:
     add = parser.add_argument_group("what is written").add_argument
     add("--json", action="store_true", help="figures as JSON instead of a table")
     add("--starts", metavar="FILE", help="write policy, id, start, end and nodes of each job, as CSV")
+    add("--record", metavar="FILE", help="write a trace and do no more: the instance's past jobs, or those made up")
     return parser
 
 
@@ -70,6 +71,10 @@ def main(argv: List[str]) -> int:
         from headrace.queueing import by_name, simulate_trace
     except ImportError as exc:
         raise CommandError(f"the simulator is not available here: {exc}") from None
+    if args.record is not None:
+        if args.trace is not None:
+            parser.error("--record writes a trace: leave out the one to read")
+        return _record(args)
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give a trace, or --synthetic")
@@ -87,6 +92,21 @@ def main(argv: List[str]) -> int:
     else:
         _print_table(trace, graph, results)
     return 1 if trace.faults else 0
+
+
+def _record(args: argparse.Namespace) -> int:
+    """Write a trace instead of simulating one."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(_create(args.record))
+        if args.synthetic is not None:
+            file.writelines(line + "\n" for line in _lines(args))
+            return 0
+        from headrace.cli.simulate_record import record
+        from headrace.client.handle import Handle
+
+        counts = record(stack.enter_context(Handle()), file)
+    sys.stderr.write("jobs " + ", ".join(f"{what}: {count}" for what, count in counts.items()) + "\n")
+    return 0
 
 
 # -- what goes in
@@ -147,7 +167,10 @@ def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:
     return simulate_machine.uniform(nodes, cores, args.gpus or 0)
 
 
-def _create(path: str) -> TextIO:
+def _create(path: str) -> ContextManager[TextIO]:
+    """The file to write to; - is standard output, which stays open."""
+    if path == "-":
+        return contextlib.nullcontext(sys.stdout)
     try:
         return open(path, "w", newline="", encoding="utf-8")
     except OSError as exc:

@@ -1,0 +1,138 @@
+"""`headrace simulate` as a user runs it: traces, the table, JSON and starts that come out, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+
+from headrace.cli.simulate_record import line_of
+from headrace.spec.eventlog import Event
+
+# Two nodes. 1 takes both, 2 both after it; 3 arrives with 2 and is short, but nothing is free before 1 ends.
+TRACE = """\
+; MaxNodes: 2
+; MaxProcs: 2
+1  0 -1 100 2 -1 -1 2 100 -1 1 1 -1 -1 -1 -1 -1 -1
+2 10 -1 100 2 -1 -1 2 100 -1 1 1 -1 -1 -1 -1 -1 -1
+3 20 -1  50 1 -1 -1 1  50 -1 1 2 -1 -1 -1 -1 -1 -1
+"""
+
+
+def cells(stdout: str) -> dict[str, list[str]]:
+    """The table's figures by label."""
+    return {line[:24].strip(): line[24:].split() for line in stdout.splitlines()[3:] if line.strip()}
+
+
+def test_policies_stand_side_by_side_on_the_machine_of_the_header(flux):
+    outcome = flux("simulate", "-", "--policy", "fcfs,easy", stdin=TRACE.encode())
+    assert outcome.rc == 0, outcome.stderr
+    assert outcome.stdout.splitlines()[:2] == ["machine: 2 nodes, 2 cores, 0 GPUs", "trace: 3 jobs"]
+    table = cells(outcome.stdout)
+    assert table[""] == ["fcfs", "easy"]
+    assert table["jobs run"] == ["3", "3"]
+    assert table["makespan, s"] == ["250", "250"]
+    assert table["core utilisation"] == ["90.00", "%", "90.00", "%"]
+    assert table["wait, s: max"] == ["180", "180"]
+
+
+def test_starts_and_figures_can_be_read_by_programs(flux, tmp_path):
+    (tmp_path / "trace.swf.gz").write_bytes(gzip.compress(TRACE.encode()))
+    outcome = flux("simulate", "trace.swf.gz", "--nodes=4", "--policy=easy,fcfs", "--json", "--starts=starts.csv")
+    found = json.loads(outcome.stdout)
+    assert found["machine"] == {"node": 4, "core": 4, "gpu": 0}
+    assert found["policies"]["easy"]["wait"]["max"] == 80
+    assert found["policies"]["easy"]["utilisation"] == {"core": 450 / (4 * 150)}
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "starts.csv").read_text())))
+    assert [(row["id"], row["start"], row["end"]) for row in rows if row["policy"] == "fcfs"] == [
+        ("1", "0", "100"),
+        ("2", "10", "110"),
+        ("3", "100", "150"),
+    ]
+    assert {row["nodes"] for row in rows if row["id"] in "12"} == {"node[0-1]", "node[2-3]"}
+
+
+def test_bad_lines_are_named_and_the_rest_is_simulated(flux, tmp_path):
+    (tmp_path / "trace").write_text(TRACE + "4 x\n" + TRACE.replace("\n1", "\n9").splitlines()[2].replace("100", "?"))
+    outcome = flux("simulate", "trace", "--policy=fcfs")
+    assert outcome.rc == 1
+    assert outcome.stderr == (
+        "trace:6: a job has 18 fields, this line has 2\ntrace:7: field 4 (run time): must be a number, not '?'\n"
+    )
+    assert cells(outcome.stdout)["jobs run"] == ["3"]
+
+
+def test_jobs_that_never_run_are_listed(flux):
+    outcome = flux("simulate", "-", "--nodes=1", "--policy=easy", stdin=TRACE.encode())
+    assert outcome.rc == 0
+    assert "easy: 2 jobs never ran\n  1: 2 slot wanted, 1 can be had in the whole graph\n  2: " in outcome.stdout
+    assert cells(outcome.stdout)["never ran"] == ["2"]
+
+
+def test_made_up_jobs_are_the_same_each_time_and_can_be_kept(flux, tmp_path):
+    made = ["--synthetic=40", "--seed=3", "--nodes=4", "--cores=4"]
+    assert flux("simulate", *made, "--record=kept.swf").stdout == ""
+    at_once = flux("simulate", *made, "--policy=easy", "--starts=a.csv")
+    from_file = flux("simulate", "kept.swf", "--nodes=4", "--cores=4", "--policy=easy", "--starts=b.csv")
+    assert (at_once.rc, from_file.rc) == (0, 0)
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+
+
+def test_a_graph_may_come_from_a_file(flux, tmp_path):
+    r = {"version": 1, "execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}], "nodelist": ["n[0-1]"]}}
+    (tmp_path / "R.json").write_text(json.dumps(r))
+    outcome = flux("simulate", "-", "--graph=R.json", "--unit=node", "--policy=fcfs", stdin=TRACE.encode())
+    assert outcome.stdout.startswith("machine: 2 nodes, 8 cores, 0 GPUs\n")
+    assert cells(outcome.stdout)["makespan, s"] == ["250"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nosuch"], "headrace-simulate: ERROR: nosuch: No such file or directory\n"),
+        (["-"], "headrace-simulate: ERROR: standard input: holds no job that could be simulated\n"),
+        (["-", "--policy=lifo"], "queue policy 'lifo': must be one of fcfs, easy, hybrid, conservative\n"),
+        (["--synthetic=3"], "which machine? Give --nodes (and --cores, --gpus) or --graph\n"),
+        (["--synthetic=3", "--nodes=2", "--match-policy=x"], "match policy 'x': must be one of first"),
+        (["--synthetic=3", "--graph=nosuch"], "nosuch: No such file or directory\n"),
+        (["--synthetic=3", "--graph=g", "--nodes=1"], "leave out --nodes, --cores and --gpus\n"),
+        (["--synthetic=3", "--nodes=1", "--starts=no/such"], "no/such: No such file or directory\n"),
+        ([], "give a trace, or --synthetic\n"),
+        (["-", "--nodes=0"], "'0' must be a positive integer\n"),
+        (["-", "--record=x"], "leave out the one to read\n"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(flux, argv, message):
+    outcome = flux("simulate", *argv)
+    assert outcome.rc != 0
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+def test_a_record_is_made_of_the_jobs_own_events():
+    jobspec = {
+        "version": 1,
+        "resources": [{"type": "slot"}],
+        "attributes": {"system": {"duration": 60, "environment": {"A": "1"}, "files": {"x": 1}, "queue": "q"}},
+    }
+    events = [
+        Event(100.0, "submit", {"userid": 7, "urgency": 16, "flags": 0}),
+        Event(101.0, "urgency", {"userid": 7, "urgency": 20}),
+        Event(102.5, "alloc", None),
+        Event(103.0, "start", None),
+        Event(110.25, "finish", {"status": 0}),
+        Event(111.0, "clean", None),
+    ]
+    assert line_of(5, jobspec, events) == {
+        "id": 5,
+        "user": 7,
+        "submit": 100.0,
+        "start": 103.0,
+        "runtime": 7.25,
+        "urgency": 20,
+        "jobspec": {**jobspec, "attributes": {"system": {"duration": 60, "queue": "q"}}},
+    }
+    assert line_of(5, jobspec, events[:2] + events[5:]) is None
