@@ -1,0 +1,142 @@
+"""Drives a live instance through a trace in step with the simulator, without a clock.
+
+Runs inside the instance: `python lockstep.py SEED COUNT SHAPES`. Jobs are simulated ones that an operator starts and
+ends (`exec.test.override`), and the operator is this program: it goes from event to event of the simulated time, ends
+and submits what is due, and waits until the instance has started what the simulator says has started by then. Prints
+JSON: the simulator's order of starts, and the instance's.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import json
+import random
+import subprocess
+import sys
+import time
+
+from headrace.client.handle import Handle
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.queueing import Queue
+from headrace.queueing.simulate import Job, Simulation, simulate
+from headrace.queueing.simulate_machine import read
+from headrace.spec import jobid, jobspec_build
+
+# Seconds to wait for a start that does not come.
+PATIENCE = 20
+LIMIT = 10**6
+
+
+class Wanted:
+    """A job of the trace: the options it is submitted with, and what the simulator is given."""
+
+    def __init__(self, rng: random.Random, graph: Graph, shapes: str) -> None:
+        have = graph.totals[graph.root]
+        per_node = have["core"] // have["node"]
+        kind = rng.choice(shapes.split(","))
+        if kind == "cores":
+            shape = {"num_tasks": rng.randint(1, have["core"])}
+        elif kind == "wide":
+            shape = {"num_tasks": rng.randint(1, have["node"]), "cores_per_task": rng.randint(1, per_node)}
+        else:
+            count = rng.randint(1, have["node"])
+            shape = {"num_tasks": count, "num_nodes": count, "exclusive": True}
+        names = {"num_tasks": "-n", "cores_per_task": "-c", "num_nodes": "-N"}
+        self.options = [f"{names[key]}{value}" for key, value in shape.items() if key in names]
+        self.options += ["--exclusive"] if "exclusive" in shape else []
+        request = parse_jobspec(jobspec_build.from_command(["true"], duration=LIMIT, **shape))
+        # Moments so many and odd that no two events share one.
+        self.job = Job(0, rng.randrange(10**6), rng.randrange(10**5, 10**6), request, rng.choice([10, 16, 16, 30]))
+
+    def submit(self) -> int:
+        argv = ["flux", "submit", *self.options, f"--urgency={self.job.urgency}", f"--time-limit={LIMIT}s"]
+        argv += ["--setattr=exec.test.override=1", "true"]
+        return jobid.parse(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
+
+
+class Live:
+    """The instance: ids of its jobs, and their starts in the order of its journal."""
+
+    def __init__(self) -> None:
+        self.handle = Handle()
+        self.journal = self.handle.stream("job-manager.events-journal", {"full": False})
+        self.numbers: dict[int, int] = {}
+        self.starts: list[int] = []
+        self.seen: set[tuple[int, str]] = set()
+
+    def submit(self, wanted: Wanted) -> None:
+        self.numbers[wanted.submit()] = wanted.job.id
+
+    def end(self, number: int) -> None:
+        id = next(id for id, known in self.numbers.items() if known == number)
+        self.override(id, "finish")
+        self.until(lambda: (id, "free") in self.seen, f"end of job {number}")
+
+    def override(self, id: int, event: str) -> None:
+        """Start or finish a job; the exec service may be about to hear of it."""
+        limit = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.handle.rpc("job-exec.override", {"jobid": id, "event": event}).get(PATIENCE)
+                return
+            except OSError as exc:
+                if exc.errno != errno.ENOENT or time.monotonic() > limit:
+                    raise
+            time.sleep(0.01)
+
+    def until(self, done, what: str) -> None:
+        """Follow the journal until something is so. Raises SystemExit saying what did not come."""
+        limit = time.monotonic() + PATIENCE
+        while not done():
+            try:
+                answer = self.journal.get(max(0.0, limit - time.monotonic()))
+            except TimeoutError:
+                raise SystemExit(f"the instance did not come to: {what}; started so far: {self.starts}") from None
+            for event in answer["events"]:
+                self.seen.add((answer["id"], event["name"]))
+                if event["name"] == "alloc":
+                    self.override(answer["id"], "start")
+                    self.starts.append(self.numbers[answer["id"]])
+
+
+def trace(seed: int, count: int, graph: Graph, shapes: str) -> list[Wanted]:
+    """Jobs numbered in the order of their arrival."""
+    rng = random.Random(seed)
+    jobs = sorted((Wanted(rng, graph, shapes) for _ in range(count)), key=lambda wanted: wanted.job.submit)
+    for number, wanted in enumerate(jobs):
+        wanted.job = wanted.job._replace(id=number)
+    return jobs
+
+
+def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
+    """Take the instance through the simulated events; the order in which it started the jobs."""
+    live = Live()
+    todo = [(wanted.job.submit, "submit", wanted.job.id) for wanted in jobs]
+    todo += [(run.end, "end", run.job.id) for run in expected.runs]
+    assert len({at for at, _, _ in todo}) == len(todo), "two events share a moment: take another seed"
+    heapq.heapify(todo)
+    by_number = {wanted.job.id: wanted for wanted in jobs}
+    while todo:
+        at, what, number = heapq.heappop(todo)
+        if what == "submit":
+            live.submit(by_number[number])
+        else:
+            live.end(number)
+        due = {run.job.id for run in expected.runs if run.start <= at}
+        live.until(lambda due=due: due <= set(live.starts), f"starts of {sorted(due - set(live.starts))} at {at}")
+    return live.starts
+
+
+def main(seed: int, count: int, shapes: str) -> None:
+    r = subprocess.run(["flux", "kvs", "get", "resource.R"], check=True, capture_output=True).stdout
+    graph = read(r)
+    jobs = trace(seed, count, graph, shapes)
+    expected = simulate([wanted.job for wanted in jobs], Queue(Scheduler(graph, "first"), "fcfs"))
+    assert not expected.never
+    begun = follow(jobs, expected)
+    print(json.dumps({"simulated": [run.job.id for run in expected.runs], "live": begun}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
