@@ -30,19 +30,37 @@ def inside(repeat: int, hello: str, mpiexec: str) -> list[Row]:
     return rows
 
 
+def wide(repeat: int) -> Row:
+    """A job over 16 brokers of this machine. Runs in an instance of that size."""
+    return Row("flux run -N16 true", 1000 * seconds([flux_command(), "run", "-N16", "true"], repeat), "ms", "<= 130")
+
+
+def copies(count: int) -> Row:
+    """`flux submit --cc` with the queue stopped, so that only submission is timed."""
+    flux = flux_command()
+    subprocess.run([flux, "queue", "stop", "--all"], check=True, stdout=subprocess.DEVNULL)
+    took = seconds([flux, "submit", "--quiet", f"--cc=1-{count}", "true"])
+    subprocess.run([flux, "cancel", "--all"], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([flux, "queue", "start", "--all"], check=True, stdout=subprocess.DEVNULL)
+    return Row(f"flux submit --cc=1-{count}", count / took, "jobs/s", ">= 3,000")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--hello", default="", help="an MPI program linked with MPICH")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.inside:
-        report(inside(options.repeat, options.hello, options.mpiexec), options.json)
-        return
-    argv = [flux_command(), "start", sys.executable, os.path.abspath(__file__), "--inside", *sys.argv[1:]]
-    sys.exit(subprocess.run(argv, check=False).returncode)
+    if options.inside == 1:
+        report([*inside(options.repeat, options.hello, options.mpiexec), copies(10_000)], options.json)
+    elif options.inside:
+        report([wide(options.repeat)], options.json)
+    else:
+        for size in (1, 16):
+            argv = [sys.executable, os.path.abspath(__file__), f"--inside={size}", *sys.argv[1:]]
+            subprocess.run([flux_command(), "start", f"--test-size={size}", *argv], check=True)
 
 
 if __name__ == "__main__":

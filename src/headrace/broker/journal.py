@@ -107,8 +107,10 @@ class Journal:
         return True
 
     def append(self, batch: bytes) -> None:
-        """Write one batch: it survives this process, and after `sync` the machine. Raises OSError and leaves the file as
-        it was."""
+        """Write one batch: it survives this process, and after `sync` the machine.
+
+        Raises OSError and leaves the file as it was.
+        """
         data = memoryview(_FRAME.pack(len(batch), zlib.crc32(batch)) + batch)
         place = self._end
         while data:

@@ -129,11 +129,17 @@ def _check(options: LaunchOptions) -> None:
 
 def _preload(modules: Iterable[str]) -> None:
     """Import what the brokers will need once, so that the processes forked from here share its memory and its time."""
+    import asyncio
+
     from ..agent import agent as _agent  # noqa: F401
+    from ..modules.discovery import discover
     from . import broker as _broker  # noqa: F401
 
     for name in modules:
         importlib.import_module("headrace.modules." + name.replace("-", "_"))
+    # Code that ran once has its caches filled: done here, the pages they are in stay shared.
+    asyncio.new_event_loop().close()
+    discover()
     # Collections would otherwise write to, and so copy, every page that the children inherit.
     gc.collect()
     gc.freeze()

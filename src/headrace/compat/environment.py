@@ -9,20 +9,24 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from typing import Dict, Mapping
+from typing import Callable, Dict, Mapping, Tuple
 
 BINDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
 
 
+# Looked at in turn: the scripts folder costs a megabyte of configuration, which every broker would keep.
+_CANDIDATES: Tuple[Callable[[], str], ...] = (
+    lambda: os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
+    lambda: os.path.dirname(sys.executable or ""),
+    lambda: sysconfig.get_path("scripts") or "",
+    lambda: os.path.join(os.path.expanduser("~"), ".local", "bin"),
+)
+
+
 def command_folder() -> str:
     """The folder with our `flux` and `headrace` commands, "" when none can be found."""
-    candidates = [
-        os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else "",
-        os.path.dirname(sys.executable or ""),
-        sysconfig.get_path("scripts") or "",
-        os.path.join(os.path.expanduser("~"), ".local", "bin"),
-    ]
-    for folder in candidates:
+    for candidate in _CANDIDATES:
+        folder = candidate()
         if folder and all(os.access(os.path.join(folder, name), os.X_OK) for name in ("flux", "headrace")):
             return folder
     return ""
