@@ -30,10 +30,11 @@ class Footprint(NamedTuple):
     """What a job means to the index, besides the nodes it has whole.
 
     `users`: nodes it shares. `bits`: (holder, single resources of it, node). `blocks`: vertices above single resources
-    that it has exclusively.
+    that it has exclusively. `touched`: every node it uses any of, by preference.
     """
 
     whole: Nodes
+    touched: int
     users: Sequence[int]
     bits: Sequence[tuple[int, int, int]]
     blocks: Sequence[int]
@@ -86,6 +87,10 @@ class FreeState:
         self.rank: list[int] = []
         self.by_rank: list[int] = []
         self.shapes: dict[tuple[tuple[tuple[str, int], ...], int], Shape] = {}
+        # As it is while nobody uses anything: nodes that can be given whole, free resources, nodes that can serve.
+        self.sound = 0
+        self.unused: dict[int, int] = {}
+        self._can_unused: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
 
     def forget(self) -> None:
         """The graph or its status changed: build anew when next asked."""
@@ -168,6 +173,8 @@ class FreeState:
                 found = frozenset(holding[kind])
                 self.types[kind] = known.setdefault(found, found)
         self._rank_nodes()
+        self.sound = self.idle
+        self.unused = dict(self.free)
 
     def _inner_ids_small(self) -> bool:
         graph, limit = self.graph, self.policy.node_weight
@@ -208,6 +215,7 @@ class FreeState:
         number, parent, position, children = self.number, self.graph.parent, self.graph.position, self.graph.children
         holders = self.free
         ranks = numbers = 0
+        touched = 0
         users: list[int] = []
         bits: dict[int, int] = {}
         blocks: list[int] = []
@@ -219,13 +227,18 @@ class FreeState:
                     numbers |= 1 << n
                 else:
                     users.append(n)
+                    touched |= 1 << self.rank[n]
             elif exclusive:
                 h = parent[v]
                 if h in holders and not children[v]:
                     bits[h] = bits.get(h, 0) | 1 << position[v]
                 else:
                     blocks.append(v)
-        return Footprint(Nodes(ranks, numbers), users, [(h, b, self.node_of[h]) for h, b in bits.items()], blocks)
+                    for u in self.graph.preorder(v):
+                        if u in number:
+                            touched |= 1 << self.rank[number[u]]
+        found = [(h, b, self.node_of[h]) for h, b in bits.items()]
+        return Footprint(Nodes(ranks, numbers), touched | ranks, users, found, blocks)
 
     def took(self, job: Footprint) -> None:
         """A job holds these; no other that was entered holds a whole node of them."""
@@ -330,6 +343,21 @@ class FreeState:
         shape.seen = self.dropped + len(changes)
         return shape
 
+    def can_unused(self, parts: tuple[tuple[str, int], ...], per_node: int) -> int:
+        """The nodes, by preference, that could serve so many slots each if nobody used them."""
+        key = (parts, per_node)
+        found = self._can_unused.get(key)
+        if found is None:
+            free, self.free = self.free, self.unused
+            bits = bytearray(len(self.nodes) // 8 + 1)
+            for n, rank in enumerate(self.rank):
+                # Nodes that are not sound are left out by whoever asks.
+                if sum([self._fit_free(parts, h) for h in self.holders[n]]) >= per_node:
+                    bits[rank >> 3] |= 1 << (rank & 7)
+            self.free = free
+            found = self._can_unused[key] = int.from_bytes(bits, "little")
+        return found
+
     def _scored(self, shape: Shape) -> bool:
         return shape.per_node == 0 and self.policy.order != 0 and not self.policy.node_weight
 
@@ -409,6 +437,9 @@ class FreeState:
         """How many slots a holder can serve."""
         if self.blocked and self.blocked.get(h):
             return 0
+        return self._fit_free(parts, h)
+
+    def _fit_free(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
         free, masks = self.free[h], self.masks[h]
         fit = -1
         for kind, count in parts:

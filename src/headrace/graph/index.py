@@ -8,7 +8,7 @@ matcher.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from headrace.graph.candidates import ChildOrder, lowest
@@ -36,41 +36,66 @@ class FreeIndex:
 
     def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> list[Pick] | None:
         """Picks for the requests; empty if there are none; None where this index cannot tell."""
+        whole = self._whole(requests)
+        if whole is not None:
+            count, inner, slots = whole
+            can = self.state.shape(inner, slots).can if inner else -1
+            return self._whole_nodes(count, self.state.idle & can & self._mask(allowed, True))
         if len(requests) != 1:
             return None
         top = requests[0]
         count = top.count.low
         if count != top.count.high:
             return None
-        inner = top.with_
         if top.type == "node":
-            whole = bool(top.exclusive) or bool(self._policy.whole)
-            if not inner:
-                return self._whole_nodes(count, -1, allowed) if whole else None
-            if len(inner) > 1:
+            if len(top.with_) != 1 or top.exclusive or self._policy.whole:
                 return None
-            slot = inner[0]
+            slot = top.with_[0]
             parts = self._parts(slot)
-            if parts is None:
-                return None
-            if whole:
-                return self._whole_nodes(count, self.state.shape(parts, slot.count.low).can, allowed)
-            return self._match_nodes(parts, slot.count.low, count, allowed)
-        if top.type != "slot":
-            return None
-        if len(inner) == 1 and inner[0].type == "node":
-            node = inner[0]
-            if node.with_ or node.count.low != 1 or node.count.high != 1:
-                return None
-            return self._whole_nodes(count, -1, allowed)
+            return self._match_nodes(parts, slot.count.low, count, allowed) if parts else None
         parts = self._parts(top)
-        if parts is None:
+        if not parts:
             return None
         if self._policy.whole:
             return self._nodes_for_slots(parts, count, allowed)
         if self._policy.stops and count > 1:
             return None
         return self._match_slots(parts, count, allowed)
+
+    def match_untouched(
+        self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
+    ) -> list[Pick] | None:
+        """As `match`, for whole nodes alone (else None), where all that is used is the nodes of `touched`."""
+        whole = self._whole(requests)
+        if whole is None:
+            return None
+        count, parts, slots = whole
+        bits = self.state.sound & ~touched()
+        if bits.bit_count() < count:
+            return []
+        if parts:
+            bits &= self.state.can_unused(parts, slots)
+        if allowed is not None:
+            bits &= self._allowed_ranks(allowed, True)
+        return self._whole_nodes(count, bits)
+
+    def _whole(self, requests: Sequence[Request]) -> tuple[int, tuple[tuple[str, int], ...], int] | None:
+        """How many whole nodes are asked for, and what slots each must have (none: no matter), if that is all."""
+        top = requests[0]
+        count, inner = top.count.low, top.with_
+        if len(requests) > 1 or count != top.count.high:
+            return None
+        if top.type == "slot":
+            if len(inner) != 1 or inner[0].type != "node":
+                return None
+            node = inner[0]
+            return None if node.with_ or node.count.low != 1 or node.count.high != 1 else (count, (), 0)
+        if top.type != "node" or not (top.exclusive or self._policy.whole):
+            return None
+        if not inner:
+            return count, (), 0
+        parts = self._parts(inner[0]) if len(inner) == 1 else None
+        return (count, parts, inner[0].count.low) if parts else None
 
     def _parts(self, slot: Request) -> tuple[tuple[str, int], ...] | None:
         """The types and counts of a slot that this index can serve: single resources, all held by the same vertices."""
@@ -91,9 +116,8 @@ class FreeIndex:
             return None
         return tuple(parts)
 
-    def _whole_nodes(self, count: int, can: int, allowed: frozenset[int] | None) -> list[Pick]:
-        """`count` nodes that nobody uses, of those in `can`."""
-        bits = self.state.idle & can & self._mask(allowed, True)
+    def _whole_nodes(self, count: int, bits: int) -> list[Pick]:
+        """`count` of a set of nodes by preference."""
         if bits.bit_count() < count:
             return []
         nodes, size = self.state.nodes, self._graph.size
@@ -128,12 +152,13 @@ class FreeIndex:
             if ranked
             else self.state.whole.numbers | self.state.over.numbers
         )
-        if allowed is None:
-            return ~taken
+        return ~taken if allowed is None else self._allowed_ranks(allowed, ranked) & ~taken
+
+    def _allowed_ranks(self, allowed: frozenset[int], ranked: bool) -> int:
         known = self._allowed.get(ranked)
         if known is None or known[0] is not allowed:
             known = self._allowed[ranked] = (allowed, self._allowed_bits(allowed, ranked))
-        return known[1] & ~taken
+        return known[1]
 
     def _match_slots(
         self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
@@ -178,7 +203,7 @@ class FreeIndex:
         return [self.state.by_rank[rank] for rank in ranks]
 
     def _pick(self, h: int, positions: Sequence[int], picks: list[Pick]) -> None:
-        """Single resources of a holder, each as a pick of its own: millions are made, so without a Python frame each."""
+        """Single resources of a holder, each a pick of its own; a large job has thousands, so no frame for each."""
         children = self._graph.children[h]
         single = zip([children[i] for i in positions], repeat(1), repeat(True), repeat(True), repeat(()))
         picks.extend(map(tuple.__new__, repeat(Pick), single))

@@ -85,8 +85,23 @@ class Planner:
         i = bisect_right(times, start) - 1
         j = bisect_left(times, end)
         used = self.used
-        most = used[i] if i >= 0 else 0
-        return max(most, *used[i + 1 : j]) if j > i + 1 else most
+        if i < 0:
+            return max(0, max(used[:j])) if j > 0 else 0
+        return max(used[i:j]) if j > i + 1 else used[i]
+
+    def over(self, limit: int, start: int, end: int) -> int | None:
+        """The end of the last stretch in [start, end) in which more than `limit` is in use; None if there is none.
+
+        For what lasts to the end of [start, end), no earlier start is worth a look.
+        """
+        times, used = self.times, self.used
+        i = max(bisect_right(times, start) - 1, 0)
+        j = bisect_left(times, end)
+        if i >= j or max(used[i:j]) <= limit:
+            return None
+        while used[j - 1] <= limit:
+            j -= 1
+        return times[j] if j < len(times) else times[-1]
 
     def at(self, t: int) -> int:
         i = bisect_right(self.times, t) - 1

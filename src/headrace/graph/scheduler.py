@@ -6,7 +6,8 @@ taking the same spans away undoes it exactly. Time is whole seconds and always a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
@@ -45,6 +46,19 @@ class Outcome(NamedTuple):
     allocation: Allocation | None
     failure: Failure | None = None
     unsatisfiable: bool = False
+
+
+class Found(NamedTuple):
+    """What a search over moments came to: a selection for [start, end), or None.
+
+    Until `start` everything was searched then: the end of the ranges, or where the effort was spent. `tried` is how
+    many moments were looked at.
+    """
+
+    selection: Selection | None
+    start: int
+    end: int
+    tried: int
 
 
 class _Spans(NamedTuple):
@@ -138,24 +152,49 @@ class Scheduler:
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
-        self._timeline.settle(now)
-        selection, matcher = self.match_at(request, now)
-        if selection is not None:
-            return Outcome(self.add(jobid, selection, now, matcher.end, False))
-        at = now
-        for at in self.moments(request, now):
-            selection, matcher = self.match_at(request, at)
-            if selection is not None:
-                return Outcome(self.add(jobid, selection, at, matcher.end, True))
-        # Only a search knows why not even the last moment will do.
+        found = self.search(request, now, [(now, self.graph.end)])
+        if found.selection is not None:
+            return Outcome(self.add(jobid, found.selection, found.start, found.end, found.start > now))
+        # Only a search of the graph knows why not even the last moment will do.
+        at = max((t for t in self._timeline.ends_after(now) if self._in_time(request, t)), default=now)
         matcher = self.matcher(request, at)
         if self._in_time(request, at):
             matcher.match(request.resources)
         failure = matcher.failure
         return Outcome(None, failure, failure is None or failure.structural)
 
-    def moments(self, request: JobRequest, now: int) -> Iterator[int]:
-        """The moments after `now` at which enough of the filtered types is free in the whole graph, earliest first."""
+    def search(
+        self,
+        request: JobRequest,
+        now: int,
+        ranges: Sequence[tuple[int, int]],
+        effort: int | None = None,
+        counts: bool = True,
+    ) -> Found:
+        """The earliest start at which the request fits, of `now` and the ends of jobs, in ranges of starts [from, to).
+
+        Ranges rise and do not overlap. At most `effort` moments are looked at. Without `counts`, moments are not sorted
+        out by the amounts that are free, which know nothing of a job that was lifted.
+        """
+        self._timeline.settle(now)
+        tried = 0
+        at = now
+        for at in self.moments(request, now, ranges, counts):
+            if tried == effort:
+                return Found(None, at, 0, tried)
+            tried += 1
+            selection, matcher = self.match_at(request, at)
+            if selection is not None:
+                return Found(selection, at, matcher.end, tried)
+        return Found(None, ranges[-1][1] if ranges else at, 0, tried)
+
+    def moments(
+        self, request: JobRequest, now: int, ranges: Sequence[tuple[int, int]], counts: bool = True
+    ) -> Iterator[int]:
+        """The moments in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
+
+        `now` itself is always one, if it is in the ranges.
+        """
         root = self.graph.root
         busy = self.busy.get(root, {})
         totals = self.graph.totals[root]
@@ -163,14 +202,36 @@ class Scheduler:
         for name, amount in self._inside_whole(request.resources).items():
             needs[name] = max(needs.get(name, 0), amount)
         length = request.duration or 1
+        last = self.graph.end - length
+        wanted = [(totals.get(n, 0) - needs.get(n, 0), busy[n]) for n in self.filters if n in busy] if counts else []
+        least = min([room for room, _ in wanted], default=0)
         times = self._timeline.ends_after(now)
-        wanted = [(totals.get(n, 0) - needs.get(n, 0), busy.get(n)) for n in self.filters]
-        for at in times:
-            for room, planner in wanted:
-                if room < (planner.peak(at, at + length) if planner else 0):
+        for begin, end in ranges:
+            if begin <= now < end:
+                yield now
+            i = bisect_left(times, begin)
+            while i < len(times) and times[i] < end:
+                at = times[i]
+                if at > last or least < 0:
                     break
-            else:
-                yield at
+                later = None
+                for room, planner in wanted:
+                    later = planner.over(room, at, at + length)
+                    if later is not None:
+                        break
+                if later is None:
+                    yield at
+                    i += 1
+                else:
+                    i = max(bisect_left(times, later), i + 1)
+
+    def lift(self, jobid: int) -> bool:
+        """Answer questions as if a reservation were not there, until `restore`. False where that cannot be done."""
+        return self._timeline.lift(jobid)
+
+    def restore(self, jobid: int) -> None:
+        """Undo `lift`."""
+        self._timeline.restore(jobid)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
         """What vertices that are asked for whole hold at least: nobody else may use any of it."""

@@ -1,8 +1,10 @@
 """The index of free resources at any moment: which jobs hold what then.
 
-The index itself knows no time. The timeline keeps it at one moment by taking jobs out of it as they end, and putting
-them back when a question goes back to an earlier moment; questions mostly move forward, from one release to the next,
-so a step is the work of one job. Reservations that fall into the time asked about are entered for that question only.
+The index itself knows no time. The timeline keeps it at one moment by taking running jobs out of it as they end, and
+putting them back when a question goes back to an earlier moment; questions mostly move forward, from one release to the
+next, so a step is the work of one job. Reservations never enter it for good: a profile knows which nodes they touch at
+any time, which is all that whole nodes need, and single resources of reservations that fall into the time asked about
+are entered for that question only.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from headrace.graph.free import Footprint, Nodes
 from headrace.graph.index import FreeIndex
 from headrace.graph.matcher import Pick
 from headrace.graph.planner import Planner
+from headrace.graph.profile import Profile
 from headrace.graph.request import Request
 from headrace.graph.selection import Chosen
 
@@ -30,7 +33,9 @@ class _Entry(NamedTuple):
 
 
 class Timeline:
-    """Jobs in order of their ends. Those before `_left` in `_ended` have been taken out of the index."""
+    """Running jobs in order of their ends, of which those before `_left` have been taken out of the index, and
+    reservations in order of their starts.
+    """
 
     def __init__(self, index: FreeIndex) -> None:
         self._index = index
@@ -40,6 +45,12 @@ class Timeline:
         self._ended: list[tuple[int, int]] = []
         self._left = 0
         self._later: list[tuple[int, int]] = []
+        # Of the reservations: nodes over time, and those that have less than whole nodes, by start.
+        self._profile = Profile()
+        self._partial: list[tuple[int, int, int]] = []
+        self._longest = 0
+        # What running jobs touch from each of their ends backwards; None when that changed.
+        self._running: tuple[list[int], list[int]] | None = None
         # Reservations that are entered for the question asked last.
         self._over: set[int] = set()
         # As a planner, one step a moment however many jobs end then.
@@ -47,10 +58,11 @@ class Timeline:
 
     def add(self, jobid: int, start: int, end: int, order: Sequence[Chosen]) -> None:
         job = self._index.state.footprint(order) if self._index.state.ready and self._index.state.usable else None
-        self._jobs[jobid] = _Entry(start, end, order, job)
+        entry = self._jobs[jobid] = _Entry(start, end, order, job)
         self._ends.add(-1, end, 1)
         if start > self._now:
             insort(self._later, (start, jobid))
+            self._promise(jobid, entry)
         else:
             self._enter(jobid)
 
@@ -61,6 +73,7 @@ class Timeline:
             del self._later[bisect_left(self._later, (entry.start, jobid))]
             self._lift(jobid, entry)
             return
+        self._running = None
         i = bisect_left(self._ended, (entry.end, jobid))
         del self._ended[i]
         if i < self._left:
@@ -70,18 +83,53 @@ class Timeline:
 
     def _enter(self, jobid: int) -> None:
         entry = self._jobs[jobid]
+        self._running = None
         insort(self._ended, (entry.end, jobid))
         if entry.end <= self._at:
             self._left += 1
         elif entry.job is not None:
             self._index.state.took(entry.job)
 
+    # Reservations
+
+    def _promise(self, jobid: int, entry: _Entry) -> None:
+        """Enter what a reservation means to questions about its time."""
+        job = entry.job
+        if job is None or entry.end <= entry.start:
+            return
+        self._profile.add(entry.start, entry.end, job.touched, self._joined(job.whole), job.whole.ranks)
+        if job.users or job.bits or job.blocks:
+            insort(self._partial, (entry.start, entry.end, jobid))
+            self._longest = max(self._longest, entry.end - entry.start)
+
     def _lift(self, jobid: int, entry: _Entry) -> None:
-        """Take a reservation out of the question it was entered for."""
+        """Undo `_promise`."""
+        job = entry.job
+        if job is None or entry.end <= entry.start:
+            return
+        self._profile.remove(entry.start, entry.end, job.touched, self._joined(job.whole), job.whole.ranks)
+        if job.users or job.bits or job.blocks:
+            del self._partial[bisect_left(self._partial, (entry.start, entry.end, jobid))]
+            if not self._partial:
+                self._longest = 0
         if jobid in self._over:
             self._over.remove(jobid)
-            if entry.job is not None:
-                self._index.state.gave_rest(entry.job)
+            self._index.state.gave_rest(job)
+
+    def _joined(self, whole: Nodes) -> int:
+        return whole.ranks | whole.numbers << len(self._index.state.nodes)
+
+    def lift(self, jobid: int) -> bool:
+        """Answer as if a reservation were not there, until `restore`. False: it is no reservation, or none can tell."""
+        entry = self._jobs[jobid]
+        if entry.start <= self._now or entry.job is None or not self._index.state.ready:
+            return False
+        self._lift(jobid, entry)
+        return True
+
+    def restore(self, jobid: int) -> None:
+        """Undo `lift`."""
+        self._promise(jobid, self._jobs[jobid])
 
     def ends_after(self, now: int) -> list[int]:
         """The moments after `now` at which jobs end, earliest first."""
@@ -91,18 +139,25 @@ class Timeline:
     def forget(self) -> None:
         """The graph or its status changed: the index is built anew when next asked."""
         self._index.forget()
+        for jobid, entry in self._jobs.items():
+            self._jobs[jobid] = entry._replace(job=None)
+        self._profile = Profile()
+        self._partial.clear()
+        self._over.clear()
+        self._running = None
 
     def prepare(self) -> bool:
         """Build the index if it is not there, and enter the jobs of its moment. False: it cannot serve."""
         index = self._index.state
         if not index.ready and index.usable:
             index.build()
-            self._over.clear()
             if index.usable:
                 for jobid, entry in self._jobs.items():
                     self._jobs[jobid] = entry._replace(job=index.footprint(entry.order))
                 for _, jobid in self._ended[self._left :]:
                     self._step(jobid, index.took)
+                for _, jobid in self._later:
+                    self._promise(jobid, self._jobs[jobid])
         return index.usable
 
     def _step(self, jobid: int, change: Callable[[Footprint], None]) -> None:
@@ -122,6 +177,8 @@ class Timeline:
             self._lift(jobid, self._jobs[jobid])
             self._enter(jobid)
 
+    # Questions
+
     def match(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, at: int, end: int
     ) -> list[Pick] | None:
@@ -129,32 +186,51 @@ class Timeline:
         index = self._index
         if at < self._now or not self.prepare():
             return None
+        if self._later or at > self._now:
+            picks = index.match_untouched(requests, allowed, lambda: self._touched(at, end))
+            if picks is not None:
+                return picks
         self._move(at)
         self._overlay(at, end)
         return index.match(requests, allowed)
 
+    def _touched(self, at: int, end: int) -> int:
+        """The nodes that anybody uses at some moment of [at, end), by preference."""
+        if self._running is None:
+            bits = 0
+            ends, found = [], []
+            for end_, jobid in reversed(self._ended):
+                job = self._jobs[jobid].job
+                if job is not None:
+                    bits |= job.touched
+                ends.append(end_)
+                found.append(bits)
+            ends.reverse()
+            found.reverse()
+            self._running = ends, found
+        ends, found = self._running
+        i = bisect_right(ends, at)
+        return self._profile.touched_in(at, end) | (found[i] if i < len(found) else 0)
+
     def _overlay(self, at: int, end: int) -> None:
         """Enter the reservations that fall into [at, end), and no others."""
+        index = self._index.state
         if not self._later and not self._over:
-            self._index.state.over = _NO_NODES
+            index.over = _NO_NODES
             return
-        index, jobs = self._index.state, self._jobs
-        ranks = numbers = 0
-        wanted: set[int] = set()
-        for start, jobid in self._later:
-            if start >= end:
-                break
-            entry = jobs[jobid]
-            if entry.end > at and entry.job is not None:
-                ranks |= entry.job.whole.ranks
-                numbers |= entry.job.whole.numbers
-                if entry.job.users or entry.job.bits or entry.job.blocks:
-                    wanted.add(jobid)
-        index.over = Nodes(ranks, numbers)
+        whole = self._profile.whole_in(at, end)
+        count = len(index.nodes)
+        index.over = Nodes(whole & ((1 << count) - 1), whole >> count)
+        partial, jobs = self._partial, self._jobs
+        first = bisect_left(partial, (at - self._longest,))
+        last = bisect_left(partial, (end,))
+        wanted = {jobid for _, end_, jobid in partial[first:last] if end_ > at}
         for jobid in self._over - wanted:
             self._step(jobid, index.gave_rest)
         for jobid in wanted - self._over:
-            self._step(jobid, index.took_rest)
+            job = jobs[jobid].job
+            if job is not None:
+                index.took_rest(job)
         self._over = wanted
 
     def _move(self, at: int) -> None:
