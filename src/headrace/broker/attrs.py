@@ -7,7 +7,7 @@ answered locally; what must agree everywhere (size, hostlist, instance-level ...
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .module import RpcError
 
@@ -106,6 +106,12 @@ class AttrTable:
             if name not in _USER_DEFAULTS and not name.startswith(_SETTABLE_PREFIXES):
                 raise AttrError(f"{name}: unknown attribute")
             self._values[name] = value
+        # Called with name and new value (None: removed) on every change.
+        self.watchers: list[Callable[[str, str | None], None]] = []
+
+    def _changed(self, name: str) -> None:
+        for watcher in self.watchers:
+            watcher(name, self._values.get(name))
 
     def get(self, name: str, default: str = "") -> str:
         """The value, `default` when the attribute is not set."""
@@ -117,6 +123,7 @@ class AttrTable:
     def set(self, name: str, value: str | int) -> None:
         """Set from inside the broker; no rules apply."""
         self._values[name] = str(value)
+        self._changed(name)
 
     def items(self) -> Iterator[tuple[str, str]]:
         return iter(sorted(self._values.items()))
@@ -131,7 +138,7 @@ class AttrTable:
         """attr.set: only attributes outside Flux's own names may change in a running broker. Raises RpcError(EPERM)."""
         if name in _USER_DEFAULTS or name in _READ_ONLY:
             raise RpcError(errno.EPERM, "attribute may not be updated")
-        self._values[name] = value
+        self.set(name, value)
 
     def remove(self, name: str) -> None:
         """attr.rm. Raises RpcError(ENOENT, EPERM)."""
@@ -139,3 +146,4 @@ class AttrTable:
             raise RpcError(errno.EPERM, "attribute may not be removed")
         if self._values.pop(name, None) is None:
             raise RpcError(errno.ENOENT)
+        self._changed(name)

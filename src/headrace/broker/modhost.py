@@ -13,11 +13,14 @@ import inspect
 import logging
 import os
 import time
+from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
+from . import module_process
 from .module import EMPTY, ModuleContext, RpcError, _Empty
+from .module_process import ModuleProcess
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -37,8 +40,8 @@ LEADER_MODULES = (
     "heartbeat",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
-
-_RUNNING = 1
+# Modules that work for longer than a broker may be away: each runs in a process of its own.
+EXEC_MODULES: frozenset[str] = frozenset()
 
 
 class ModuleHost:
@@ -46,7 +49,7 @@ class ModuleHost:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.loaded: dict[str, ModuleContext] = {}
+        self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
         self._builtin: set[str] = set()
 
     def builtin(self, name: str) -> ModuleContext:
@@ -56,18 +59,27 @@ class ModuleHost:
         self._builtin.add(name)
         return ctx
 
-    async def load(self, path: str, name: str = "", args: list[str] | None = None) -> ModuleContext:
-        """Load a module by name or .py file. Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises."""
-        found = _find(path)
+    async def load(self, path: str, name: str = "", args: list[str] | None = None, as_process: bool = False) -> None:
+        """Load a module by name or .py file, into this process or one of its own.
+
+        Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises.
+        """
+        if as_process or path in EXEC_MODULES:
+            name = await self._load_process(path, name, args or [])
+        else:
+            name = await self._load_here(path, name, args or [])
+        self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
+
+    async def _load_here(self, path: str, name: str, args: list[str]) -> str:
+        found = find(path)
         if found is None:
-            raise RpcError(errno.ENOENT, "module not found in search path")
-        name = name or getattr(found, "NAME", path)
-        if name in self.loaded:
-            raise RpcError(errno.EEXIST, f"module {name} is already loaded")
+            raise _not_found()
+        name = name or name_of(found, path)
+        self._must_be_new(name)
         ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
         self.loaded[name] = ctx
         try:
-            result = found.load(ctx, args or [])
+            result = found.load(ctx, args)
             if inspect.isawaitable(result):
                 await result
         except Exception:
@@ -76,8 +88,37 @@ class ModuleHost:
             raise
         if name not in ctx.services and name not in self.broker.router.services:
             ctx.service(name, {})
-        self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
-        return ctx
+        return name
+
+    async def _load_process(self, path: str, name: str, args: list[str]) -> str:
+        self._must_be_new(name or path)
+        try:
+            process = await module_process.spawn(self.broker, path)
+        except OSError as exc:
+            raise RpcError(exc.errno or errno.EAGAIN, f"no process for module {path}: {exc.strerror}") from None
+        try:
+            await process.found()
+            name = name or process.name
+            self._must_be_new(name)
+            process.name = name
+            self.loaded[name] = process
+            await process.start(args)
+        except Exception:
+            self._forget(process)
+            await process.abandon()
+            raise
+        process.ended = self._forget
+        if name not in self.broker.router.services:
+            self.broker.router.provide(name, process)
+        return name
+
+    def _must_be_new(self, name: str) -> None:
+        if name in self.loaded:
+            raise RpcError(errno.EEXIST, f"module {name} is already loaded")
+
+    def _forget(self, module: ModuleProcess) -> None:
+        if self.loaded.get(module.name) is module:
+            del self.loaded[module.name]
 
     async def remove(self, name: str) -> None:
         """Unload a module. Raises RpcError(ENOENT, EINVAL)."""
@@ -119,7 +160,8 @@ class ModuleHost:
         if not isinstance(body.get("path"), str) or not isinstance(args, list):
             raise RpcError(errno.EPROTO, "module.load: path must be a string and args a list of strings")
         try:
-            await self.load(body["path"], body.get("name") or "", [str(arg) for arg in args])
+            args = [str(arg) for arg in args]
+            await self.load(body["path"], str(body.get("name") or ""), args, body.get("exec") is True)
         except RpcError:
             raise
         except Exception as exc:
@@ -130,12 +172,12 @@ class ModuleHost:
         await self.remove(str((msg.obj or {}).get("name")))
         return EMPTY
 
-    def _debug(self, msg: Message) -> dict[str, Any]:
+    def _debug(self, msg: Message) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         body = dict(msg.obj or {})
         target = self.loaded.get(str(body.pop("name", "")))
         if target is None:
             raise RpcError(errno.ENOENT)
-        return target._set_debug(body)
+        return target.set_debug(body)
 
     def _list(self, _msg: Message) -> dict[str, Any]:
         now = time.monotonic()
@@ -144,7 +186,7 @@ class ModuleHost:
                 "name": name,
                 "path": ctx.path,
                 "idle": int(now - ctx.last_used),
-                "status": _RUNNING,
+                "status": ctx.status,
                 "services": list(ctx.services),
                 "sendqueue": 0,
                 "recvqueue": 0,
@@ -154,7 +196,18 @@ class ModuleHost:
         return {"mods": mods}
 
 
-def _find(path: str) -> ModuleType | None:
+def _not_found() -> RpcError:
+    return RpcError(errno.ENOENT, "module not found in search path")
+
+
+def name_of(module: ModuleType, path: str) -> str:
+    """The name a module is loaded under when nobody gives it another."""
+    name: str = getattr(module, "NAME", "") or os.path.basename(path).removesuffix(".py").replace("_", "-")
+    return name
+
+
+def find(path: str) -> ModuleType | None:
+    """The module of that name or .py file, imported; None when there is none."""
     if path.endswith(".py"):
         if not os.path.exists(path):
             return None

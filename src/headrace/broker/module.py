@@ -25,6 +25,9 @@ from ..spec.message import Message, MessageError
 if TYPE_CHECKING:
     from .broker import Broker
 
+# What `module list` says of a module (RFC 5).
+INIT, RUNNING, FINALIZING = 0, 1, 2
+
 Reply = Union[dict[str, Any], None, Awaitable[Any], "_Empty"]
 Handler = Callable[[Message], Any]
 
@@ -94,15 +97,16 @@ class StreamSet:
 class ModuleContext:
     """The broker as module `name` sees it. `uuid` is its address in route stacks."""
 
-    def __init__(self, broker: Broker, name: str, path: str = "builtin") -> None:
+    def __init__(self, broker: Broker, name: str, path: str = "builtin", uuid: str = "") -> None:
         self.broker = broker
         self.name = name
         self.path = path
-        self.uuid = str(uuidlib.uuid4())
+        self.uuid = uuid or str(uuidlib.uuid4())
         self.loop = broker.loop
         self.rank = broker.rank
         self.size = broker.size
         self.attrs = broker.attrs
+        self.status = RUNNING
         self.services: list[str] = []
         self.last_used = time.monotonic()
         self.at_flush = broker.router.at_flush
@@ -150,7 +154,7 @@ class ModuleContext:
         owner = router.services.get(name)
         if owner is not None and owner is not self:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
-        router.services[name] = self
+        router.provide(name, self)
         if name not in self.services:
             self.services.append(name)
         allowed = set(open)
@@ -161,7 +165,7 @@ class ModuleContext:
         """Stop providing `name`."""
         if name in self.services:
             self.services.remove(name)
-            self.broker.router.services.pop(name, None)
+            self.broker.router.withdraw(name)
             for topic in [topic for topic in self._methods if topic.startswith(name + ".")]:
                 del self._methods[topic]
 
@@ -271,7 +275,7 @@ class ModuleContext:
         elif method == "rusage":
             self.respond(msg, _rusage())
         elif method == "debug":
-            self.respond(msg, self._set_debug(msg.obj or {}))
+            self.respond(msg, self.set_debug(msg.obj or {}))
         elif method == "config-reload":
             for hook in self._config_hooks:
                 hook(self.config)
@@ -281,7 +285,8 @@ class ModuleContext:
         else:
             self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
 
-    def _set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+    def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
         flags = int(body.get("flags", 0))
         op = body.get("op", "")
         if op == "setbit":
@@ -445,6 +450,11 @@ class ModuleContext:
     def on_unload(self, fn: Callable[[], Any]) -> None:
         self._unload_hooks.append(fn)
 
+    async def reconfigure(self, config: dict[str, Any]) -> None:
+        """Take a reloaded configuration. Raises RpcError when the module refuses it."""
+        for hook in self._config_hooks:
+            hook(config)
+
     async def unload(self) -> None:
         """Run the unload hooks, then take back every service, stream, timer and task."""
         for hook in reversed(self._unload_hooks):
@@ -457,6 +467,9 @@ class ModuleContext:
         for streams in self._streams.values():
             for msg in streams:
                 self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
+        # Who still streams to us must stop (RFC 6): a resource that is acquired by nobody can be acquired again.
+        for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
+            self.call(service + ".disconnect", None, None, nodeid)
         self.broker.router.remove_peer(self)
         for prefix, _ in self._subscriptions:
             self.broker.events.unsubscribe(self, prefix)

@@ -150,6 +150,14 @@ class Router:
         if peer is not None:
             self.post(peer.send, msg)
 
+    def provide(self, name: str, peer: Peer) -> None:
+        """Let `peer` answer requests to service `name`."""
+        self.services[name] = peer
+
+    def withdraw(self, name: str) -> None:
+        """Service `name` is not provided any more."""
+        self.services.pop(name, None)
+
     def add_peer(self, peer: Peer) -> None:
         self.peers[peer.uuid.encode()] = peer
 

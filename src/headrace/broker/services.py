@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -183,32 +184,34 @@ def _setenv(msg: Message) -> _Empty:
 
 
 def _config(broker: Broker, ctx: ModuleContext) -> None:
-    def take(new: dict[str, Any]) -> None:
+    async def take(new: dict[str, Any]) -> _Empty:
         """Give every module the new configuration; if one refuses it, all go back to the old one."""
-        old = broker.config
+        old, told = broker.config, []
         broker.config = new
-        for name, module in broker.modules.loaded.items():
-            for hook in module._config_hooks:
-                try:
-                    hook(new)
-                except RpcError as exc:
-                    broker.config = old
-                    raise RpcError(exc.errnum, f"{name}: {exc}") from None
+        for name, module in list(broker.modules.loaded.items()):
+            try:
+                told.append(module)
+                await module.reconfigure(new)
+            except RpcError as exc:
+                broker.config = old
+                for other in told[:-1]:
+                    with contextlib.suppress(RpcError):
+                        await other.reconfigure(old)
+                raise RpcError(exc.errnum, f"{name}: {exc}") from None
         broker.log(logging.INFO, "config", "configuration was reloaded")
+        return EMPTY
 
-    def reload(_msg: Message) -> _Empty:
+    async def reload(_msg: Message) -> _Empty:
         if not broker.config_path:
             raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
         try:
             new = configuration.load(broker.config_path)
         except configuration.ConfigError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        take(new)
-        return EMPTY
+        return await take(new)
 
-    def load(msg: Message) -> _Empty:
-        take(msg.obj or {})
-        return EMPTY
+    async def load(msg: Message) -> _Empty:
+        return await take(msg.obj or {})
 
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     ctx.service("config", {"get": lambda _msg: broker.config, "reload": reload, "load": load}, open=("get",))

@@ -1,0 +1,289 @@
+"""A module in a process of its own, as its broker sees it (RFC 5): a peer of the router and an entry of `module list`.
+
+The process runs `module_remote`; the two speak through `module_pipe`. Services and subscriptions of the module belong
+to this peer, so the end of the process takes them back, and every request that waits in it is answered at once: a
+requester never waits for a module that is not there any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid as uuidlib
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any
+
+from ..spec import message as m
+from ..spec.message import Message
+from .module import FINALIZING, INIT, RUNNING, RpcError
+from .module_pipe import ModulePipe, control
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# The process looks for this package where we found it, whatever its working folder and environment say.
+_BOOT = (
+    "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
+    "from headrace.broker.module_remote import main; main(sys.argv[1:])"
+)
+# Seconds a module may take to unload, and a process to end once its socket did, before it is killed.
+_UNLOAD_PATIENCE = 30.0
+_EXIT_PATIENCE = 5.0
+_LONGEST_LINE = 1 << 16
+
+
+class ModuleProcess:
+    """One process. Made by `spawn`; `ended(self)` is called once when it is gone, for whatever reason."""
+
+    def __init__(self, broker: Broker, path: str, process: subprocess.Popen[bytes]) -> None:
+        self.broker = broker
+        self.name = path
+        self.path = path
+        self.uuid = str(uuidlib.uuid4())
+        self.status = INIT
+        self.last_used = time.monotonic()
+        self.ended: Callable[[ModuleProcess], None] = lambda _self: None
+        self.exit_text = ""
+        self._process = process
+        self.pipe = ModulePipe(broker.router, broker.receive_buffer, self._receive, self._lost)
+        self._answer: asyncio.Future[Message] = broker.loop.create_future()
+        self._gone: asyncio.Future[None] = broker.loop.create_future()
+        self._waiting: dict[bytes, dict[int, Message]] = {}
+        self._used: set[tuple[str, int]] = set()
+        assert process.stdout is not None
+        self._output = _Output(broker.loop, process.stdout, lambda line: broker.log(logging.ERROR, self.name, line))
+        broker.attrs.watchers.append(self._attribute)
+
+    # -- life
+
+    async def found(self) -> None:
+        """Wait until the process found its module: `name` and `path` are right from then on. Raises RpcError."""
+        body = await self._next("found")
+        self.name, self.path = body["name"], body["path"]
+
+    async def start(self, args: list[str]) -> None:
+        """Let the module load; returns when it runs. Raises RpcError with what its load raised."""
+        broker = self.broker
+        broker.router.add_peer(self)
+        body = {
+            "name": self.name,
+            "path": self.path,
+            "uuid": self.uuid,
+            "args": args,
+            "rank": broker.rank,
+            "size": broker.size,
+            "owner": broker.owner,
+            "attrs": dict(broker.attrs.items()),
+            "config": broker.config,
+        }
+        self.pipe.send(control("start", body))
+        await self._next("running")
+        self.status = RUNNING
+
+    async def _next(self, wanted: str) -> dict[str, Any]:
+        try:
+            msg = await self._answer
+        finally:
+            self._answer = self.broker.loop.create_future()
+        body = msg.obj or {}
+        if msg.topic == "failed":
+            raise RpcError(body["errnum"], body["text"])
+        if msg.topic != wanted:
+            raise RpcError(errno.EPROTO, f"module process said {msg.topic!r}, expected {wanted!r}")
+        return body
+
+    async def unload(self) -> None:
+        """Let the module unload and its process end; it is killed when it does not."""
+        self.status = FINALIZING
+        self.pipe.send(control("remove"))
+        timer = self.broker.loop.call_later(_UNLOAD_PATIENCE, self._kill, "it did not unload")
+        try:
+            await asyncio.shield(self._gone)
+        finally:
+            timer.cancel()
+
+    def _kill(self, why: str) -> None:
+        self.broker.log(logging.ERROR, self.name, f"process {self._process.pid} is killed: {why}")
+        self._process.kill()
+
+    def _lost(self, why: str) -> None:
+        """The socket ended: nothing that waits here will be answered by the module any more."""
+        broker = self.broker
+        if why:
+            self._kill(why)
+        broker.attrs.watchers.remove(self._attribute)
+        broker.router.remove_peer(self)
+        broker.events.drop(self)
+        for requests in self._waiting.values():
+            for msg in requests.values():
+                broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
+        self._waiting.clear()
+        for service, nodeid in self._used if self.status != FINALIZING else ():
+            note = m.request(service + ".disconnect", None, nodeid, userid=broker.owner, rolemask=m.ROLE_OWNER)
+            note.routes.append(self.uuid.encode())
+            broker.router.request(note)
+        if self._process.poll() is not None:
+            self._exited()
+            return
+        pidfd = os.pidfd_open(self._process.pid)
+        timer = broker.loop.call_later(_EXIT_PATIENCE, self._kill, "its socket ended and it did not")
+
+        def reap() -> None:
+            if self._process.poll() is not None:
+                timer.cancel()
+                broker.loop.remove_reader(pidfd)
+                os.close(pidfd)
+                self._exited()
+
+        broker.loop.add_reader(pidfd, reap)
+
+    def _exited(self) -> None:
+        self._output.close()
+        code = self._process.returncode
+        text = f"killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with status {code}"
+        self.exit_text = f"process {self._process.pid} {text}"
+        expected = self.status == FINALIZING and code == 0
+        if self.status != INIT and not expected:
+            self.broker.log(logging.ERROR, "broker", f"module {self.name}: {self.exit_text}")
+        if not self._answer.done():
+            failure = {"errnum": errno.ECONNRESET, "text": f"module {self.name}: {self.exit_text} while loading"}
+            self._answer.set_result(control("failed", failure))
+        self._gone.set_result(None)
+        self.ended(self)
+
+    async def abandon(self) -> None:
+        """Give up on a process that failed to load."""
+        self.status = FINALIZING
+        self.pipe.close()
+        await asyncio.shield(self._gone)
+
+    # -- messages
+
+    @property
+    def services(self) -> list[str]:
+        return [name for name, owner in self.broker.router.services.items() if owner is self]
+
+    @property
+    def unread(self) -> int:
+        return self.pipe.unread
+
+    def send(self, msg: Message) -> None:
+        """Deliver a message to the module (the router calls this)."""
+        self.last_used = time.monotonic()
+        if msg.type == m.REQUEST:
+            if self.pipe.closed:
+                # It was queued before the process ended.
+                self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
+                return
+            sender = msg.routes[0] if msg.routes else b""
+            if not msg.flags & m.FLAG_NORESPONSE:
+                self._waiting.setdefault(sender, {})[msg.aux2] = msg
+            elif msg.topic.endswith(".disconnect"):
+                self._waiting.pop(sender, None)
+        self.pipe.send(msg)
+
+    def _receive(self, msg: Message) -> None:
+        router, kind = self.broker.router, msg.type
+        if kind == m.RESPONSE:
+            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
+                self._answered(msg)
+            router.response(msg)
+        elif kind == m.REQUEST:
+            if not msg.flags & m.FLAG_NORESPONSE:
+                self._used.add((msg.topic.rpartition(".")[0], msg.aux1))
+            router.request(msg)
+        elif kind == m.EVENT:
+            self.broker.events.publish(msg)
+        else:
+            # Behind the requests that the module sent before it, in the router's queue too.
+            router.post(self._control, msg)
+
+    def _answered(self, msg: Message) -> None:
+        sender = msg.routes[0] if msg.routes else b""
+        requests = self._waiting.get(sender)
+        if requests is not None:
+            requests.pop(msg.aux2, None)
+            if not requests:
+                del self._waiting[sender]
+
+    def _control(self, msg: Message) -> None:
+        if not self._answer.done():
+            self._answer.set_result(msg)
+
+    # -- what else a module shares with its broker
+
+    def _attribute(self, name: str, value: str | None) -> None:
+        self.pipe.send(control("attr", {"name": name, "value": value}))
+
+    async def reconfigure(self, config: dict[str, Any]) -> None:
+        """Give the module a new configuration. Raises RpcError when it refuses it."""
+        self.pipe.send(control("config", {"config": config}))
+        await self.broker.context.rpc(f"{self.name}.config-reload")
+
+    async def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to module.debug; `body` as there. Raises RpcError."""
+        answer: dict[str, Any] = await self.broker.context.rpc(f"{self.name}.debug", body)
+        return answer
+
+
+class _Output:
+    """What a process writes to its standard output and error, as lines."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: IO[bytes], line: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._stream = stream
+        self._line = line
+        self._rest = b""
+        os.set_blocking(stream.fileno(), False)
+        loop.add_reader(stream.fileno(), self._read)
+
+    def _read(self) -> bool:
+        """Take what is there; False when there was nothing."""
+        try:
+            data = os.read(self._stream.fileno(), _LONGEST_LINE)
+        except BlockingIOError:
+            return False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE or not data:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            if line:
+                self._line(line.decode("utf-8", "replace"))
+        if not data:
+            self._loop.remove_reader(self._stream.fileno())
+        return bool(data)
+
+    def close(self) -> None:
+        """The process ended: take what it left. A process of its own that still writes there is not waited for."""
+        while self._read():
+            pass
+        self._loop.remove_reader(self._stream.fileno())
+        self._stream.close()
+
+
+async def spawn(broker: Broker, path: str) -> ModuleProcess:
+    """Start a process for module `path` (a name or a .py file). Raises OSError when there can be none."""
+    ours, its = socket.socketpair()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, "\n".join(sys.path), str(its.fileno()), path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(its.fileno(),),
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        its.close()
+    module = ModuleProcess(broker, path, process)
+    await broker.loop.create_unix_connection(lambda: module.pipe, sock=ours)
+    return module
