@@ -224,7 +224,7 @@ class Broker:
         try:
             for name in names:
                 if name not in skip:
-                    await self.modules.load(name)
+                    await self.modules.load(self._scheduler() if name == "sched-simple" else name)
         except Exception as exc:
             self.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
             if not isinstance(exc, RpcError):
@@ -235,6 +235,14 @@ class Broker:
         gc.collect()
         gc.freeze()
         self.advance("rc1-success")
+
+    def _scheduler(self) -> str:
+        """The scheduler's module: attribute `sched.module`, or `module` of the table `[sched]`."""
+        table = self.config.get("sched", {})
+        name = self.attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
+        if name not in (None, "simple", "graph"):
+            raise RpcError(errno.EINVAL, f"sched.module: must be simple or graph, not {name!r}")
+        return f"sched-{name or 'simple'}"
 
     def _enter_quorum(self) -> None:
         self.overlay.report(online=[self.rank])

@@ -124,6 +124,10 @@ class Queue:
         self._drop_plans()
         self._changed = self._freed = True
 
+    def first(self, count: int) -> list[int]:
+        """The first `count` waiting jobs, in order."""
+        return [jobid for _, _, jobid in self._order[:count]]
+
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
         return min((allocation.start for allocation in self.planned.values()), default=None)

@@ -1,0 +1,410 @@
+"""The graph scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
+
+Messages and time live here, everything else in the `sched_graph_*` files. A pass over the queues runs in slices of a
+few milliseconds, so that the broker's other work goes on; what arrives between the slices of a pass waits for its end,
+because the queues must not change under it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.graph.request import JobRequest, RequestError
+from headrace.graph.writers import graph_object
+from headrace.modules import sched_graph_queries as queries
+from headrace.modules import sched_graph_settings as settings
+from headrace.modules.sched_graph_pool import UNLIMITED, Pool
+from headrace.modules.sched_graph_r import ids, summary
+from headrace.modules.sched_graph_why import refusal, shortage
+from headrace.queueing import Decision, Refused, Started
+from headrace.spec import jobspec as js
+from headrace.spec.constraint import ConstraintError
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+from headrace.spec.rset import ResourceSet, RsetError
+
+NAME = "sched-graph"
+
+_SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
+# Seconds of matching in one turn of the loop.
+_SLICE = 0.003
+# Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
+_EXPLAIN_AFTER = 0.1
+# How many of the first waiting jobs of a queue are told.
+_EXPLAIN_JOBS = 16
+# An estimate further away says nothing.
+_FAR = UNLIMITED // 2
+
+
+class _Job:
+    """A pending request."""
+
+    __slots__ = ("annotated", "duration", "id", "msg", "request")
+
+    def __init__(self, msg: Message, request: JobRequest) -> None:
+        self.msg = msg
+        self.id: int = msg.obj["id"]
+        self.request = request
+        self.duration = float(js.system(msg.obj["jobspec"]).get("duration") or 0.0)
+        self.annotated: dict[str, Any] = {}
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Scheduler(ctx, args)
+
+
+class _Scheduler:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.args = args
+        self.settings = self._read(ctx.config)
+        self.pool: Pool | None = None
+        self.expiration = 0.0
+        self.jobs: dict[int, _Job] = {}
+        self.now = 0
+        self.decisions: list[Decision] = []
+        self.steps: Iterator[None] | None = None
+        self.waiting: list[Callable[[], None]] = []
+        self.explaining = False
+        self.due: Any = None
+        self.passes = 0
+        ctx.service(
+            "sched",
+            {
+                "alloc": self._alloc,
+                "cancel": self._cancel,
+                "free": self._free,
+                "prioritize": self._prioritize,
+                "expiration": self._expiration,
+                "resource-status": self._resource_status,
+            },
+            open=("resource-status",),
+        )
+        ctx.service("feasibility", {"check": self._check}, open=("check",))
+        queries.register(ctx, self._pool, lambda: self.settings, self._time, self._then)
+        ctx.on_stats(self._stats)
+        ctx.on_config(self._configure)
+        ctx.call("resource.acquire", None, self._resources, streaming=True)
+
+    def _stats(self) -> dict[str, Any]:
+        running = len(self.pool.held) if self.pool is not None else 0
+        return {"pending": len(self.jobs), "running": running, "passes": self.passes}
+
+    def _read(self, config: dict[str, Any]) -> settings.Settings:
+        try:
+            found = settings.read(config, self.args)
+        except settings.SettingsError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        for key in found.unknown:
+            self.ctx.log(logging.WARNING, f"{key}: unknown, ignored")
+        return found
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        new = self._read(config)
+        if new != self.settings:
+            self.settings = new
+            if self.pool is not None:
+                pool = self.pool
+                self._then(lambda: pool.configure(new))
+
+    def _pool(self) -> Pool:
+        if self.pool is None:
+            raise RpcError(errno.EAGAIN, "resources are not known yet")
+        return self.pool
+
+    def _time(self) -> int:
+        """Now in whole seconds, never going back."""
+        self.now = max(self.now, int(self.ctx.now()))
+        return self.now
+
+    # -- passes
+
+    def _then(self, change: Callable[[], Any]) -> None:
+        """Change the pool once nothing is being scheduled, and schedule."""
+        if self.steps is not None:
+            self.waiting.append(change)
+            return
+        change()
+        self.ctx.at_flush(self._schedule)
+
+    def _schedule(self) -> None:
+        """Begin a pass unless one is under way."""
+        if self.pool is None or self.steps is not None:
+            return
+        self.passes += 1
+        self.steps = self.pool.steps(self._time(), self.decisions)
+        self._slice()
+
+    def _slice(self) -> None:
+        monotonic = self.ctx.monotonic
+        end = monotonic() + _SLICE
+        assert self.steps is not None
+        try:
+            for _ in self.steps:
+                if self.decisions:
+                    self._tell()
+                if monotonic() > end:
+                    self.ctx.call_soon(self._slice)
+                    return
+        except BaseException:
+            self.steps = None
+            raise
+        self._tell()
+        self.steps = None
+        if self.waiting:
+            changes, self.waiting = self.waiting, []
+            for change in changes:
+                change()
+            self.ctx.at_flush(self._schedule)
+            return
+        self._wake_for_promises()
+        if self.jobs and not self.explaining:
+            self.explaining = True
+            self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
+
+    def _wake_for_promises(self) -> None:
+        if self.due is not None:
+            self.due.cancel()
+            self.due = None
+        start = self._pool().next_start()
+        if start is not None and start < self.now + _FAR:
+            self.due = self.ctx.call_later(start - self.ctx.now(), self._schedule)
+
+    def _tell(self) -> None:
+        for decision in self.decisions:
+            if isinstance(decision, Started):
+                self._start(decision)
+            elif isinstance(decision, Refused):
+                self._refuse(decision)
+        self.decisions.clear()
+
+    def _start(self, decision: Started) -> None:
+        pool, job = self._pool(), self.jobs.pop(decision.jobid)
+        now = self.ctx.now()
+        expiration = now + job.duration if job.duration else self.expiration
+        if self.expiration:
+            expiration = min(expiration, self.expiration)
+        shares = pool.started(job.id, decision.allocation, expiration)
+        r = pool.nodes.write(shares, now, expiration)
+        if self.settings.match_format != "rv1_nosched":
+            allocation = decision.allocation
+            if self.settings.match_format == "rv1_shorthand":
+                allocation = allocation._replace(selection=allocation.selection.shortened())
+            r["scheduling"] = graph_object(pool.graph, allocation)
+        sched: dict[str, Any] = dict.fromkeys(job.annotated)
+        sched["resource_summary"] = summary(r)
+        self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
+
+    def _refuse(self, decision: Refused) -> None:
+        pool, job = self._pool(), self.jobs.pop(decision.jobid)
+        pool.where.pop(job.id, None)
+        note = refusal(pool.scheduler, job.msg.obj["jobspec"], job.request, decision.failure)
+        self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": note})
+
+    # -- resources come, go and change (RFC 28)
+
+    def _resources(self, reply: Message) -> None:
+        if reply.errnum:
+            text = reply.text or os.strerror(reply.errnum)
+            self.ctx.log(logging.ERROR, f"resource.acquire: {text}: nothing can be scheduled")
+            return
+        body = reply.obj
+        if self.pool is None:
+            try:
+                self.pool = Pool(body["resources"], self.settings)
+            except ValueError as exc:
+                self.ctx.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
+                return
+            self.expiration = self.pool.rset.expiration
+            self._update(body)
+            self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
+        else:
+            self._then(lambda: self._update(body))
+
+    def _update(self, body: dict[str, Any]) -> None:
+        pool = self._pool()
+        if "shrink" in body:
+            pool.remove(Idset.parse(body["shrink"]).bits)
+        if "down" in body:
+            pool.set_down(Idset.parse(body["down"]).bits)
+        if "up" in body:
+            pool.set_up(Idset.parse(body["up"]).bits)
+        if "expiration" in body:
+            self.expiration = float(body["expiration"])
+        if "property-add" in body or "property-remove" in body:
+            add, remove = (
+                {name: Idset.parse(ranks).bits for name, ranks in body.get(key, {}).items()}
+                for key in ("property-add", "property-remove")
+            )
+            pool.change_properties(add, remove)
+
+    def _hello(self, reply: Message) -> None:
+        """Jobs that already run, one a reply; then we are ready."""
+        if reply.errnum == errno.ENODATA:
+            limit = self.settings.limit
+            body = {"mode": "limited", "limit": limit} if limit else {"mode": "unlimited"}
+            self.ctx.call("job-manager.sched-ready", body, self._is_ready)
+        elif reply.errnum:
+            self.ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
+        elif "R" in reply.obj:
+            self._recover(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
+        else:
+            job, freed = reply.obj["id"], reply.obj.get("free", "")
+
+            def found(answer: Message) -> None:
+                if answer.errnum:
+                    self._lost(job, answer.text or os.strerror(answer.errnum))
+                else:
+                    self._recover(job, msgspec.json.decode(answer.obj["R"]), freed)
+
+            self.ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": 2}, found)
+
+    def _recover(self, job: int, r: dict[str, Any], freed: str) -> None:
+        try:
+            self._pool().recover(job, r, Idset.parse(freed).bits, self._time())
+        except ValueError as exc:
+            self._lost(job, str(exc))
+
+    def _lost(self, job: int, why: str) -> None:
+        self.ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
+        note = f"failed to reallocate R: {why}"
+        body = {"id": job, "severity": 0, "type": "scheduler-restart", "note": note}
+        self.ctx.call("job-manager.raise", body)
+
+    def _is_ready(self, reply: Message) -> None:
+        if reply.errnum:
+            self.ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+
+    # -- requests of the job manager (RFC 27)
+
+    def _alloc(self, msg: Message) -> None:
+        body = msg.obj
+        jobspec = body["jobspec"]
+        try:
+            job = _Job(msg, self._pool().request(jobspec))
+        except (RequestError, ConstraintError) as exc:
+            self.ctx.respond(msg, {"id": body["id"], "type": _DENY, "note": str(exc)})
+            return
+        queue = js.system(jobspec).get("queue") or ""
+        self.jobs[job.id] = job
+        self._then(lambda: self._pool().submit(job.id, job.request, body["priority"], queue))
+
+    def _cancel(self, msg: Message) -> None:
+        id = msg.obj["id"]
+
+        def cancel() -> None:
+            job = self.jobs.get(id)
+            if job is not None and self._pool().cancel(id):
+                del self.jobs[id]
+                self.ctx.respond(job.msg, {"id": id, "type": _CANCEL})
+
+        self._then(cancel)
+
+    def _prioritize(self, msg: Message) -> None:
+        jobs = msg.obj["jobs"]
+
+        def change() -> None:
+            for job, priority in jobs:
+                self._pool().reprioritize(job, priority)
+
+        self._then(change)
+
+    def _free(self, msg: Message) -> Any:
+        body = msg.obj
+        id = body["id"]
+        final = body.get("final", True) or "R" not in body
+        ranks = 0 if final else ResourceSet.from_obj(body["R"]).ranks.bits
+
+        def free() -> None:
+            pool = self._pool()
+            if not (pool.free(id) if final else pool.release(id, ranks)):
+                self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
+
+        self._then(free)
+        return EMPTY
+
+    def _expiration(self, msg: Message) -> Any:
+        id, expiration = msg.obj["id"], float(msg.obj["expiration"])
+        if id not in self._pool().held:
+            raise RpcError(errno.ENOENT, f"job {id} holds no resources")
+        if expiration < 0:
+            raise RpcError(errno.EINVAL, "expiration must not be negative")
+        if self.expiration and expiration > self.expiration:
+            raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
+
+        def change() -> None:
+            if id in self._pool().held:
+                self._pool().set_expiration(id, expiration)
+
+        self._then(change)
+        return EMPTY
+
+    def _check(self, msg: Message) -> Any:
+        jobspec = msg.obj["jobspec"]
+        if isinstance(jobspec, str):
+            jobspec = msgspec.json.decode(jobspec)
+        pool = self._pool()
+        try:
+            request = pool.request(jobspec)
+            outcome = pool.check(request)
+        except (RequestError, ConstraintError) as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        if outcome.unsatisfiable:
+            raise RpcError(errno.EINVAL, refusal(pool.scheduler, jobspec, request, outcome.failure))
+        return EMPTY
+
+    def _resource_status(self, msg: Message) -> dict[str, Any]:
+        pool = self._pool()
+        rset = pool.rset
+        down = rset.select_ranks(Idset.from_bits(pool.nodes.all & ~pool.up))
+        groups: dict[tuple[int, int], int] = {}
+        for rank, used in pool.allocated().items():
+            groups[used] = groups.get(used, 0) | 1 << rank
+        r_lite = [
+            {"rank": ids(ranks), "children": {kind: ids(bits) for kind, bits in zip(("core", "gpu"), used) if bits}}
+            for used, ranks in groups.items()
+        ]
+        allocated = ResourceSet()
+        if r_lite:
+            execution = {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0}
+            try:
+                # Intersected with the whole, it takes hosts and properties from there.
+                allocated = rset.intersect(ResourceSet.from_obj({"version": 1, "execution": execution}))
+            except RsetError as exc:
+                raise RpcError(errno.EIO, f"allocated resources do not make an R: {exc}") from None
+        return {
+            name: plain.replace(scheduling=None).to_obj()
+            for name, plain in (("all", rset), ("down", down), ("allocated", allocated))
+        }
+
+    # -- why jobs wait
+
+    def _explain(self) -> None:
+        self.explaining = False
+        if self.steps is not None:
+            # The end of the pass asks again.
+            return
+        pool, now = self._pool(), self._time()
+        for queue in pool.queues.values():
+            told = queue.first(_EXPLAIN_JOBS if queue.policy.backfill else 1)
+            for i, id in enumerate(told):
+                job = self.jobs[id]
+                notes: dict[str, Any] = {"reason_pending": shortage(pool.scheduler, job.request, now)}
+                plan = queue.planned.get(id)
+                if plan is None and i == 0:
+                    plan = pool.scheduler.reserve(id, job.request, now).allocation
+                    if plan is not None:
+                        pool.scheduler.cancel(id)
+                if plan is not None and now < plan.start < now + _FAR:
+                    notes["t_estimate"] = float(plan.start)
+                if notes != job.annotated:
+                    change = {**dict.fromkeys(job.annotated), **notes}
+                    job.annotated = notes
+                    self.ctx.respond(job.msg, {"id": id, "type": _ANNOTATE, "annotations": {"sched": change}})

@@ -1,0 +1,325 @@
+"""The graph scheduler without messages: the graph in use, who holds what of it, and the queues in front of it.
+
+Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph. What concerns them
+together is settled here: a job that outlives its limit takes back the promises of every queue, and what one job gives
+back is news to all. A job without a time limit counts as very long rather than endless, so that whoever waits for its
+resources can be promised a start at all, and nobody overtakes it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
+from headrace.graph.matcher import Pick
+from headrace.graph.policies import Policy
+from headrace.graph.request import JobRequest
+from headrace.graph.selection import Selection, select
+from headrace.modules.sched_graph_jgf import graph_of, without_ranks
+from headrace.modules.sched_graph_r import Nodes, Shares, each, shares_of_r
+from headrace.modules.sched_graph_settings import Settings
+from headrace.queueing import Decision, Queue
+from headrace.queueing.queue import OVERRUN
+from headrace.spec import jobspec as js
+from headrace.spec.constraint import validate as validate_constraint
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet
+
+# Seconds that a job without a time limit is planned to run.
+UNLIMITED = 10 * 365 * 24 * 3600
+# Types whose release makes a moment worth trying; the first orders nodes where the policy does not.
+_FILTERS = ("core", "gpu", "node")
+_REQUESTS_KEPT = 4096
+
+
+class PlainScheduler(Scheduler):
+    """A scheduler for which what is down will come up again: only what no repair could give is impossible."""
+
+    def satisfiable(self, request: JobRequest) -> Outcome:
+        graph = self.graph
+        up, graph.up = graph.up, bytearray(b"\1") * len(graph)
+        try:
+            return super().satisfiable(request)
+        finally:
+            graph.up = up
+
+
+class Held:
+    """What a running job holds, until when (seconds since the epoch, 0: no limit), and the queue it came from."""
+
+    __slots__ = ("expiration", "queue", "shares")
+
+    def __init__(self, shares: Shares, expiration: float, queue: str) -> None:
+        self.shares = shares
+        self.expiration = expiration
+        self.queue = queue
+
+
+class Pool:
+    """The resources of an instance with their jobs. Ranks start down; `set_up` brings them into play.
+
+    Raises GraphError or RsetError for an R that makes no graph.
+    """
+
+    def __init__(self, r: Mapping[str, Any], settings: Settings) -> None:
+        self.settings = settings
+        self.rset = ResourceSet.from_obj(r)
+        self.graph = graph_of(r, self.rset)
+        self.nodes = Nodes(self.graph)
+        self.scheduler: Scheduler = PlainScheduler(self.graph, settings.match_policy, _FILTERS)
+        self.up = 0
+        self.queues: dict[str, Queue] = {}
+        self.where: dict[int, str] = {}
+        self.held: dict[int, Held] = {}
+        self._ends: list[tuple[int, int]] = []
+        self._requests: dict[bytes, JobRequest] = {}
+        for v in self.nodes.vertex.values():
+            self.scheduler.set_status(v, False)
+
+    # Resources
+
+    def set_up(self, ranks: int) -> None:
+        """Bring ranks (a bit set) into play; unknown ones are ignored."""
+        self._set_status(ranks & self.nodes.all & ~self.up, True)
+        self.up |= ranks & self.nodes.all
+
+    def set_down(self, ranks: int) -> None:
+        """Take ranks out of play: jobs keep what they hold there, new jobs get nothing."""
+        self._set_status(ranks & self.up, False)
+        self.up &= ~ranks
+
+    def _set_status(self, ranks: int, up: bool) -> None:
+        for rank in each(ranks):
+            self.scheduler.set_status(self.nodes.vertex[rank], up)
+        if ranks:
+            self.touch()
+
+    def remove(self, ranks: int) -> None:
+        """Forget ranks that left the instance (RFC 28 shrink); jobs keep what they hold elsewhere."""
+        graph, moved = without_ranks(self.graph, ranks)
+        self.rset = self.rset.exclude_ranks(Idset.from_bits(ranks))
+        self.graph, self.nodes = graph, Nodes(graph)
+        self.up &= ~ranks
+        for held in self.held.values():
+            held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
+        self._rebuild(moved, self.settings.match_policy)
+
+    def change_properties(self, add: Mapping[str, int], remove: Mapping[str, int]) -> None:
+        """Properties by name gain and lose ranks (bit sets)."""
+        graph, properties = self.graph, self.nodes.properties
+        for name, ranks in add.items():
+            for rank in each(ranks & self.nodes.all):
+                self.scheduler.set_property(self.nodes.vertex[rank], name, "")
+            properties[name] = properties.get(name, 0) | (ranks & self.nodes.all)
+        for name, ranks in remove.items():
+            for rank in each(ranks & self.nodes.all):
+                graph.properties.get(self.nodes.vertex[rank], {}).pop(name, None)
+            properties[name] = properties.get(name, 0) & ~ranks
+        rset = self.rset.without_properties(lambda _name: False)
+        for name, ranks in properties.items():
+            if ranks & rset.ranks.bits:
+                rset = rset.with_property(name, Idset.from_bits(ranks & rset.ranks.bits))
+        self.rset = rset
+        self._rebuild(range(len(graph)), self.scheduler.policy)
+
+    def configure(self, settings: Settings) -> None:
+        """Take other settings; jobs that wait are planned anew, jobs that run keep what they have."""
+        self.settings = settings
+        self._rebuild(range(len(self.graph)), settings.match_policy)
+
+    def _rebuild(self, moved: range | Mapping[int, int], policy: Policy) -> None:
+        """A new scheduler and new queues with the same jobs; `moved` has the vertices of the old graph in the new."""
+        old, waiting = self.scheduler, self.queues
+        self.scheduler = PlainScheduler(self.graph, policy, _FILTERS)
+        for jobid in self.held:
+            allocation = old.jobs.get(jobid)
+            if allocation is not None:
+                selection = _moved(allocation.selection, self.graph, moved)
+                self.scheduler.add(jobid, selection, allocation.start, allocation.end, False)
+        self.queues = {}
+        for name, queue in waiting.items():
+            for jobid in queue.first(len(queue.pending)):
+                place, request, _ = queue.pending[jobid]
+                self._queue(name).submit(jobid, request, -place[0])
+            self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
+
+    # Jobs
+
+    def request(self, jobspec: Mapping[str, Any]) -> JobRequest:
+        """What a jobspec asks for; equal requests are one object. Raises RequestError or ConstraintError."""
+        system = js.system(jobspec)  # type: ignore[arg-type]
+        duration, constraint = system.get("duration") or 0, system.get("constraints")
+        key = msgspec.json.encode((jobspec["resources"], duration, constraint))
+        found = self._requests.get(key)
+        if found is None:
+            if len(self._requests) >= _REQUESTS_KEPT:
+                self._requests.clear()
+            if constraint:
+                validate_constraint(constraint)
+            resources = parse_jobspec({"resources": jobspec["resources"]}).resources
+            found = self._requests[key] = JobRequest(resources, ceil(duration) or UNLIMITED, constraint)
+        return found
+
+    def _queue(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            own = self.settings.for_queue(name)
+            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations)
+        return queue
+
+    def submit(self, jobid: int, request: JobRequest, priority: int, queue: str) -> None:
+        """A job waits now. Raises ValueError for an id that is in use."""
+        self._queue(queue).submit(jobid, request, priority)
+        self.where[jobid] = queue
+
+    def cancel(self, jobid: int) -> bool:
+        """A waiting job is given up; False if it does not wait."""
+        name = self.where.pop(jobid, None)
+        if name is None:
+            return False
+        queue = self.queues[name]
+        if jobid in queue.planned and len(self.queues) > 1:
+            self.touch()
+        queue.cancel(jobid)
+        return True
+
+    def reprioritize(self, jobid: int, priority: int) -> None:
+        """Another priority for a waiting job; unknown jobs are ignored."""
+        name = self.where.get(jobid)
+        if name is not None and self.queues[name].pending[jobid].place[0] != -priority:
+            self.queues[name].reprioritize(jobid, priority)
+
+    def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
+        """Book what a queue has given to a job, and say what it is."""
+        shares = self.nodes.shares(allocation)
+        self.held[jobid] = Held(shares, expiration, self.where.pop(jobid))
+        self._will_end(jobid, allocation)
+        return shares
+
+    def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
+        """Enter a job that already runs, without the ranks it gave back.
+
+        Raises GraphError, RsetError or SpanConflictError when that is not possible.
+        """
+        shares = tuple(share for share in shares_of_r(r) if not freed >> share.rank & 1)
+        expiration = float(r["execution"].get("expiration") or 0.0)
+        start = min(int(r["execution"].get("starttime") or now), now)
+        end = ceil(expiration) if expiration else start + UNLIMITED
+        allocation = self.scheduler.add(jobid, self.nodes.selection(shares), start, max(end, now + OVERRUN), False)
+        self.held[jobid] = Held(shares, expiration, "")
+        self._queue("").running.add(jobid)
+        self._will_end(jobid, allocation)
+        self.touch()
+
+    def free(self, jobid: int) -> bool:
+        """A job gives back all it holds; False for one that holds nothing."""
+        held = self.held.pop(jobid, None)
+        if held is None:
+            return False
+        queue = self._queue(held.queue)
+        if jobid in self.scheduler.jobs:
+            queue.finish(jobid)
+        else:
+            queue.running.discard(jobid)
+        if len(self.queues) > 1:
+            self.touch()
+        return True
+
+    def release(self, jobid: int, ranks: int) -> bool:
+        """A job gives back what it holds on some ranks; False for one that holds nothing."""
+        held = self.held.get(jobid)
+        if held is None:
+            return False
+        part = [share for share in held.shares if ranks >> share.rank & 1]
+        held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
+        if part:
+            self._drop_plans()
+            self.scheduler.release(jobid, self.nodes.selection(part))
+            if jobid not in self.scheduler.jobs:
+                self._queue(held.queue).running.discard(jobid)
+        return True
+
+    def set_expiration(self, jobid: int, expiration: float) -> None:
+        """Another end for a running job. Raises KeyError."""
+        self.held[jobid].expiration = expiration
+        held = self.scheduler.jobs.get(jobid)
+        if held is not None:
+            self._drop_plans()
+            self._reach(jobid, held, ceil(expiration) if expiration else held.start + UNLIMITED)
+
+    def _reach(self, jobid: int, held: Allocation, end: int) -> None:
+        self.scheduler.cancel(jobid)
+        self._will_end(jobid, self.scheduler.add(jobid, held.selection, held.start, max(end, held.start + 1), False))
+
+    def _will_end(self, jobid: int, allocation: Allocation) -> None:
+        if allocation.end - allocation.start < UNLIMITED:
+            heappush(self._ends, (allocation.end, jobid))
+            if len(self._ends) > 2 * len(self.held) + 1024:
+                self._ends = [entry for entry in self._ends if entry[1] in self.held]
+                heapify(self._ends)
+
+    # Scheduling
+
+    def steps(self, now: int, decisions: list[Decision]) -> Iterator[None]:
+        """One pass over all queues in small steps; see `Queue.steps`."""
+        self._hold_overrun(now)
+        for queue in sorted(self.queues.values(), key=_urgency):
+            yield from queue.steps(now, decisions)
+
+    def next_start(self) -> int | None:
+        """When the next promise falls due."""
+        return min((start for queue in self.queues.values() if (start := queue.next_start()) is not None), default=None)
+
+    def _hold_overrun(self, now: int) -> None:
+        """Jobs past their end still hold their resources: promises that counted on them are made anew."""
+        late = []
+        while self._ends and self._ends[0][0] <= now:
+            end, jobid = heappop(self._ends)
+            allocation = self.scheduler.jobs.get(jobid)
+            if allocation is not None and jobid in self.held and allocation.end == end:
+                late.append((jobid, allocation))
+        if late:
+            self._drop_plans()
+        for jobid, allocation in late:
+            self._reach(jobid, allocation, now + OVERRUN)
+
+    def _drop_plans(self) -> None:
+        for queue in self.queues.values():
+            queue.drop_plans()
+
+    def touch(self) -> None:
+        """Something changed that waiting jobs of every queue may have waited for."""
+        for queue in self.queues.values():
+            queue.touch()
+
+    def check(self, request: JobRequest) -> Outcome:
+        """Whether everything that is configured, up and idle, could run the job."""
+        return self.scheduler.satisfiable(request)
+
+    def allocated(self) -> dict[int, tuple[int, int]]:
+        """Cores and GPUs (bit sets) that jobs hold, by rank."""
+        found: dict[int, tuple[int, int]] = {}
+        for held in self.held.values():
+            for rank, cores, gpus in held.shares:
+                have = found.get(rank, (0, 0))
+                found[rank] = (have[0] | cores, have[1] | gpus)
+        return found
+
+
+def _urgency(queue: Queue) -> int:
+    first = queue.first(1)
+    return queue.pending[first[0]].place[0] if first else 0
+
+
+def _moved(selection: Selection, graph: Graph, moved: range | Mapping[int, int]) -> Selection:
+    picks = [
+        Pick(moved[mark.vertex], mark.needs, mark.exclusive, mark.whole, ())
+        for mark in selection.marks.values()
+        if (not mark.path or mark.whole) and mark.vertex in moved
+    ]
+    return select(graph, picks)

@@ -1,0 +1,110 @@
+"""Why a job waits or can never run, in words a user can act on: which resource is short, by how much, and where.
+
+The matcher's own reason is the first dead end of a search; users ask for the sum. So free resources are counted node
+by node, over the nodes that the job's constraint leaves and that are up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headrace.graph import Scheduler
+from headrace.graph.constraints import ConstraintCache
+from headrace.graph.matcher import Failure, explain
+from headrace.graph.request import JobRequest, Request, total_needs
+from headrace.spec import jobspec as js
+
+_PROMISED = "resources are free but promised to jobs before it"
+
+
+class _Part(NamedTuple):
+    """What is asked of one node, or of one slot: `times` times `needs`; `idle` if nobody else may be there."""
+
+    name: str
+    times: int
+    needs: dict[str, int]
+    idle: bool
+
+
+def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
+    """What is short at `now` for a job that waits."""
+    graph = scheduler.graph
+    allowed = ConstraintCache(graph).allowed(request.constraint)
+    nodes = [v for v, kind in enumerate(graph.type) if kind == "node" and (allowed is None or v in allowed)]
+    usable = [v for v in nodes if graph.up[v]]
+    if not usable:
+        return "all eligible nodes are down or drained"
+    where = "" if allowed is None and len(usable) == len(nodes) else f" on {len(usable)} eligible node(s)"
+    part = _part(request, scheduler)
+    kinds = list(total_needs(request.resources))
+    free = [{kind: scheduler.free(v, kind, now) for kind in kinds if kind != "node"} for v in usable]
+    for kind, wanted in total_needs(request.resources).items():
+        have = len(usable) if kind == "node" else sum(amounts[kind] for amounts in free)
+        if have < wanted and not (kind == "node" and part.idle):
+            return _short(kind, wanted, have, where)
+    if part.idle:
+        fits = sum(_idle(scheduler, v, now) for v in usable)
+    elif part.name == "node":
+        fits = sum(all(amounts[kind] >= n for kind, n in part.needs.items()) for amounts in free)
+    else:
+        fits = sum(min((amounts[kind] // n for kind, n in part.needs.items()), default=0) for amounts in free)
+    if fits < part.times:
+        inside = " + ".join(f"{n} {kind}" for kind, n in sorted(part.needs.items()))
+        name = f"idle {part.name}" if part.idle else f"{part.name} of {inside}" if inside else part.name
+        return _short(name, part.times, fits, where)
+    return _PROMISED
+
+
+def _short(name: str, wanted: int, have: int, where: str) -> str:
+    return f"insufficient resources: {name} x{wanted - have} short ({wanted} wanted, {have} free{where})"
+
+
+def _part(request: JobRequest, scheduler: Scheduler) -> _Part:
+    top: Request = request.resources[0]
+    inner = top.with_
+    needs = {kind: n for kind, n in (total_needs(inner) if inner else {}).items() if kind != "node"}
+    if top.is_slot and len(inner) == 1 and inner[0].type == "node":
+        node = inner[0]
+        return _Part("node", top.count.low * node.count.low, needs, True)
+    if top.type == "node":
+        return _Part("node", top.count.low, needs, bool(top.exclusive) or "node" in scheduler.policy.whole)
+    if top.is_slot:
+        return _Part("slot", top.count.low, needs, False)
+    return _Part(top.type, 0, {}, False)
+
+
+def _idle(scheduler: Scheduler, v: int, now: int) -> bool:
+    return all(
+        scheduler.free(v, kind, now) >= amount for kind, amount in scheduler.graph.totals[v].items() if kind != "node"
+    )
+
+
+def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
+    """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else as the matcher."""
+    try:
+        wanted = js.slot_request(dict(jobspec))
+    except js.JobspecError:
+        reason = explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
+        return f"unsatisfiable request: {reason}"
+    graph = scheduler.graph
+    allowed = ConstraintCache(graph).allowed(request.constraint)
+    total = slots = eligible = 0
+    per_node = wanted.nslots // wanted.nnodes if wanted.nnodes else 1
+    for v, kind in enumerate(graph.type):
+        if kind != "node" or (allowed is not None and v not in allowed):
+            continue
+        cores, gpus = graph.totals[v].get("core", 0), graph.totals[v].get("gpu", 0)
+        fit = cores // wanted.cores
+        if wanted.gpus:
+            fit = min(fit, gpus // wanted.gpus)
+        total += cores
+        slots += fit
+        eligible += fit >= per_node
+    slot = f"{per_node if wanted.nnodes else wanted.nslots} slot(s) of {wanted.cores} core(s)"
+    if wanted.gpus:
+        slot += f" and {wanted.gpus} gpu(s)"
+    if wanted.nnodes:
+        kind, of = ("exclusive ", "") if wanted.exclusive else ("", f" with {slot}")
+        return f"unsatisfiable request: need {wanted.nnodes} {kind}node(s){of}, only {eligible} eligible"
+    return f"unsatisfiable request: need {slot}, only {slots} such slot(s) available (total cores: {total})"
