@@ -377,6 +377,33 @@ def test_the_events_journal_tells_the_past_and_the_present(in_broker: Run) -> No
     in_broker(scenario)
 
 
+def test_the_events_journal_has_finished_jobs_by_their_end_also_after_a_restart(in_broker: Run, tmp_path: Path) -> None:
+    ids: list[int] = []
+
+    async def first(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids.extend([await world.job(), await world.job()])
+        for id in ids:
+            await world.alloc(id)
+        tag = world.client.start("job-manager.events-journal", {"full": False}, None, FLAG_STREAMING)
+        # In one turn the first job starts, the second ends, the first ends.
+        world.say(ids[0], "start")
+        world.end(ids[1])
+        world.end(ids[0])
+        told: list[int] = []
+        while len(told) < 2:
+            body = (await world.client.next(tag)).obj
+            told += [body["id"] for event in body["events"] if event["name"] == "clean"]
+        assert told == [ids[1], ids[0]]
+
+    async def second(broker: Any) -> None:
+        assert [id for id, _ in await World(broker).all_events()] == [ids[1], ids[0]]
+
+    in_broker(first, statedir=str(tmp_path))
+    in_broker(second, statedir=str(tmp_path))
+
+
 def test_the_store_is_looked_up_by_path(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

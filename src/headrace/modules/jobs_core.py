@@ -66,6 +66,7 @@ class Core:
         self.effects: list[Effect] = []
         # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
         self.requests: list[Effect] = []
+        # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
@@ -86,8 +87,7 @@ class Core:
 
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
         """An event of a job, now."""
-        if job not in self.dirty:
-            self.dirty[job] = len(job.events)
+        self.dirty[job] = self.dirty.pop(job, len(job.events))
         was = job.state
         job.apply((self.now, name, context))
         if job.state != was:

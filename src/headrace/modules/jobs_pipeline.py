@@ -291,6 +291,7 @@ class Pipeline:
             else:
                 self._restore_active(id, record)
         known.sort()
+        store.order(id for _, id in known)
         restore_inactive(core, {id: number for number, id in known})
         core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
         core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
@@ -374,7 +375,7 @@ def _merged(batches: list[Batch]) -> Batch:
     news: dict[Job, News] = {}
     for batch in batches:
         for job, first, events in batch.news:
-            known = news.get(job)
+            known = news.pop(job, None)
             news[job] = (job, first, events) if known is None else (job, known[1], known[2] + events)
     effects = [effect for batch in batches for effect in batch.effects]
     finished = [job for batch in batches for job in batch.finished]

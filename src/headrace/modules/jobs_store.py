@@ -97,6 +97,10 @@ class Store:
         """Take a finished job back from the database."""
         self.places[id] = self.spill.put(record)
 
+    def order(self, ids: Iterable[int]) -> None:
+        """Put the finished jobs that restore() took back in the order of their ends."""
+        self.places = {id: self.places[id] for id in ids}
+
     def restore_logs(self, id: int, logs: dict[str, bytes | int]) -> None:
         """Give an active job its logs back."""
         for name, text in logs.items():
@@ -163,13 +167,13 @@ class Store:
         """
         job = self.active.get(id)
         if job is not None and current:
-            return _without_environment(job.jobspec)
+            return without_environment(job.jobspec)
         jobspec = self.original(self._submission(id))
         if current:
             for _, name, context in self.events(id):
                 if name == "jobspec-update" and context:
                     jobspec = updated_jobspec(jobspec, context)
-        return _without_environment(jobspec)
+        return without_environment(jobspec)
 
     def original(self, submission: Submission) -> dict[str, Any]:
         """The jobspec as ingest stored it, with the environment: what a job is started from."""
@@ -238,7 +242,8 @@ class Store:
         return sorted(keys)
 
 
-def _without_environment(jobspec: dict[str, Any]) -> dict[str, Any]:
+def without_environment(jobspec: dict[str, Any]) -> dict[str, Any]:
+    """The jobspec as it is shown and told: only `J` has the environment, which is large and may hold secrets."""
     system = jobspec["attributes"].get("system", {})
     if "environment" not in system:
         return jobspec

@@ -1,6 +1,6 @@
 """The job manager's journal of events (job-manager.events-journal): every event of every job, as it happens.
 
-Job list lives on it. A consumer that asks for the full past gets it in slices, oldest job first; a job's live events
+Job list lives on it. A consumer that asks for the full past gets it in slices, finished jobs first; a job's live events
 wait until its past was sent. A message with no events and no job marks the end of the past.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_pipeline import News
 from headrace.modules.jobs_record import Event
-from headrace.modules.jobs_store import Store
+from headrace.modules.jobs_store import Store, without_environment
 from headrace.spec.message import Message
 
 _ANY = -1
@@ -50,8 +50,8 @@ class EventsJournal:
         self.streams.add(msg)
         self.consumers[msg] = consumer
         if body.get("full"):
-            ids = sorted({*self.store.places, *self.store.active})
-            consumer.past = dict.fromkeys(ids)
+            # Finished jobs by their end: job-list lists them so (RFC 43) and learns of them here.
+            consumer.past = dict.fromkeys([*self.store.places, *sorted(self.store.active)])
             self._send_past(msg, consumer)
         else:
             for job in self.store.active.values():
@@ -98,7 +98,7 @@ class EventsJournal:
             self.ctx.respond(msg, {"id": id, "events": lines, **extras})
 
     def publish(self, news: list[News]) -> None:
-        """Events that are durable now."""
+        """Events that are durable now, job by job."""
         consumers = list(self.consumers.items())
         for job, first, events in news:
             self.events += len(events)
@@ -106,7 +106,7 @@ class EventsJournal:
                 continue
             extras: dict[str, Any] = {}
             if first == 0:
-                extras["jobspec"] = job.jobspec
+                extras["jobspec"] = without_environment(job.jobspec)
             if job.r is not None and any(event[1] == "alloc" for event in events):
                 extras["R"] = job.r
             for msg, consumer in consumers:
