@@ -41,6 +41,10 @@ def test_a_job_is_submitted_watched_and_listed():
     ]
 
 
+def test_an_address_may_be_bytes_as_with_the_c_bindings():
+    assert run("print(flux.Flux(h.attr_get('local-uri').encode()).attr_get('size'))") == ["1"]
+
+
 def test_errors_are_the_classes_and_words_of_the_c_bindings():
     lines = run(
         """

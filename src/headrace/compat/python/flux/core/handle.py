@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Optional, Union
 
 from flux.core.watchers import FDWatcher, SignalWatcher, TimerWatcher
@@ -17,7 +18,7 @@ class Flux:
     """
 
     def __init__(self, url: Optional[str] = None, flags: int = 0, handle: Optional[Handle] = None) -> None:
-        self.handle = handle if handle is not None else Handle(url)
+        self.handle = handle if handle is not None else Handle(url if url is None else os.fsdecode(url))
         self._reactor: Optional[Reactor] = None
         self._running = False
         self._failure: Optional[BaseException] = None
