@@ -38,8 +38,9 @@ from .events import Events
 from .groups import Groups
 from .local import LocalServer
 from .logbook import Logbook
-from .modhost import FOLLOWER_MODULES, LEADER_MODULES, ModuleHost
+from .modhost import ModuleHost, names_for
 from .module import ModuleContext, RpcError
+from .module_process import Forked
 from .overlay import Overlay
 from .program import Program
 from .router import Router
@@ -60,6 +61,7 @@ class Broker:
         command: list[str] | None = None,
         agent: tuple[int, socket.socket] | None = None,
         env: dict[str, str] | None = None,
+        forked: dict[str, Forked] | None = None,
     ) -> None:
         self.boot = boot
         self.rank = boot.rank
@@ -83,6 +85,8 @@ class Broker:
         self.groups: Groups | None = None
         self.program: Program | None = None
         self._agent_socket = agent
+        # Processes that wait to become modules, by module name.
+        self.forked = forked or {}
         self.agent: AgentLink | None = None
         self._agent_is_lost = False
         self._own_rundir = False
@@ -219,12 +223,10 @@ class Broker:
         self.spawn(self._init())
 
     async def _init(self) -> None:
-        names = LEADER_MODULES if self.rank == 0 else FOLLOWER_MODULES
-        skip = set(self.config.get("headrace", {}).get("skip-modules", []))
+        name = "list"
         try:
-            for name in names:
-                if name not in skip:
-                    await self.modules.load(self._scheduler() if name == "sched-simple" else name)
+            for name in names_for(self.rank, self.attrs, self.config):
+                await self.modules.load(name)
         except Exception as exc:
             self.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
             if not isinstance(exc, RpcError):
@@ -235,14 +237,6 @@ class Broker:
         gc.collect()
         gc.freeze()
         self.advance("rc1-success")
-
-    def _scheduler(self) -> str:
-        """The scheduler's module: attribute `sched.module`, or `module` of the table `[sched]`."""
-        table = self.config.get("sched", {})
-        name = self.attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
-        if name not in (None, "simple", "graph"):
-            raise RpcError(errno.EINVAL, f"sched.module: must be simple or graph, not {name!r}")
-        return f"sched-{name or 'simple'}"
 
     def _enter_quorum(self) -> None:
         self.overlay.report(online=[self.rank])

@@ -11,6 +11,7 @@ import importlib
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -19,11 +20,12 @@ from typing import Any
 
 from ..agent import keeper
 from ..compat.environment import with_flux
-from . import boot
+from . import boot, module_process
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
-from .modhost import FOLLOWER_MODULES, LEADER_MODULES
+from .modhost import FOLLOWER_MODULES, LEADER_MODULES, exec_modules, names_for
+from .module import RpcError
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
 _RUNDIR_LIMIT = 88
@@ -86,14 +88,34 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
     from ..agent.agent import spawn_agent
 
     agent = spawn_agent()
-    from .broker import Broker
-
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
+    forked = _fork_modules(info.rank, attrs, options.config, agent[1])
+    from .broker import Broker
+
     env = with_flux(os.environ)
     command = options.command if info.rank == 0 else None
-    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env)
+    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked)
     return broker.run()
+
+
+def _fork_modules(
+    rank: int, attrs: AttrTable, config: dict[str, Any], agent: socket.socket
+) -> dict[str, module_process.Forked]:
+    """The processes of this broker's modules that have one. They must not hold the agent's socket: it ends with us."""
+    try:
+        names = [name for name in names_for(rank, attrs, config) if name in exec_modules(config)]
+    except RpcError:
+        # The broker will say so, in its log.
+        return {}
+    forked: dict[str, module_process.Forked] = {}
+    if names:
+        # What we have not written yet would be written by them too.
+        sys.stdout.flush()
+        sys.stderr.flush()
+    for name in names:
+        forked[name] = module_process.fork(name, [agent, *(other.sock for other in forked.values())])
+    return forked
 
 
 def start_here(options: LaunchOptions) -> int:

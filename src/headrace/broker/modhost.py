@@ -23,6 +23,7 @@ from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 
 if TYPE_CHECKING:
+    from .attrs import AttrTable
     from .broker import Broker
 
 LEADER_MODULES = (
@@ -42,6 +43,33 @@ LEADER_MODULES = (
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
 EXEC_MODULES: frozenset[str] = frozenset()
+
+
+def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
+    """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for a scheduler there is not."""
+    names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
+    skip = _listed(config, "skip-modules")
+    return [_scheduler(attrs, config) if name == "sched-simple" else name for name in names if name not in skip]
+
+
+def exec_modules(config: dict[str, Any]) -> frozenset[str]:
+    """The modules that run in processes of their own: ours, and those of `exec-modules` in the table `[headrace]`."""
+    return EXEC_MODULES | _listed(config, "exec-modules")
+
+
+def _listed(config: dict[str, Any], key: str) -> frozenset[str]:
+    table = config.get("headrace")
+    names = table.get(key) if isinstance(table, dict) else None
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
+
+def _scheduler(attrs: AttrTable, config: dict[str, Any]) -> str:
+    """The scheduler's module: attribute `sched.module`, or `module` of the table `[sched]`."""
+    table = config.get("sched", {})
+    name = attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
+    if name not in (None, "simple", "graph"):
+        raise RpcError(errno.EINVAL, f"sched.module: must be simple or graph, not {name!r}")
+    return f"sched-{name or 'simple'}"
 
 
 class ModuleHost:
@@ -64,7 +92,7 @@ class ModuleHost:
 
         Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises.
         """
-        if as_process or path in EXEC_MODULES:
+        if as_process or path in exec_modules(self.broker.config):
             name = await self._load_process(path, name, args or [])
         else:
             name = await self._load_here(path, name, args or [])
@@ -93,7 +121,7 @@ class ModuleHost:
     async def _load_process(self, path: str, name: str, args: list[str]) -> str:
         self._must_be_new(name or path)
         try:
-            process = await module_process.spawn(self.broker, path)
+            process = await module_process.start(self.broker, path)
         except OSError as exc:
             raise RpcError(exc.errno or errno.EAGAIN, f"no process for module {path}: {exc.strerror}") from None
         try:

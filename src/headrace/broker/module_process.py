@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import uuid as uuidlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any
 
 from ..spec import message as m
@@ -40,9 +40,9 @@ _LONGEST_LINE = 1 << 16
 
 
 class ModuleProcess:
-    """One process. Made by `spawn`; `ended(self)` is called once when it is gone, for whatever reason."""
+    """One process. Made by `start`; `ended(self)` is called once when it is gone, for whatever reason."""
 
-    def __init__(self, broker: Broker, path: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, broker: Broker, path: str, process: subprocess.Popen[bytes] | Forked) -> None:
         self.broker = broker
         self.name = path
         self.path = path
@@ -146,7 +146,7 @@ class ModuleProcess:
 
     def _exited(self) -> None:
         self._output.close()
-        code = self._process.returncode
+        code = self._process.returncode or 0
         text = f"killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with status {code}"
         self.exit_text = f"process {self._process.pid} {text}"
         expected = self.status == FINALIZING and code == 0
@@ -268,8 +268,63 @@ class _Output:
         self._stream.close()
 
 
-async def spawn(broker: Broker, path: str) -> ModuleProcess:
-    """Start a process for module `path` (a name or a .py file). Raises OSError when there can be none."""
+class Forked:
+    """A process that was forked from us, with what this file needs of subprocess.Popen; `sock` leads to it."""
+
+    def __init__(self, pid: int, sock: socket.socket, stdout: IO[bytes]) -> None:
+        self.pid = pid
+        self.sock = sock
+        self.stdout: IO[bytes] | None = stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self.returncode = 0
+                return 0
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def fork(path: str, others: Iterable[socket.socket]) -> Forked:
+    """Fork the process of module `path` from this one, before it has threads or a loop: what is imported is shared.
+
+    The new process closes `others`, sockets whose last holder must be the broker.
+    """
+    ours, its = socket.socketpair()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        its.close()
+        os.close(writer)
+        return Forked(pid, ours, os.fdopen(reader, "rb", buffering=0))
+    try:
+        ours.close()
+        os.close(reader)
+        for sock in others:
+            sock.close()
+        null = os.open(os.devnull, os.O_RDONLY)
+        for fd, standard in ((null, 0), (writer, 1), (writer, 2)):
+            os.dup2(fd, standard)
+        os.close(null)
+        os.close(writer)
+        from .module_remote import run
+
+        run(its, path)
+    finally:
+        os._exit(1)
+
+
+def _spawn(path: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the process of module `path` (a name or a .py file) beside this one. Raises OSError."""
     ours, its = socket.socketpair()
     try:
         process = subprocess.Popen(
@@ -284,6 +339,13 @@ async def spawn(broker: Broker, path: str) -> ModuleProcess:
         raise
     finally:
         its.close()
+    return process, ours
+
+
+async def start(broker: Broker, path: str) -> ModuleProcess:
+    """A process for module `path` (a name or a .py file): one that was forked for it, or a new one. Raises OSError."""
+    forked = broker.forked.pop(path, None)
+    process, sock = (forked, forked.sock) if forked is not None else _spawn(path)
     module = ModuleProcess(broker, path, process)
-    await broker.loop.create_unix_connection(lambda: module.pipe, sock=ours)
+    await broker.loop.create_unix_connection(lambda: module.pipe, sock=sock)
     return module

@@ -250,17 +250,26 @@ async def _start(module: ModuleType, sock: socket.socket, batch: list[Message]) 
     await _Remote(module, batch[0].obj).run(sock, batch[1:])
 
 
-def main(argv: list[str]) -> None:
-    """`FD PATH`: the module's end of the socket and the module."""
-    sock = socket.socket(fileno=int(argv[0]))
-    os.set_inheritable(sock.fileno(), False)
+def run(sock: socket.socket, path: str) -> None:
+    """Be the process of module `path` and end it; never returns."""
     code = 1
+    with contextlib.suppress(AttributeError):
+        # Whoever reads the log wants a line when it is printed.
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        code = serve(sock, argv[1])
+        code = serve(sock, path)
     except BaseException:
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
+        # Threads that the module left must not hold the process.
         os._exit(code)
+
+
+def main(argv: list[str]) -> None:
+    """`FD PATH`: the module's end of the socket and the module."""
+    sock = socket.socket(fileno=int(argv[0]))
+    os.set_inheritable(sock.fileno(), False)
+    run(sock, argv[1])
