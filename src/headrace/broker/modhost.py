@@ -218,6 +218,7 @@ class ModuleHost:
                 "services": list(ctx.services),
                 "sendqueue": 0,
                 "recvqueue": 0,
+                **({"pid": ctx.pid} if isinstance(ctx, ModuleProcess) else {}),
             }
             for name, ctx in self.loaded.items()
         ]

@@ -110,7 +110,7 @@ class ModuleProcess:
             timer.cancel()
 
     def _kill(self, why: str) -> None:
-        self.broker.log(logging.ERROR, self.name, f"process {self._process.pid} is killed: {why}")
+        self.broker.log(logging.ERROR, self.name, f"process {self.pid} is killed: {why}")
         self._process.kill()
 
     def _lost(self, why: str) -> None:
@@ -132,7 +132,7 @@ class ModuleProcess:
         if self._process.poll() is not None:
             self._exited()
             return
-        pidfd = os.pidfd_open(self._process.pid)
+        pidfd = os.pidfd_open(self.pid)
         timer = broker.loop.call_later(_EXIT_PATIENCE, self._kill, "its socket ended and it did not")
 
         def reap() -> None:
@@ -148,7 +148,7 @@ class ModuleProcess:
         self._output.close()
         code = self._process.returncode or 0
         text = f"killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with status {code}"
-        self.exit_text = f"process {self._process.pid} {text}"
+        self.exit_text = f"process {self.pid} {text}"
         expected = self.status == FINALIZING and code == 0
         if self.status != INIT and not expected:
             self.broker.log(logging.ERROR, "broker", f"module {self.name}: {self.exit_text}")
@@ -165,6 +165,10 @@ class ModuleProcess:
         await asyncio.shield(self._gone)
 
     # -- messages
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def services(self) -> list[str]:

@@ -194,7 +194,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
                 await module.reconfigure(new)
             except RpcError as exc:
                 broker.config = old
-                for other in told[:-1]:
+                for other in told:
                     with contextlib.suppress(RpcError):
                         await other.reconfigure(old)
                 raise RpcError(exc.errnum, f"{name}: {exc}") from None
