@@ -18,32 +18,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from wire_recording import WIRE, Recording, signed_jobspec
 
 from headrace.spec.message import REQUEST, Deframer, Message, error_response, frame, response
 
-WIRE = Path(__file__).parent.parent / "data" / "wire"
 ENOSYS = 38
 # What differs by the submitter's machine and shell.
 _MACHINE = ("environment", "cwd")
-
-
-class Recording:
-    """One recorded conversation: the command's outcome, and each request with the responses it got."""
-
-    def __init__(self, path: Path) -> None:
-        head, *messages = [json.loads(line) for line in path.read_text().splitlines()]
-        self.command = head["command"]
-        self.rc, self.stdout, self.stderr = head["rc"], head["stdout"], head["stderr"]
-        self.requests: list[tuple[dict, list[dict]]] = []
-        latest: dict[tuple[int, int], list[dict]] = {}
-        for entry in messages:
-            if entry["type"] == "request" and entry["dir"] == "c2b":
-                answers: list[dict] = []
-                self.requests.append((entry, answers))
-                latest[entry["conn"], entry["matchtag"]] = answers
-            elif entry["type"] == "response" and entry["dir"] == "b2c":
-                latest[entry["conn"], entry["matchtag"]].append(entry)
-        self.events = [entry for entry in messages if entry["type"] == "event" and entry["dir"] == "b2c"]
 
 
 def comparable(topic: str, payload: object) -> object:
@@ -52,9 +33,12 @@ def comparable(topic: str, payload: object) -> object:
         return payload
     payload = json.loads(json.dumps(payload))
     if topic == "job-ingest.submit":
-        signed = payload.pop("J", None)
-        recorded = next((key for key in payload if key.startswith("J ")), None)
-        spec = payload.pop(recorded)["payload"] if recorded else json.loads(base64.b64decode(signed.split(".")[1]))
+        recorded = signed_jobspec(payload)
+        if recorded is None:
+            spec = json.loads(base64.b64decode(payload.pop("J").split(".")[1]))
+        else:
+            key, spec = recorded
+            del payload[key]
         system = spec["attributes"]["system"]
         for key in _MACHINE:
             system.pop(key, None)

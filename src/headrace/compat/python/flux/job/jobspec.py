@@ -202,8 +202,6 @@ class JobspecV1(Jobspec):
         self = cls._of(obj)
         environment = more.pop("environment", None)
         self.environment = os.environ if environment is None else environment
-        if self.cwd is None:
-            self.cwd = os.getcwd()
         if more.pop("unbuffered", False):
             self.unbuffered = True
         if more.pop("label_io", False):
