@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import socket
 import threading
@@ -54,11 +53,23 @@ def broker(tmp_path: Path):
         return f"local://{path}", seen
 
     yield start
-    # A handle and its calls refer to each other; its end of the socket closes when they are collected.
-    gc.collect()
     for path, thread in served:
         thread.join(10)
         assert not thread.is_alive(), f"a client of {path} was not closed"
+
+
+@pytest.fixture
+def connect(broker):
+    """Make a Handle that is closed before the broker is waited for."""
+    handles: list[Handle] = []
+
+    def make(uri: str) -> Handle:
+        handles.append(Handle(uri))
+        return handles[-1]
+
+    yield make
+    for handle in handles:
+        handle.close()
 
 
 def echo(msg: Message) -> list[Message]:
@@ -76,21 +87,21 @@ def test_call_returns_the_response_object(broker):
     assert seen[0].matchtag == 1
 
 
-def test_error_becomes_the_oserror_of_its_errno_with_the_brokers_text(broker):
+def test_error_becomes_the_oserror_of_its_errno_with_the_brokers_text(broker, connect):
     uri, _ = broker(lambda msg: [error_response(msg, errno.ENOENT, "unknown job id")])
     with pytest.raises(FileNotFoundError, match="unknown job id"):
-        Handle(uri).rpc("x").get()
+        connect(uri).rpc("x").get()
 
 
-def test_error_without_text_has_the_errnos(broker):
+def test_error_without_text_has_the_errnos(broker, connect):
     uri, _ = broker(lambda msg: [error_response(msg, errno.EPERM)])
     with pytest.raises(PermissionError, match="Operation not permitted"):
-        Handle(uri).rpc("x").get()
+        connect(uri).rpc("x").get()
 
 
-def test_stream_ends_at_enodata_and_frees_its_tag(broker):
+def test_stream_ends_at_enodata_and_frees_its_tag(broker, connect):
     uri, _ = broker(stream_of_three)
-    handle = Handle(uri)
+    handle = connect(uri)
     first = handle.stream("x")
     assert [answer["n"] for answer in first] == [0, 1, 2]
     again = handle.stream("x")
@@ -98,13 +109,13 @@ def test_stream_ends_at_enodata_and_frees_its_tag(broker):
     assert [answer["n"] for answer in again] == [0, 1, 2]
 
 
-def test_stream_raises_other_errors(broker):
+def test_stream_raises_other_errors(broker, connect):
     uri, _ = broker(lambda msg: [response(msg, {"n": 0}), error_response(msg, errno.EIO, "lost")])
     with pytest.raises(OSError, match="lost"):
-        list(Handle(uri).stream("x"))
+        list(connect(uri).stream("x"))
 
 
-def test_answers_find_their_calls_in_any_order(broker):
+def test_answers_find_their_calls_in_any_order(broker, connect):
     held: list[Message] = []
 
     def reversed_pairs(msg: Message) -> list[Message]:
@@ -112,32 +123,32 @@ def test_answers_find_their_calls_in_any_order(broker):
         return [response(m, {"tag": m.matchtag}) for m in reversed(held)] if len(held) == 2 else []
 
     uri, _ = broker(reversed_pairs)
-    handle = Handle(uri)
+    handle = connect(uri)
     one, two = handle.rpc("x"), handle.rpc("x")
     assert one.get() == {"tag": 1}
     assert two.get() == {"tag": 2}
 
 
-def test_wait_for_an_answer_can_be_limited(broker):
+def test_wait_for_an_answer_can_be_limited(broker, connect):
     uri, _ = broker(lambda _msg: [])
     with pytest.raises(TimeoutError):
-        Handle(uri).rpc("x").get(timeout=0.01)
+        connect(uri).rpc("x").get(timeout=0.01)
 
 
-def test_events_wait_until_they_are_read(broker):
+def test_events_wait_until_they_are_read(broker, connect):
     uri, _ = broker(lambda msg: [event("a.pulse", {"n": 1}), response(msg)])
-    handle = Handle(uri)
+    handle = connect(uri)
     handle.subscribe("a")
     found = handle.next_event(1.0)
     assert (found.topic, found.obj) == ("a.pulse", {"n": 1})
     assert handle.next_event(0.01) is None
 
 
-def test_claimed_identity_is_stamped_on_requests(broker, monkeypatch):
+def test_claimed_identity_is_stamped_on_requests(broker, connect, monkeypatch):
     monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
     monkeypatch.setenv("FLUX_HANDLE_ROLEMASK", "0x2")
     uri, seen = broker(echo)
-    Handle(uri).rpc("x").get()
+    connect(uri).rpc("x").get()
     assert (seen[0].userid, seen[0].rolemask) == (1234, 2)
 
 
@@ -159,18 +170,18 @@ def test_other_uris_are_refused(uri, monkeypatch):
         Handle(uri)
 
 
-def test_lost_broker_is_an_error_not_a_wait(broker):
+def test_lost_broker_is_an_error_not_a_wait(broker, connect):
     uri, seen = broker(lambda msg: echo(msg) if len(seen) == 1 else None)
-    handle = Handle(uri)
+    handle = connect(uri)
     handle.rpc("x").get()
     # The other end goes away without a word.
     with pytest.raises(ConnectionResetError):
         handle.rpc("x").get()
 
 
-def test_reactor_runs_callbacks_timers_and_descriptors(broker):
+def test_reactor_runs_callbacks_timers_and_descriptors(broker, connect):
     uri, _ = broker(stream_of_three)
-    handle = Handle(uri)
+    handle = connect(uri)
     reactor = Reactor()
     reactor.add_handle(handle)
     got: list[object] = []
