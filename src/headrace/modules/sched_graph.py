@@ -1,8 +1,8 @@
 """The graph scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
 
-Messages and time live here, everything else in the `sched_graph_*` files. A pass over the queues runs in slices of a
-few milliseconds, so that the broker's other work goes on; what arrives between the slices of a pass waits for its end,
-because the queues must not change under it.
+Messages and time live here, everything else in the `sched_graph_*` files. What arrives in a turn of the loop is
+scheduled in one pass at its end. A pass is bounded to a few milliseconds; what is left to do is done in later turns, so
+that the broker's other work goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from headrace.modules import sched_graph_settings as settings
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_r import ids, summary
 from headrace.modules.sched_graph_why import refusal, shortage
-from headrace.queueing import Decision, Refused, Started
+from headrace.queueing import Refused, Started
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
@@ -33,8 +32,6 @@ from headrace.spec.rset import ResourceSet, RsetError
 NAME = "sched-graph"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
-# Seconds of matching in one turn of the loop.
-_SLICE = 0.003
 # Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
 _EXPLAIN_AFTER = 0.1
 # How many of the first waiting jobs of a queue are told.
@@ -69,9 +66,7 @@ class _Scheduler:
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
         self.now = 0
-        self.decisions: list[Decision] = []
-        self.steps: Iterator[None] | None = None
-        self.waiting: list[Callable[[], None]] = []
+        self.continuing = False
         self.explaining = False
         self.due: Any = None
         self.passes = 0
@@ -88,7 +83,7 @@ class _Scheduler:
             open=("resource-status",),
         )
         ctx.service("feasibility", {"check": self._check}, open=("check",))
-        queries.register(ctx, self._pool, lambda: self.settings, self._time, self._then)
+        queries.register(ctx, self._pool, lambda: self.settings, self._time, self._changed)
         ctx.on_stats(self._stats)
         ctx.on_config(self._configure)
         ctx.call("resource.acquire", None, self._resources, streaming=True)
@@ -111,8 +106,8 @@ class _Scheduler:
         if new != self.settings:
             self.settings = new
             if self.pool is not None:
-                pool = self.pool
-                self._then(lambda: pool.configure(new))
+                self.pool.configure(new)
+                self._changed()
 
     def _pool(self) -> Pool:
         if self.pool is None:
@@ -126,48 +121,33 @@ class _Scheduler:
 
     # -- passes
 
-    def _then(self, change: Callable[[], Any]) -> None:
-        """Change the pool once nothing is being scheduled, and schedule."""
-        if self.steps is not None:
-            self.waiting.append(change)
-            return
-        change()
+    def _changed(self) -> None:
+        """Something was given to the pool in this turn."""
         self.ctx.at_flush(self._schedule)
 
     def _schedule(self) -> None:
-        """Begin a pass unless one is under way."""
-        if self.pool is None or self.steps is not None:
+        pool = self.pool
+        if pool is None:
             return
         self.passes += 1
-        self.steps = self.pool.steps(self._time(), self.decisions)
-        self._slice()
-
-    def _slice(self) -> None:
-        monotonic = self.ctx.monotonic
-        end = monotonic() + _SLICE
-        assert self.steps is not None
-        try:
-            for _ in self.steps:
-                if self.decisions:
-                    self._tell()
-                if monotonic() > end:
-                    self.ctx.call_soon(self._slice)
-                    return
-        except BaseException:
-            self.steps = None
-            raise
-        self._tell()
-        self.steps = None
-        if self.waiting:
-            changes, self.waiting = self.waiting, []
-            for change in changes:
-                change()
-            self.ctx.at_flush(self._schedule)
+        for decision in pool.schedule(self._time()):
+            if isinstance(decision, Started):
+                self._start(decision)
+            elif isinstance(decision, Refused):
+                self._refuse(decision)
+        if pool.unfinished:
+            if not self.continuing:
+                self.continuing = True
+                self.ctx.call_soon(self._continue)
             return
         self._wake_for_promises()
         if self.jobs and not self.explaining:
             self.explaining = True
             self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
+
+    def _continue(self) -> None:
+        self.continuing = False
+        self._schedule()
 
     def _wake_for_promises(self) -> None:
         if self.due is not None:
@@ -176,14 +156,6 @@ class _Scheduler:
         start = self._pool().next_start()
         if start is not None and start < self.now + _FAR:
             self.due = self.ctx.call_later(start - self.ctx.now(), self._schedule)
-
-    def _tell(self) -> None:
-        for decision in self.decisions:
-            if isinstance(decision, Started):
-                self._start(decision)
-            elif isinstance(decision, Refused):
-                self._refuse(decision)
-        self.decisions.clear()
 
     def _start(self, decision: Started) -> None:
         pool, job = self._pool(), self.jobs.pop(decision.jobid)
@@ -226,7 +198,8 @@ class _Scheduler:
             self._update(body)
             self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
         else:
-            self._then(lambda: self._update(body))
+            self._update(body)
+            self._changed()
 
     def _update(self, body: dict[str, Any]) -> None:
         pool = self._pool()
@@ -294,40 +267,33 @@ class _Scheduler:
             return
         queue = js.system(jobspec).get("queue") or ""
         self.jobs[job.id] = job
-        self._then(lambda: self._pool().submit(job.id, job.request, body["priority"], queue))
+        self._pool().submit(job.id, job.request, body["priority"], queue)
+        self._changed()
 
     def _cancel(self, msg: Message) -> None:
         id = msg.obj["id"]
-
-        def cancel() -> None:
-            job = self.jobs.get(id)
-            if job is not None and self._pool().cancel(id):
-                del self.jobs[id]
-                self.ctx.respond(job.msg, {"id": id, "type": _CANCEL})
-
-        self._then(cancel)
+        job = self.jobs.pop(id, None)
+        if job is not None:
+            self._pool().cancel(id)
+            self.ctx.respond(job.msg, {"id": id, "type": _CANCEL})
+            self._changed()
 
     def _prioritize(self, msg: Message) -> None:
-        jobs = msg.obj["jobs"]
-
-        def change() -> None:
-            for job, priority in jobs:
-                self._pool().reprioritize(job, priority)
-
-        self._then(change)
+        for job, priority in msg.obj["jobs"]:
+            self._pool().reprioritize(job, priority)
+        self._changed()
 
     def _free(self, msg: Message) -> Any:
-        body = msg.obj
+        body, pool = msg.obj, self._pool()
         id = body["id"]
-        final = body.get("final", True) or "R" not in body
-        ranks = 0 if final else ResourceSet.from_obj(body["R"]).ranks.bits
-
-        def free() -> None:
-            pool = self._pool()
-            if not (pool.free(id) if final else pool.release(id, ranks)):
-                self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
-
-        self._then(free)
+        if body.get("final", True) or "R" not in body:
+            known = pool.free(id)
+        else:
+            known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits)
+        if known:
+            self._changed()
+        else:
+            self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
         return EMPTY
 
     def _expiration(self, msg: Message) -> Any:
@@ -339,11 +305,8 @@ class _Scheduler:
         if self.expiration and expiration > self.expiration:
             raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
 
-        def change() -> None:
-            if id in self._pool().held:
-                self._pool().set_expiration(id, expiration)
-
-        self._then(change)
+        self._pool().set_expiration(id, expiration)
+        self._changed()
         return EMPTY
 
     def _check(self, msg: Message) -> Any:
@@ -388,9 +351,6 @@ class _Scheduler:
 
     def _explain(self) -> None:
         self.explaining = False
-        if self.steps is not None:
-            # The end of the pass asks again.
-            return
         pool, now = self._pool(), self._time()
         for queue in pool.queues.values():
             told = queue.first(_EXPLAIN_JOBS if queue.policy.backfill else 1)

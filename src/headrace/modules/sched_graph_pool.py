@@ -8,7 +8,7 @@ resources can be promised a start at all, and nobody overtakes it for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any
@@ -35,6 +35,8 @@ UNLIMITED = 10 * 365 * 24 * 3600
 # Types whose release makes a moment worth trying; the first orders nodes where the policy does not.
 _FILTERS = ("core", "gpu", "node")
 _REQUESTS_KEPT = 4096
+# Questions to the graph that a queue may ask in one pass, of about .1 ms each.
+EFFORT = 32
 
 
 class PlainScheduler(Scheduler):
@@ -144,8 +146,8 @@ class Pool:
         self.queues = {}
         for name, queue in waiting.items():
             for jobid in queue.first(len(queue.pending)):
-                place, request, _ = queue.pending[jobid]
-                self._queue(name).submit(jobid, request, -place[0])
+                entry = queue.pending[jobid]
+                self._queue(name).submit(jobid, entry.request, -entry.place[0])
             self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
 
     # Jobs
@@ -169,7 +171,7 @@ class Pool:
         queue = self.queues.get(name)
         if queue is None:
             own = self.settings.for_queue(name)
-            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations)
+            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, EFFORT)
         return queue
 
     def submit(self, jobid: int, request: JobRequest, priority: int, queue: str) -> None:
@@ -238,10 +240,10 @@ class Pool:
         part = [share for share in held.shares if ranks >> share.rank & 1]
         held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
         if part:
-            self._drop_plans()
             self.scheduler.release(jobid, self.nodes.selection(part))
             if jobid not in self.scheduler.jobs:
                 self._queue(held.queue).running.discard(jobid)
+            self.touch()
         return True
 
     def set_expiration(self, jobid: int, expiration: float) -> None:
@@ -249,8 +251,11 @@ class Pool:
         self.held[jobid].expiration = expiration
         held = self.scheduler.jobs.get(jobid)
         if held is not None:
-            self._drop_plans()
-            self._reach(jobid, held, ceil(expiration) if expiration else held.start + UNLIMITED)
+            end = ceil(expiration) if expiration else held.start + UNLIMITED
+            for queue in self.queues.values():
+                queue.drop_plans(end)
+            self._reach(jobid, held, end)
+            self.touch()
 
     def _reach(self, jobid: int, held: Allocation, end: int) -> None:
         self.scheduler.cancel(jobid)
@@ -265,11 +270,17 @@ class Pool:
 
     # Scheduling
 
-    def steps(self, now: int, decisions: list[Decision]) -> Iterator[None]:
-        """One pass over all queues in small steps; see `Queue.steps`."""
+    def schedule(self, now: int) -> list[Decision]:
+        """One pass over all queues, a few milliseconds each; while `unfinished`, another call goes on with the rest."""
         self._hold_overrun(now)
-        for queue in sorted(self.queues.values(), key=_urgency):
-            yield from queue.steps(now, decisions)
+        decisions: list[Decision] = []
+        for queue in sorted(self.queues.values(), key=_urgency) if len(self.queues) > 1 else self.queues.values():
+            decisions += queue.schedule(now)
+        return decisions
+
+    @property
+    def unfinished(self) -> bool:
+        return any(queue.unfinished for queue in self.queues.values())
 
     def next_start(self) -> int | None:
         """When the next promise falls due."""
@@ -283,14 +294,10 @@ class Pool:
             allocation = self.scheduler.jobs.get(jobid)
             if allocation is not None and jobid in self.held and allocation.end == end:
                 late.append((jobid, allocation))
-        if late:
-            self._drop_plans()
+        for queue in self.queues.values() if late else ():
+            queue.drop_plans(now + OVERRUN)
         for jobid, allocation in late:
             self._reach(jobid, allocation, now + OVERRUN)
-
-    def _drop_plans(self) -> None:
-        for queue in self.queues.values():
-            queue.drop_plans()
 
     def touch(self) -> None:
         """Something changed that waiting jobs of every queue may have waited for."""

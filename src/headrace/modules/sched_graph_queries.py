@@ -29,9 +29,9 @@ def register(
     pool: Callable[[], Pool],
     settings: Callable[[], Settings],
     now: Callable[[], int],
-    then: Callable[[Callable[[], Any]], None],
+    changed: Callable[[], None],
 ) -> None:
-    """Provide both services. `then` runs a change of the pool when no pass is under way, and schedules."""
+    """Provide both services. `changed` is told when waiting jobs may have a chance."""
     loaded = time.monotonic()
 
     def search(msg: Message) -> dict[str, Any]:
@@ -67,12 +67,10 @@ def register(
         if not (key and equals and value):
             raise RpcError(errno.EINVAL, "Incorrect format. Use PROPERTY=VALUE.")
 
-        def change() -> None:
-            for v in found:
-                pool().scheduler.set_property(v, key, value)
-            pool().touch()
-
-        then(change)
+        for v in found:
+            pool().scheduler.set_property(v, key, value)
+        pool().touch()
+        changed()
         return EMPTY
 
     def get_property(msg: Message) -> dict[str, Any]:
@@ -88,12 +86,10 @@ def register(
         if status not in ("up", "down"):
             raise RpcError(errno.EINVAL, f"status: must be up or down, not {status!r}")
 
-        def change() -> None:
-            for v in found:
-                pool().scheduler.set_status(v, status == "up")
-            pool().touch()
-
-        then(change)
+        for v in found:
+            pool().scheduler.set_status(v, status == "up")
+        pool().touch()
+        changed()
         return EMPTY
 
     def resource_stats() -> dict[str, Any]:

@@ -39,9 +39,9 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     part = _part(request, scheduler)
     kinds = list(total_needs(request.resources))
     free = [{kind: scheduler.free(v, kind, now) for kind in kinds if kind != "node"} for v in usable]
-    for kind, wanted in total_needs(request.resources).items():
+    for kind, wanted in total_needs(request.resources).items() if not part.idle else ():
         have = len(usable) if kind == "node" else sum(amounts[kind] for amounts in free)
-        if have < wanted and not (kind == "node" and part.idle):
+        if have < wanted:
             return _short(kind, wanted, have, where)
     if part.idle:
         fits = sum(_idle(scheduler, v, now) for v in usable)
@@ -81,10 +81,16 @@ def _idle(scheduler: Scheduler, v: int, now: int) -> bool:
 
 
 def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
-    """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else as the matcher."""
+    """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else what there is too
+    little of, else as the matcher says.
+    """
     try:
         wanted = js.slot_request(dict(jobspec))
     except js.JobspecError:
+        have = scheduler.graph.totals[scheduler.graph.root]
+        for kind, amount in total_needs(request.resources).items():
+            if have.get(kind, 0) < amount:
+                return f"unsatisfiable request: need {amount} {kind}, the whole system has {have.get(kind, 0)}"
         reason = explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
         return f"unsatisfiable request: {reason}"
     graph = scheduler.graph

@@ -1,0 +1,624 @@
+"""The graph scheduler against a job manager and a resource module that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from headrace.broker.module import EMPTY, RpcError
+from headrace.modules import sched_graph
+from headrace.spec.message import Message
+
+Jobspec = dict[str, Any]
+Run = Callable[..., None]
+LATE = 4_000_000_000.0
+
+
+def jobspec(nslots: int = 1, cores: int = 1, nnodes: int = 0, exclusive: bool = False, **system: Any) -> Jobspec:
+    slot = {"type": "slot", "count": nslots, "label": "task", "with": [{"type": "core", "count": cores}]}
+    node = {"type": "node", "count": nnodes, "with": [slot]}
+    if exclusive:
+        node["exclusive"] = True
+    return {
+        "version": 1,
+        "resources": [node if nnodes else slot],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": 0, **system}},
+    }
+
+
+def four_nodes(**execution: Any) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
+            "starttime": 0.0,
+            "expiration": 0.0,
+            "nodelist": ["node[0-3]"],
+            **execution,
+        },
+    }
+
+
+def on(ranks: str, cores: str = "0-1", **execution: Any) -> dict[str, Any]:
+    nodelist = [f"node[{ranks}]"]
+    return four_nodes(R_lite=[{"rank": ranks, "children": {"core": cores}}], nodelist=nodelist, **execution)
+
+
+class World:
+    """Plays `resource` and `job-manager`; `answers` gathers every response of the scheduler by job."""
+
+    def __init__(
+        self,
+        broker: Any,
+        *args: str,
+        r: dict[str, Any] | None = None,
+        up: str = "0-3",
+        running: Iterable[dict[str, Any]] = (),
+    ) -> None:
+        self.broker = broker
+        self.ctx = broker.context("world")
+        self.r, self.up, self.running = r or four_nodes(), up, running
+        self.answers: dict[int, list[dict[str, Any]]] = {}
+        self.ready: dict[str, Any] = {}
+        self.early: list[dict[str, Any]] = []
+        self.raised: list[dict[str, Any]] = []
+        self.acquired: Any = None
+        self.ctx.service("resource", {"acquire": self._acquire})
+        manager = {"sched-hello": self._hello, "sched-ready": self._ready, "raise": self._raise}
+        self.ctx.service("job-manager", manager)
+        self.sched = broker.load(sched_graph, *args)
+
+    def _acquire(self, msg: Message) -> None:
+        self.acquired = msg
+        self.ctx.respond(msg, {"resources": self.r, "up": self.up})
+
+    def change(self, **delta: Any) -> None:
+        self.ctx.respond(self.acquired, {key.replace("_", "-"): value for key, value in delta.items()})
+
+    def _hello(self, msg: Message) -> None:
+        for job in self.running:
+            self.ctx.respond(msg, job)
+        self.ctx.respond_error(msg, errno.ENODATA)
+
+    def _ready(self, msg: Message) -> Any:
+        self.ready = msg.obj
+        early, self.early = self.early, []
+        for body in early:
+            self._request(body)
+        return {"count": len(early)}
+
+    def _raise(self, msg: Message) -> Any:
+        self.raised.append(msg.obj)
+        return EMPTY
+
+    def submit(self, job: int, spec: Jobspec, priority: int = 16) -> None:
+        body = {"id": job, "priority": priority, "userid": 0, "t_submit": 1.0, "jobspec": spec}
+        if self.ready:
+            self._request(body)
+        else:
+            self.early.append(body)
+
+    def _request(self, body: dict[str, Any]) -> None:
+        def answer(reply: Message) -> None:
+            assert reply.errnum == 0, reply.text
+            self.answers.setdefault(body["id"], []).append(reply.obj)
+
+        self.ctx.call("sched.alloc", body, answer, streaming=True)
+
+    def free(self, job: int, **body: Any) -> None:
+        self.ctx.call("sched.free", {"id": job, **body})
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def r_of(self, job: int) -> dict[str, Any]:
+        return next(answer["R"] for answer in self.answers.get(job, []) if answer["type"] == 0)
+
+    def ranks(self, job: int) -> str:
+        """The ranks a job got, "" while it waits."""
+        for answer in self.answers.get(job, []):
+            if answer["type"] == 0:
+                return ",".join(group["rank"] for group in answer["R"]["execution"]["R_lite"])
+        return ""
+
+    def started(self, *jobs: int) -> list[int]:
+        return [job for job in jobs if self.ranks(job)]
+
+
+def running(job: int, r: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": job, "priority": 16, "userid": 0, "t_submit": 1.0, "R": r, **more}
+
+
+def test_an_allocation_carries_r_and_its_summary(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(properties={"batch": "0-2"}))
+        await world.settle()
+        assert world.ready == {"mode": "unlimited"}
+        world.submit(1, jobspec())
+        world.submit(2, jobspec(nnodes=3, exclusive=True))
+        await world.settle()
+        (one,), (whole,) = world.answers[1], world.answers[2]
+        assert (one["id"], one["type"]) == (1, 0)
+        assert one["annotations"] == {"sched": {"resource_summary": "rank0/core0"}}
+        execution = one["R"]["execution"]
+        assert list(execution) == ["R_lite", "nodelist", "starttime", "expiration", "properties"]
+        assert execution["R_lite"] == [{"rank": "0", "children": {"core": "0"}}]
+        assert (execution["nodelist"], execution["expiration"]) == (["node0"], 0.0)
+        assert execution["starttime"] > 0
+        assert "scheduling" not in one["R"]
+        assert whole["annotations"]["sched"]["resource_summary"] == "rank[1-3]/core[0-1]"
+        assert whole["R"]["execution"]["nodelist"] == ["node[1-3]"]
+        assert whole["R"]["execution"]["properties"] == {"batch": "1-2"}
+
+    in_broker(scenario)
+
+
+def test_gpus_are_matched_and_listed(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        spec = jobspec(nslots=2)
+        spec["resources"][0]["with"].append({"type": "gpu", "count": 1})
+        world = World(broker, r=four_nodes(R_lite=[{"rank": "0-3", "children": {"core": "0-1", "gpu": "0"}}]))
+        world.submit(1, spec)
+        await world.settle()
+        assert world.r_of(1)["execution"]["R_lite"] == [{"rank": "0-1", "children": {"core": "0", "gpu": "0"}}]
+        assert world.answers[1][0]["annotations"]["sched"]["resource_summary"] == "rank[0-1]/core0,gpu0"
+
+    in_broker(scenario)
+
+
+def test_first_come_first_served_holds_up_what_is_behind_but_not_other_queues(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=6, queue="batch"))
+        world.submit(2, jobspec(nslots=4, queue="batch"))
+        world.submit(3, jobspec(queue="batch"))
+        world.submit(4, jobspec(queue="debug"))
+        await world.settle()
+        assert world.started(1, 2, 3, 4) == [1, 4]
+        world.free(1, final=True)
+        await world.settle()
+        assert world.started(2, 3) == [2, 3]
+
+    in_broker(scenario)
+
+
+def test_what_one_queue_gives_back_another_takes(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-policy=easy")
+        world.submit(1, jobspec(nslots=8, queue="batch"))
+        world.submit(2, jobspec(nslots=8, queue="debug"))
+        await world.settle()
+        assert world.started(1, 2) == [1]
+        world.free(1)
+        await world.settle()
+        assert world.started(2) == [2]
+
+    in_broker(scenario)
+
+
+def test_queues_may_have_policies_of_their_own(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-policy-per-queue=batch:easy")
+        for first, queue in ((1, "batch"), (11, "debug")):
+            world.submit(first, jobspec(nslots=3, queue=queue, duration=600.0))
+        await world.settle()
+        for first, queue in ((1, "batch"), (11, "debug")):
+            world.submit(first + 1, jobspec(nslots=8, queue=queue, duration=60.0))
+            world.submit(first + 2, jobspec(queue=queue, duration=60.0))
+        await world.settle()
+        assert world.started(2, 3, 12, 13) == [3]
+
+    in_broker(scenario)
+
+
+def test_easy_backfills_only_what_does_not_delay_the_first(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-policy=easy")
+        world.submit(1, jobspec(nnodes=3, exclusive=True, duration=600.0))
+        world.submit(2, jobspec(nnodes=4, exclusive=True, duration=600.0))
+        world.submit(3, jobspec(duration=3600.0))
+        world.submit(4, jobspec())
+        world.submit(5, jobspec(duration=60.0))
+        await world.settle()
+        assert world.started(2, 3, 4, 5) == [5]
+
+    in_broker(scenario)
+
+
+def test_nobody_overtakes_for_ever_a_job_behind_others_without_time_limits(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-policy=easy")
+        world.submit(1, jobspec(nnodes=3, exclusive=True))
+        await world.settle()
+        world.submit(2, jobspec(nnodes=4, exclusive=True))
+        world.submit(3, jobspec(duration=3600.0))
+        await world.settle()
+        await asyncio.sleep(1.1)
+        world.submit(4, jobspec())
+        await world.settle()
+        assert world.started(2, 3, 4) == [3]
+
+    in_broker(scenario)
+
+
+def test_higher_priority_goes_first_and_can_change_while_waiting(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=8))
+        await world.settle()
+        for job in (2, 3, 4):
+            world.submit(job, jobspec(nslots=8))
+        world.ctx.call("sched.prioritize", {"jobs": [[4, 20], [2, 1], [99, 3]]})
+        await world.settle()
+        order = []
+        for done in (1, 4, 3):
+            world.free(done)
+            await world.settle()
+            order.append(world.started(2, 3, 4))
+        assert order == [[4], [3, 4], [2, 3, 4]]
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        (
+            jobspec(nslots=16),
+            "unsatisfiable request: need 16 slot(s) of 1 core(s), only 8 such slot(s) available (total cores: 8)",
+        ),
+        (
+            jobspec(nnodes=2, exclusive=True, constraints={"properties": ["debug"]}),
+            "unsatisfiable request: need 2 exclusive node(s), only 1 eligible",
+        ),
+        (
+            jobspec(nslots=3, nnodes=1),
+            "unsatisfiable request: need 1 node(s) with 3 slot(s) of 1 core(s), only 0 eligible",
+        ),
+    ],
+)
+def test_what_can_never_run_is_denied_with_the_reason(in_broker: Run, spec: Jobspec, note: str) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(properties={"debug": "3"}))
+        await world.settle()
+        world.submit(1, spec)
+        await world.settle()
+        assert (world.answers[1][-1]["type"], world.answers[1][-1]["note"]) == (2, note)
+        reply = await broker.client().call("feasibility.check", {"jobspec": spec})
+        assert (reply.errnum, reply.text) == (errno.EINVAL, note)
+        assert (await broker.client(guest=True).call("feasibility.check", {"jobspec": jobspec()})).errnum == 0
+
+    in_broker(scenario)
+
+
+def test_a_resource_that_the_graph_has_not_is_named_in_the_denial(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        spec = jobspec()
+        spec["resources"][0]["with"][0]["type"] = "memory"
+        world = World(broker)
+        world.submit(1, spec)
+        bad = jobspec()
+        bad["resources"][0]["count"] = 0
+        world.submit(2, bad)
+        world.submit(3, jobspec(constraints={"nonsense": ["x"]}))
+        await world.settle()
+        assert "memory" in world.answers[1][-1]["note"]
+        assert "resources[0].count" in world.answers[2][-1]["note"]
+        assert "nonsense" in world.answers[3][-1]["note"]
+
+    in_broker(scenario)
+
+
+def test_a_constraint_limits_where_a_job_goes(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(properties={"fast": "2"}))
+        constraints = [{"properties": ["fast"]}, {"hostlist": ["node1"]}, {"ranks": ["3"]}]
+        for job, constraint in enumerate(constraints):
+            world.submit(job, jobspec(constraints=constraint))
+        await world.settle()
+        assert [world.ranks(job) for job in range(3)] == ["2", "1", "3"]
+
+    in_broker(scenario)
+
+
+def test_a_job_waits_for_nodes_that_are_down_and_is_told_so(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, up="1")
+        world.submit(1, jobspec(nslots=2))
+        world.submit(2, jobspec(nnodes=4, exclusive=True))
+        await asyncio.sleep(0.15)
+        assert (world.ranks(1), world.ranks(2)) == ("1", "")
+        (told,) = world.answers[2]
+        reason = told["annotations"]["sched"]["reason_pending"]
+        assert reason == "insufficient resources: idle node x4 short (4 wanted, 0 free on 1 eligible node(s))"
+        world.change(down="1")
+        await world.settle()
+        world.free(1)
+        world.change(up="0-3")
+        await world.settle()
+        assert world.ranks(2) == "0-3"
+
+    in_broker(scenario)
+
+
+def test_properties_come_and_go(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(properties={"fast": "0"}))
+        for job in (1, 2):
+            world.submit(job, jobspec(nslots=2, constraints={"properties": ["fast"]}))
+        await world.settle()
+        assert not world.ranks(2)
+        world.change(property_add={"fast": "2"})
+        await world.settle()
+        assert world.ranks(2) == "2"
+        assert world.r_of(2)["execution"]["properties"] == {"fast": "2"}
+        world.free(2)
+        world.change(property_remove={"fast": "0,2"})
+        world.submit(3, jobspec(constraints={"properties": ["fast"]}))
+        await world.settle()
+        assert world.answers[3][-1]["type"] == 2
+        world.free(1)
+        world.submit(4, jobspec(nslots=8))
+        await world.settle()
+        assert world.ranks(4) == "0-3"
+
+    in_broker(scenario)
+
+
+def test_ranks_that_leave_take_their_part_of_jobs_with_them(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=6))
+        world.submit(2, jobspec(nslots=4))
+        await world.settle()
+        world.change(shrink="2")
+        world.submit(3, jobspec(nslots=8))
+        await world.settle()
+        assert world.started(2, 3) == []
+        world.free(1)
+        await world.settle()
+        assert world.ranks(2) == "0-1"
+        world.free(2)
+        await world.settle()
+        assert "only 6 such slot(s)" in world.answers[3][-1]["note"]
+
+    in_broker(scenario)
+
+
+def test_running_jobs_keep_their_resources_over_a_restart(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, running=[running(7, on("0-2"), free="1"), running(6, on("3", cores="1"))])
+        world.submit(8, jobspec(nslots=3))
+        await world.settle()
+        r_lite = world.r_of(8)["execution"]["R_lite"]
+        assert r_lite == [{"rank": "1", "children": {"core": "0-1"}}, {"rank": "3", "children": {"core": "0"}}]
+        for job in (7, 6, 8):
+            world.free(job)
+        world.submit(9, jobspec(nnodes=4, exclusive=True))
+        await world.settle()
+        assert world.ranks(9) == "0-3"
+
+    in_broker(scenario)
+
+
+def test_a_job_whose_resources_are_not_there_any_more_is_ended_not_forgotten(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        gone, twice = on("7"), on("0")
+        world = World(broker, running=[running(1, gone), running(2, twice), running(3, twice)])
+        await world.settle()
+        assert [(body["id"], body["type"], body["severity"]) for body in world.raised] == [
+            (1, "scheduler-restart", 0),
+            (3, "scheduler-restart", 0),
+        ]
+        assert "rank 7" in world.raised[0]["note"]
+        assert world.ready
+
+    in_broker(scenario)
+
+
+def test_partly_released_resources_are_used_again(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nnodes=4, exclusive=True))
+        world.submit(2, jobspec(nnodes=1, exclusive=True))
+        await world.settle()
+        world.free(1, R=on("2"), final=False)
+        await world.settle()
+        assert world.ranks(2) == "2"
+        world.submit(3, jobspec(nnodes=3, exclusive=True))
+        world.free(1, R=on("0-1,3"), final=False)
+        world.free(1, R=four_nodes(), final=True)
+        await world.settle()
+        assert world.ranks(3) == "0-1,3"
+
+    in_broker(scenario)
+
+
+def test_a_canceled_head_lets_the_next_one_start(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=7))
+        world.submit(2, jobspec(nslots=8))
+        world.submit(3, jobspec())
+        await world.settle()
+        world.ctx.call("sched.cancel", {"id": 2})
+        world.ctx.call("sched.cancel", {"id": 99})
+        world.ctx.call("sched.cancel", {"id": 1})
+        await world.settle()
+        assert world.answers[2] == [{"id": 2, "type": 3}]
+        assert world.started(1, 3) == [1, 3]
+
+    in_broker(scenario)
+
+
+def test_a_waiting_job_learns_what_is_short_and_when_it_may_start(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=5, duration=600.0))
+        world.submit(2, jobspec(nslots=6))
+        await asyncio.sleep(0.15)
+        (note,) = world.answers[2]
+        assert note["type"] == 1
+        sched = note["annotations"]["sched"]
+        assert sched["reason_pending"] == "insufficient resources: core x3 short (6 wanted, 3 free)"
+        assert 0 < sched["t_estimate"] - broker.contexts["sched-graph"].now() <= 600
+        world.free(1)
+        await world.settle()
+        assert world.answers[2][-1]["annotations"]["sched"] == {
+            "reason_pending": None,
+            "t_estimate": None,
+            "resource_summary": "rank[0-2]/core[0-1]",
+        }
+
+    in_broker(scenario)
+
+
+def test_a_promise_falls_due_without_any_message(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        now = broker.context("clock").now()
+        world = World(broker, "queue-policy=easy", running=[running(1, on("0-3", starttime=now, expiration=now + 1))])
+        world.submit(2, jobspec(nslots=8, duration=60.0))
+        await world.settle()
+        # The first job outlives its limit, and the promise is made again, before it ends.
+        await asyncio.sleep(2.2)
+        assert not world.ranks(2)
+        world.free(1)
+        await world.settle()
+        assert world.ranks(2) == "0-3"
+
+    in_broker(scenario)
+
+
+def test_time_limits_end_with_the_instance_at_the_latest(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(expiration=LATE))
+        world.submit(1, jobspec(duration=60.5))
+        world.submit(2, jobspec(duration=5e9))
+        world.submit(3, jobspec())
+        await world.settle()
+        times = [world.r_of(job)["execution"] for job in (1, 2, 3)]
+        assert times[0]["expiration"] - times[0]["starttime"] == pytest.approx(60.5)
+        assert [times[i]["expiration"] for i in (1, 2)] == [LATE, LATE]
+        client = broker.client()
+        assert (await client.call("sched.expiration", {"id": 1, "expiration": LATE + 1})).errnum == errno.EINVAL
+        assert (await client.call("sched.expiration", {"id": 9, "expiration": LATE})).errnum == errno.ENOENT
+        assert (await client.call("sched.expiration", {"id": 1, "expiration": LATE})).errnum == 0
+
+    in_broker(scenario)
+
+
+def test_a_longer_time_limit_moves_promises(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-policy=easy")
+        world.submit(1, jobspec(nslots=8, duration=600.0))
+        world.submit(2, jobspec(nslots=8, duration=60.0))
+        await asyncio.sleep(0.15)
+        first = world.answers[2][-1]["annotations"]["sched"]["t_estimate"]
+        await broker.client().rpc("sched.expiration", {"id": 1, "expiration": first + 1000})
+        await asyncio.sleep(0.15)
+        assert world.answers[2][-1]["annotations"]["sched"]["t_estimate"] == pytest.approx(first + 1000, abs=2)
+
+    in_broker(scenario)
+
+
+def test_resource_status_tells_all_down_and_allocated(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(properties={"fast": "0-1"}), up="0-2")
+        world.submit(1, jobspec(nslots=3))
+        await world.settle()
+        status = await broker.client(guest=True).rpc("sched.resource-status", {})
+        assert status["all"] == four_nodes(properties={"fast": "0-1"})
+        assert status["down"]["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
+        allocated = status["allocated"]["execution"]
+        assert allocated["R_lite"] == [
+            {"rank": "0", "children": {"core": "0-1"}},
+            {"rank": "1", "children": {"core": "0"}},
+        ]
+        assert allocated["nodelist"] == ["node[0-1]"]
+        assert allocated["properties"] == {"fast": "0-1"}
+        world.free(1)
+        await world.settle()
+        empty = (await broker.client().rpc("sched.resource-status", {}))["allocated"]["execution"]
+        assert (empty["R_lite"], empty["nodelist"]) == ([], [""])
+
+    in_broker(scenario)
+
+
+def test_limited_mode_is_told_to_the_job_manager(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "mode=limited=8")
+        await world.settle()
+        assert world.ready == {"mode": "limited", "limit": 8}
+
+    in_broker(scenario)
+
+
+def test_a_reloaded_configuration_applies_to_waiting_jobs_and_keeps_running_ones(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=7, duration=600.0))
+        world.submit(2, jobspec(nslots=8))
+        world.submit(3, jobspec(duration=60.0))
+        await world.settle()
+        assert world.started(3) == []
+        broker.config = {"sched-fluxion-qmanager": {"queue-policy": "easy"}}
+        await broker.client().rpc("sched.config-reload")
+        await world.settle()
+        assert world.started(2, 3) == [3]
+        world.free(1)
+        world.free(3)
+        await world.settle()
+        assert world.started(2) == [2]
+
+    in_broker(scenario)
+
+
+def test_a_bad_configuration_is_refused_with_the_key_and_changes_nothing(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.settle()
+        broker.config = {"sched-fluxion-qmanager": {"queue-policy": "lifo"}}
+        reply = await broker.client().call("sched.config-reload")
+        assert reply.errnum == errno.EINVAL
+        assert reply.text == "queue-policy: must be one of fcfs, easy, hybrid, conservative, not 'lifo'"
+        world.submit(1, jobspec())
+        await world.settle()
+        assert world.ranks(1) == "0"
+
+    in_broker(scenario)
+
+
+def test_a_module_argument_that_is_none_is_refused(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        with pytest.raises(RpcError, match="match-policy: must be one of first"):
+            broker.load(sched_graph, "match-policy=best")
+
+    in_broker(scenario)
+
+
+def test_a_storm_is_scheduled_in_slices_and_nothing_is_lost_between_them(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes(R_lite=[{"rank": "0-3", "children": {"core": "0-255"}}]))
+        await world.settle()
+        for job in range(1, 1001):
+            world.submit(job, jobspec())
+        while not world.ranks(1):
+            await asyncio.sleep(0)
+        begun = len(world.started(*range(1, 1001)))
+        assert 0 < begun < 1000
+        world.ctx.call("sched.cancel", {"id": 1000})
+        world.free(1)
+        world.submit(1001, jobspec(nslots=26))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert world.started(*range(1, 1002)) == [*range(1, 1000), 1001]
+        assert world.answers[1000] == [{"id": 1000, "type": 3}]
+        assert all(len(world.answers[job]) == 1 for job in range(1, 1002))
+
+    in_broker(scenario)
