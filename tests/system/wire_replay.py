@@ -191,9 +191,9 @@ class Replay:
         back = {new: old for old, new in self.ids.items()}
         pairs = [(jobid.encode(new), jobid.encode(old)) for new, old in back.items()]
         pairs += [(jobid.encode(new, "f58plain"), jobid.encode(old, "f58plain")) for new, old in back.items()]
-        host = socket.gethostname()
-        pairs += [(self.home, HOME), (str(Hostlist([host] * 3)), ",".join([HOST] * 3))]
-        pairs += [(str(Hostlist([host] * 2)), ",".join([HOST] * 2)), (host, HOST)]
+        pairs.append((self.home, HOME))
+        for host in (socket.gethostname(), socket.gethostname().partition(".")[0]):
+            pairs += [(str(Hostlist([host] * count)), ",".join([HOST] * count)) for count in (3, 2, 1)]
         return _translator(pairs, back)
 
     def _translate(self, value, translator):
