@@ -13,7 +13,7 @@ from instance import start
 
 PROBE = str(Path(__file__).with_name("probe_module.py"))
 _HEAD = f"""
-import errno, json, os, signal, subprocess, sys, time
+import errno, json, os, select, signal, subprocess, sys, time
 from headrace.client.handle import Handle
 h = Handle()
 result = {{}}
@@ -195,6 +195,48 @@ def test_a_module_that_is_removed_unloads_first_and_one_that_shuts_down_is_remov
     assert told["waiting"] == 38 and told["listed"] is False
     assert told["log"].count("the probe says goodbye") == 2
     assert "module probe: process" not in told["log"]
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_a_trace_shows_what_a_module_receives_and_sends_until_it_is_canceled(how):
+    body = f"""
+    trace = h.rpc("module.trace", {{"names": ["probe"], "full": True, "typemask": 7}}, flags=0x40)
+    result["early"] = None
+    try:
+        trace.get()
+    except OSError as exc:
+        result["early"] = exc.errno
+    rpc("module.load", {{"path": PROBE, "args": [], "exec": {how}}})
+    wanted = {{"names": ["probe"], "full": True, "typemask": 7, "topic_glob": "probe.*"}}
+    trace = h.rpc("module.trace", wanted, flags=0x40)
+    command = ["flux", "module", "trace", "-t", "response", "probe"]
+    printed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    rpc("probe.echo", {{"x": 1}})
+    fails("probe.nosuch")
+    h.publish("probe.event")
+    seen = [trace.get() for _ in range(5)]
+    keys = ("prefix", "type", "topic", "payload_size", "payload", "errnum")
+    result["seen"] = [[entry.get(key) for key in keys] for entry in seen]
+    # The command may have come after those; it sees one of these.
+    while not select.select([printed.stdout], [], [], 0.02)[0]:
+        rpc("probe.echo", {{"x": 1}})
+    result["printed"] = printed.stdout.readline()
+    printed.kill()
+    printed.wait()
+    trace.cancel()
+    result["ended"] = len([entry for entry in trace if entry["topic"] != "probe.echo"])
+    """
+    told = inside(body)
+    assert told["ended"] == 0
+    assert told["early"] == 2
+    assert told["seen"] == [
+        ["rx", 1, "probe.echo", 8, {"x": 1}, None],
+        ["tx", 2, "probe.echo", 8, {"x": 1}, 0],
+        ["rx", 1, "probe.nosuch", 0, None, None],
+        ["tx", 2, "probe.nosuch", 32, None, 38],
+        ["rx", 4, "probe.event", 0, None, None],
+    ]
+    assert re.fullmatch(r"\d+\.\d{6} probe tx < probe\.echo \[8\]\n", told["printed"])
 
 
 _JOBS = """

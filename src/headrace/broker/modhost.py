@@ -21,6 +21,7 @@ from ..spec.message import Message
 from . import module_process
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
+from .module_trace import ModuleTrace
 
 if TYPE_CHECKING:
     from .attrs import AttrTable
@@ -79,6 +80,7 @@ class ModuleHost:
         self.broker = broker
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
         self._builtin: set[str] = set()
+        self._trace: ModuleTrace
 
     def builtin(self, name: str) -> ModuleContext:
         """A context for a service that is part of the broker itself; it cannot be removed."""
@@ -96,6 +98,7 @@ class ModuleHost:
             name = await self._load_process(path, name, args or [])
         else:
             name = await self._load_here(path, name, args or [])
+        self._trace.attach()
         self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
@@ -169,6 +172,7 @@ class ModuleHost:
 
     def register(self, ctx: ModuleContext) -> None:
         """Provide module.* through the broker's own context."""
+        self._trace = ModuleTrace(ctx, self.loaded)
         ctx.service(
             "module",
             {
@@ -177,7 +181,7 @@ class ModuleHost:
                 "list": self._list,
                 "status": lambda _msg: EMPTY,
                 "debug": self._debug,
-                "trace": lambda _msg: EMPTY,
+                "trace": self._trace.start,
             },
             open=("list",),
         )

@@ -107,6 +107,8 @@ class ModuleContext:
         self.size = broker.size
         self.attrs = broker.attrs
         self.status = RUNNING
+        # Told of every message while a module.trace runs: module name, "rx" or "tx", message.
+        self.tracer: Callable[[str, str, Message], None] | None = None
         self.services: list[str] = []
         self.last_used = time.monotonic()
         self.at_flush = broker.router.at_flush
@@ -172,6 +174,8 @@ class ModuleContext:
     def send(self, msg: Message) -> None:
         """Deliver a message to this module (the router calls this)."""
         self.last_used = time.monotonic()
+        if self.tracer is not None:
+            self.tracer(self.name, "rx", msg)
         kind = msg.type
         if kind == m.REQUEST:
             self._request(msg)
@@ -321,12 +325,17 @@ class ModuleContext:
     def respond(self, msg: Message, obj: dict[str, Any] | None = None, payload: bytes | None = None) -> None:
         """Send a success response; a streaming request takes any number of them."""
         if not msg.flags & m.FLAG_NORESPONSE:
-            self.broker.router.response(m.response(msg, obj, 0, payload))
+            self._answer(m.response(msg, obj, 0, payload))
 
     def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
         """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
         if not msg.flags & m.FLAG_NORESPONSE:
-            self.broker.router.response(m.error_response(msg, errnum, text))
+            self._answer(m.error_response(msg, errnum, text))
+
+    def _answer(self, msg: Message) -> None:
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self.broker.router.response(msg)
 
     def call(
         self,
@@ -361,6 +370,8 @@ class ModuleContext:
             payload,
         )
         msg.routes.append(self._route)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
         self.broker.router.request(msg)
         return tag
 
@@ -399,7 +410,10 @@ class ModuleContext:
 
     def publish(self, topic: str, obj: dict[str, Any] | None = None, private: bool = False) -> None:
         """Publish an event from rank 0, which numbers it."""
-        self.broker.events.publish(m.event(topic, obj, m.FLAG_PRIVATE if private else 0))
+        msg = m.event(topic, obj, m.FLAG_PRIVATE if private else 0)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self.broker.events.publish(msg)
 
     def subscribe(self, prefix: str, callback: Callable[[Message], None]) -> None:
         self._subscriptions.append((prefix, callback))

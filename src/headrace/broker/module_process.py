@@ -48,6 +48,7 @@ class ModuleProcess:
         self.path = path
         self.uuid = str(uuidlib.uuid4())
         self.status = INIT
+        self.tracer: Callable[[str, str, Message], None] | None = None
         self.last_used = time.monotonic()
         self.ended: Callable[[ModuleProcess], None] = lambda _self: None
         self.exit_text = ""
@@ -181,6 +182,8 @@ class ModuleProcess:
     def send(self, msg: Message) -> None:
         """Deliver a message to the module (the router calls this)."""
         self.last_used = time.monotonic()
+        if self.tracer is not None:
+            self.tracer(self.name, "rx", msg)
         if msg.type == m.REQUEST:
             if self.pipe.closed:
                 # It was queued before the process ended.
@@ -195,6 +198,8 @@ class ModuleProcess:
 
     def _receive(self, msg: Message) -> None:
         router, kind = self.broker.router, msg.type
+        if self.tracer is not None and kind != m.CONTROL:
+            self.tracer(self.name, "tx", msg)
         if kind == m.RESPONSE:
             if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
                 self._answered(msg)

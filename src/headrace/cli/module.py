@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 
 from headrace.cli.errors import CommandError
+from headrace.cli.eventlog_format import HumanTime
 from headrace.cli.getopts import Command, dispatch
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, List, Optional
 
 PREFIX = "flux-module: "
 
@@ -22,6 +24,7 @@ _TABLE = {
     "reload": ("Reload module", None),
     "stats": ("Display stats on module", None),
     "debug": ("Get/set module debug flags", None),
+    "trace": ("Trace module messages", None),
 }
 _FORCE = ("f", "force", "", "Ignore nonexistent modules")
 _LIST = Command(
@@ -37,7 +40,16 @@ _LOAD = Command(
     (("", "name", "NAME", "Override default module name"), ("", "exec", "", "Run the module in a process of its own")),
 )
 _REMOVE = Command("flux-module remove", "[OPTIONS] module", "Unload module", (_FORCE,))
-_RELOAD = Command("flux-module reload", "[OPTIONS] module", "Reload module", (_FORCE,))
+_RELOAD = Command(
+    "flux-module reload",
+    "[OPTIONS] module",
+    "Reload module",
+    (
+        _FORCE,
+        ("", "name", "NAME", "Override default module name"),
+        ("", "exec", "", "Run the module in a process of its own"),
+    ),
+)
 _STATS = Command(
     "flux-module stats",
     "[OPTIONS] module",
@@ -62,6 +74,19 @@ _DEBUG = Command(
         ("c", "clearbit", "MASK", "Set debug flags specified in MASK to 0"),
     ),
 )
+_TRACE = Command(
+    "flux-module trace",
+    "[OPTIONS] module...",
+    "Trace module messages",
+    (
+        ("f", "full", "", "Show JSON message payload, if any"),
+        ("T", "topic", "GLOB", "Filter output by topic glob"),
+        ("t", "type", "TYPE,...", "Filter output by message type (request,response,event,control)"),
+        ("H", "human", "", "Human readable output"),
+    ),
+)
+_TYPES = {"request": 1, "response": 2, "event": 4, "control": 8}
+_GLYPHS = {1: ">", 2: "<", 4: "e", 8: "c"}
 _STATUS = {0: "I", 1: "R", 2: "F", 3: "X"}
 
 
@@ -74,6 +99,7 @@ def main(argv: List[str]) -> int:
         "reload": _reload,
         "stats": _stats,
         "debug": _debug,
+        "trace": _trace,
     }
     return actions[name](rest)
 
@@ -130,9 +156,9 @@ def _reload(argv: List[str]) -> int:
     options = _RELOAD.parse(argv, stop_early=True)
     path, *args = options.need(1)
     handle = Handle()
-    name = path.rpartition("/")[2].partition(".")[0]
+    name = options.get("name") or path.rpartition("/")[2].partition(".")[0]
     _remove_one(handle, name, options.has("force"))
-    _load_one(handle, path, args, "", False)
+    _load_one(handle, path, args, options.get("name"), options.has("exec"))
     return 0
 
 
@@ -176,3 +202,33 @@ def _debug(argv: List[str]) -> int:
         request = {"op": "setbit", "flags": 0}
     print(f"{Handle().rpc(f'{name}.debug', request).get()['flags']:#x}")
     return 0
+
+
+def _trace(argv: List[str]) -> int:
+    options = _TRACE.parse(argv)
+    names = options.need(1)
+    request: Dict[str, Any] = {"names": names, "full": options.has("full"), "topic_glob": options.get("topic", "*")}
+    if options.has("type"):
+        request["typemask"] = 0
+        for kind in options.get("type").split(","):
+            if kind not in _TYPES:
+                raise CommandError(f"--type: unknown message type {kind}: use {', '.join(_TYPES)}")
+            request["typemask"] |= _TYPES[kind]
+    human = HumanTime() if options.has("human") else None
+    for entry in Handle().stream("module.trace", request):
+        sys.stdout.write(_traced(entry, human))
+        # Whoever follows it through a pipe wants each message when it is there.
+        sys.stdout.flush()
+    return 0
+
+
+def _traced(entry: Dict[str, Any], human: Optional[HumanTime]) -> str:
+    """`TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]` and, where it was asked for, the payload in a line of its own."""
+    stamp = entry["timestamp"]
+    when = human.show(stamp) if human is not None else f"{stamp:.6f}"
+    status = f" {errno.errorcode.get(entry['errnum'], entry['errnum'])}" if entry.get("errnum") else ""
+    glyph = _GLYPHS.get(entry["type"], "?")
+    line = f"{when} {entry['name']} {entry['prefix']} {glyph} {entry['topic']} [{entry['payload_size']}]{status}\n"
+    if entry.get("payload") is not None:
+        line += json.dumps(entry["payload"], ensure_ascii=False) + "\n"
+    return line
