@@ -190,7 +190,7 @@ class Agent:
             self.running = False
             return
         for op in self._reader.feed(self._in[:size]):
-            handler = self._handlers.get(op["op"])
+            handler = self._handlers.get(op.get("op", ""))
             if handler is not None:
                 _guarded(partial(handler, op))
 

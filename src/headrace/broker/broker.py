@@ -29,7 +29,7 @@ from ..spec import jobid
 from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset, IdsetError
-from ..spec.message import Message
+from ..spec.message import Message, MessageError
 from . import services, state
 from .agentlink import AgentLink
 from .attrs import AttrTable
@@ -89,6 +89,7 @@ class Broker:
         self.forked = forked or {}
         self.agent: AgentLink | None = None
         self._agent_is_lost = False
+        self._leader_runs = False
         self._own_rundir = False
         self._done: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -243,6 +244,9 @@ class Broker:
         warn = durations.parse(self.attrs.get("broker.quorum-warn", "1m"))
         if self.rank == 0 and warn and warn != float("inf"):
             self.loop.call_later(warn, self._quorum_slow)
+        if self._leader_runs:
+            # We came late: the event that says so was before our time.
+            self.advance("quorum-full")
 
     def _quorum_slow(self) -> None:
         if self.state == "quorum":
@@ -394,11 +398,13 @@ class Broker:
         if not self.boot.hosts and isinstance(hosts, list):
             self.boot.hosts = [str(host) for host in hosts]
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
+        self._leader_runs = body.get("state") == "run"
         self.advance("parent-ready")
 
     def parent_state(self, new: str) -> None:
         """Rank 0 entered `new`."""
         if new == "run":
+            self._leader_runs = True
             self.advance("quorum-full")
         elif new == "shutdown" and not self.past("cleanup"):
             if self.state == "run":
@@ -462,8 +468,9 @@ class _StateListener:
         self._broker = broker
 
     def send(self, msg: Message) -> None:
-        if self._broker.rank:
-            self._broker.parent_state(str((msg.obj or {}).get("state")))
+        with contextlib.suppress(MessageError):
+            if self._broker.rank:
+                self._broker.parent_state(str((msg.obj or {}).get("state")))
 
 
 def _tune_collector() -> None:

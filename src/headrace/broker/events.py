@@ -71,8 +71,8 @@ class Events:
         """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it."""
         body = msg.obj or {}
         topic = body.get("topic")
-        if not isinstance(topic, str) or not topic:
-            raise RpcError(errno.EPROTO, "event.publish: topic is missing")
+        if not isinstance(topic, str) or not topic or "\0" in topic:
+            raise RpcError(errno.EPROTO, "event.publish: topic must be a string without NUL that is not empty")
         payload = None
         if body.get("payload") is not None:
             try:

@@ -274,7 +274,10 @@ class Overlay:
             except MessageError as exc:
                 self.broker.log(logging.ERROR, "overlay", f"message from parent dropped: {exc}")
                 continue
-            self._from_parent(msg)
+            try:
+                self._from_parent(msg)
+            except Exception as exc:
+                self.broker.log(logging.ERROR, "overlay", f"{msg} from the parent: {exc!r}")
         self.broker.loop.call_soon(self._read_parent)
 
     def _from_parent(self, msg: Message) -> None:
@@ -326,7 +329,11 @@ class Overlay:
             except (MessageError, UnicodeDecodeError) as exc:
                 self.broker.log(logging.WARNING, "overlay", f"message from a child dropped: {exc}")
                 continue
-            self._from_child(identity, msg)
+            try:
+                self._from_child(identity, msg)
+            except Exception as exc:
+                # One bad message must not keep those behind it in the socket.
+                self.broker.log(logging.ERROR, "overlay", f"{msg} from a child: {exc!r}")
         self.broker.loop.call_soon(self._read_children)
 
     def _from_child(self, identity: str, msg: Message) -> None:
@@ -354,7 +361,7 @@ class Overlay:
             elif msg.aux1 == _STATUS:
                 try:
                     self._child_status(child, msg)
-                except (ValueError, TypeError, AttributeError) as exc:
+                except ValueError as exc:
                     self.broker.log(logging.WARNING, "overlay", f"bad status of rank {child.rank}: {exc}")
 
     def _hello(self, identity: str, msg: Message) -> None:
@@ -368,7 +375,7 @@ class Overlay:
         except MessageError as exc:
             answer(m.error_response(msg, errno.EPROTO, str(exc)))
             return
-        child = self.children.get(rank) if isinstance(rank, int) else None
+        child = self.children.get(rank) if type(rank) is int else None
         if child is None or uuid != identity:
             text = f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own"
             answer(m.error_response(msg, errno.EINVAL, text))
@@ -459,12 +466,16 @@ class Overlay:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, obj=body, aux1=_STATUS)))
 
     def _child_status(self, child: Child, msg: Message) -> None:
+        """Take a status message. Raises ValueError when it is none."""
         body = msg.obj or {}
-        status = str(body.get("status", child.status))
+        status, online, offline = (body.get(key, "") for key in ("status", "online", "offline"))
+        if not (isinstance(status, str) and isinstance(online, str) and isinstance(offline, str)):
+            raise ValueError("status, online and offline must be strings")
+        came, went = Idset.parse(online), Idset.parse(offline)
         if status in ("full", "partial", "degraded", "torpid"):
             child.become(status)
         mine = Idset(self.topology.subtree(child.rank))
-        self.report(Idset.parse(body.get("online", "")) & mine, Idset.parse(body.get("offline", "")) & mine)
+        self.report(came & mine, went & mine)
 
     @property
     def status(self) -> str:

@@ -223,7 +223,8 @@ class Node:
         agent = self.ctx.broker.agent
         if agent is not None:
             for op in msg.obj["ops"]:
-                agent.send(op)
+                # Not as it came: the agent does what it is told, and must not be told more than this.
+                agent.send({"op": "peer", **{key: op[key] for key in ("id", "from", "data")}})
         return EMPTY
 
     # -- a child and everything below it is gone
