@@ -231,10 +231,11 @@ class Matcher:
         if self.policy.order:
             return self._explore_best(v, rest, exclusive, found, base, times) or any_found
         stops = self.policy.stops
+        counted: dict[str, tuple[int, int]] = {}
         for child in self.order(v):
             if self._visit(child, rest, exclusive, found, base):
                 any_found = True
-                if stops and self._enough(rest, found, times):
+                if stops and self._enough(rest, found, times, counted):
                     break
         return any_found
 
@@ -271,10 +272,18 @@ class Matcher:
         return any(r.type in types for r in requests)
 
     @staticmethod
-    def _enough(requests: Sequence[Request], found: Found, times: int) -> bool:
-        return all(
-            sum(c.units for c in found.get(request.key, ())) >= request.count.high * times for request in requests
-        )
+    def _enough(requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int]]) -> bool:
+        """`counted` has, by key, how many candidates were looked at before and their units: more only ever come."""
+        for request in requests:
+            key = request.key
+            candidates = found.get(key, [])
+            seen, units = counted.get(key, (0, 0))
+            if seen < len(candidates):
+                units += sum([c.units for c in candidates[seen:]])
+                counted[key] = (len(candidates), units)
+            if units < request.count.high * times:
+                return False
+        return True
 
     def _slots(self, v: int, slots: list[Request], found: Found, base: int) -> bool:
         """Put together as many slots as the resources below `v` allow; several kinds share what there is."""
