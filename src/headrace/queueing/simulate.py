@@ -7,7 +7,7 @@ Same jobs, same queue, same starts: nothing here or below is left to chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from headrace.graph.matcher import Failure, explain
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Allocation
-from headrace.queueing.queue import Queue, Refused, Started
+from headrace.queueing.queue import Decision, Queue, Refused, Started
 
 # What the use of a machine is measured in, where it has it.
 _MEASURED = ("core", "gpu")
@@ -115,7 +115,7 @@ def simulate(
             line.add(job)
             queue.submit(job.id, job.request, job.urgency)
         started: list[tuple[tuple[int, int, Job], Allocation]] = []
-        for decision in queue.schedule(now):
+        for decision in _decisions(queue, now):
             if isinstance(decision, Started):
                 started.append((line.waiting.pop(decision.jobid), decision.allocation))
             elif isinstance(decision, Refused):
@@ -144,6 +144,13 @@ def simulate(
     never += [(job, "still waiting when nothing more could happen") for _, _, job in line.waiting.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
     return Simulation(runs, never, first, last, used, have, arrived + len(runs) + ended)
+
+
+def _decisions(queue: Queue, now: int) -> Iterator[Decision]:
+    """All that the queue has to say at a moment, in as many calls as it wants."""
+    yield from queue.schedule(now)
+    while getattr(queue, "unfinished", False):
+        yield from queue.schedule(now)
 
 
 def _next(now: int, arrival: int | None, ends: list[tuple[int, int]], queue: Queue) -> int | None:
