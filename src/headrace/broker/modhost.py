@@ -44,6 +44,8 @@ LEADER_MODULES = (
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
 EXEC_MODULES: frozenset[str] = frozenset()
+# Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
+_BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
 
 def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
@@ -122,6 +124,8 @@ class ModuleHost:
         return name
 
     async def _load_process(self, path: str, name: str, args: list[str]) -> str:
+        if path in _BOUND_MODULES:
+            raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
         self._must_be_new(name or path)
         try:
             process = await module_process.start(self.broker, path)
