@@ -301,6 +301,11 @@ def spawn_agent() -> tuple[int, socket.socket]:
     code = 1
     try:
         ours.close()
+        # Whoever types to `flux start` does not type to its jobs.
+        null = os.open(os.devnull, os.O_RDONLY)
+        if null:
+            os.dup2(null, 0)
+            os.close(null)
         code = _run_kept(its)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
