@@ -8,10 +8,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headrace.broker import module_pipe, module_process
+from headrace.broker.attrs import AttrTable
+from headrace.broker.broker import Broker
+from headrace.broker.events import Events
 from headrace.broker.module_pipe import ModulePipe, control
 from headrace.broker.router import Router
 from headrace.spec import message as m
@@ -166,3 +170,59 @@ def test_signals_for_the_broker_do_not_end_a_module(tmp_path: Path, number: int)
     assert forked.poll() == 1
     assert forked.stdout is not None
     forked.stdout.close()
+
+
+class LittleBroker:
+    """What a module's process needs of a broker, and the log it leaves there."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.router = Router(0, self.loop)
+        self.events = Events(0, self.router, 7)
+        self.attrs = AttrTable()
+        self.receive_buffer = memoryview(bytearray(1 << 16))
+        self.forked: dict[str, module_process.Forked] = {}
+        self.rank, self.size, self.owner = 0, 1, 7
+        self.config: dict[str, object] = {}
+        self.lines: list[str] = []
+
+    def log(self, _level: int, name: str, text: str) -> None:
+        self.lines.append(f"{name}: {text}")
+
+
+async def running(broker: LittleBroker, path: Path, text: str) -> module_process.ModuleProcess:
+    path.write_text(text)
+    module = await module_process.start(cast(Broker, broker), str(path))
+    await module.found()
+    await module.start([])
+    return module
+
+
+def test_a_module_that_does_not_unload_is_killed(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(module_process, "_UNLOAD_PATIENCE", 0.05)
+
+    async def main() -> list[str]:
+        broker = LittleBroker()
+        text = "import asyncio\ndef load(ctx, args): ctx.on_unload(lambda: asyncio.sleep(1000))\n"
+        module = await running(broker, tmp_path / "sticky.py", text)
+        await module.unload()
+        assert not broker.router.peers
+        return broker.lines
+
+    lines = asyncio.run(main())
+    assert "it did not unload" in lines[0]
+    assert lines[1].endswith("killed by signal 9 (Killed)")
+
+
+def test_a_module_that_breaks_the_framing_is_killed(tmp_path: Path):
+    async def main() -> list[str]:
+        broker = LittleBroker()
+        text = (
+            "def load(ctx, args):\n"
+            "    ctx.call_later(0, lambda: ctx.broker.router.pipe._transport.write(b'no frame at all'))\n"
+        )
+        module = await running(broker, tmp_path / "garbled.py", text)
+        await until(lambda: module.exit_text)
+        return broker.lines
+
+    assert "a frame does not start with the magic number" in asyncio.run(main())[0]
