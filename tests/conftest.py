@@ -1,0 +1,9 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# How long an example takes depends on who else uses the machine, and is no property of the code.
+settings.register_profile("headrace", deadline=None, print_blob=True)
+settings.load_profile("headrace")
