@@ -11,7 +11,7 @@ from headrace.spec import eventlog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, List, Tuple
 
     from headrace.cli.getopts import Options
 
@@ -22,39 +22,48 @@ OPTIONS = (
     ("H", "human", "", "Display human-readable output"),
     ("L", "color", "[WHEN]", "Colorize output when supported"),
 )
-_MINUTE = 60.0
+_TIME, _BREAK, _NAME, _EXCEPTION = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[1m\033[31m"
+_KEY, _VALUE, _NUMBER, _OFF = "\033[34m", "\033[35m", "\033[37m", "\033[0m"
 
 
 class HumanTime:
     """Times as `[Nov21 00:51]` for the first event of a minute, then as `[  +0.011926]` since that one."""
 
-    __slots__ = ("_base",)
+    __slots__ = ("_base", "_minute", "breaks")
 
     def __init__(self) -> None:
         self._base = 0.0
+        self._minute = ""
+        self.breaks = False
 
     def show(self, timestamp: float) -> str:
-        if self._base and 0 <= timestamp - self._base < _MINUTE:
+        """The time as text; `breaks` then tells whether it is the first of its minute."""
+        now = time.localtime(timestamp)
+        minute = time.strftime("%Y-%m-%d %H:%M", now)
+        self.breaks = minute != self._minute
+        if not self.breaks:
             return f"[{timestamp - self._base:>+11.6f}]"
-        self._base = timestamp
-        return time.strftime("[%b%d %H:%M]", time.localtime(timestamp))
+        self._base, self._minute = timestamp, minute
+        return time.strftime("[%b%d %H:%M]", now)
 
 
 class Formatter:
     """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
 
-    Raises CommandError for anything else.
+    Raises CommandError for anything else. Colors, when asked for, are those of Flux: the name stands out, and an
+    exception's most of all.
     """
 
-    __slots__ = ("_human", "_json", "_start", "_times")
+    __slots__ = ("_colored", "_human", "_json", "_start", "_times")
 
-    def __init__(self, form: str = "text", times: str = "raw") -> None:
-        self._times = times
+    def __init__(self, form: str = "text", times: str = "raw", colored: bool = False) -> None:
+        self._times = "human" if times == "reltime" else times
         if form not in ("text", "json"):
             raise CommandError(f"invalid format type '{form}'")
-        if self._times not in ("raw", "iso", "offset", "human", "reltime"):
+        if self._times not in ("raw", "iso", "offset", "human"):
             raise CommandError(f"invalid time-format '{self._times}'")
         self._json = form == "json"
+        self._colored = colored
         self._human = HumanTime()
         self._start = -1.0
 
@@ -68,32 +77,64 @@ class Formatter:
         self.start_at(event.timestamp)
         if self._json:
             return str(eventlog.encode(event))
-        return f"{self._time(event.timestamp)} {text(event)}\n"
+        shown = self._time(event.timestamp)
+        if not self._colored:
+            return f"{shown} {text(event)}\n"
+        stamp = _BREAK if self._times == "human" and self._human.breaks else _TIME
+        return f"{stamp}{shown}{_OFF} {_colored_text(event)}\n"
 
     def _time(self, timestamp: float) -> str:
         if self._times == "human":
             return self._human.show(timestamp)
         if self._times == "iso":
-            whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(timestamp))
-            return f"{whole}.{int(timestamp % 1 * 1e6):06d}Z"
+            there = time.localtime(timestamp)
+            return f"{time.strftime('%Y-%m-%dT%H:%M:%S', there)}.{int(timestamp % 1 * 1e6):06d}{_zone(there)}"
         if self._times == "offset":
             return f"{timestamp - self._start:.6f}"
         return f"{timestamp:.6f}"
 
 
+def _zone(there: time.struct_time) -> str:
+    """`Z`, or the time zone's offset as `+01:00`."""
+    minutes = there.tm_gmtoff // 60
+    if not minutes:
+        return "Z"
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
 def formatter(options: Options) -> Formatter:
     """The formatter that a command's options (OPTIONS) ask for."""
     times = "human" if options.has("human") else options.get("time-format", "raw")
-    return Formatter(options.get("format", "text"), times)
+    when = options.get("color") or "always" if options.has("color") else "auto"
+    return Formatter(options.get("format", "text"), times, wants_color(when))
+
+
+def wants_color(when: str) -> bool:
+    """Whether `--color=WHEN` means that stdout gets colors. Raises CommandError."""
+    if when not in ("always", "never", "auto"):
+        raise CommandError(f"Invalid argument to --color: {when}: use always, never or auto")
+    return when == "always" or (when == "auto" and sys.stdout.isatty())
+
+
+def _pairs(event: Any) -> List[Tuple[str, str]]:
+    """The context's keys with their values as JSON."""
+    return [
+        (key, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+        for key, value in (event.context or {}).items()
+    ]
 
 
 def text(event: Any) -> str:
     """Name and context of an event: `submit userid=0 urgency=16`."""
-    if not event.context:
-        return str(event.name)
-    return f"{event.name} " + " ".join(
-        f"{key}={json.dumps(value, separators=(',', ':'), ensure_ascii=False)}" for key, value in event.context.items()
-    )
+    return " ".join([str(event.name), *[f"{key}={value}" for key, value in _pairs(event)]])
+
+
+def _colored_text(event: Any) -> str:
+    words = [f"{_EXCEPTION if event.name == 'exception' else _NAME}{event.name}{_OFF}"]
+    for key, value in _pairs(event):
+        tint = _NUMBER if isinstance(event.context[key], (int, float)) and value not in ("true", "false") else _VALUE
+        words.append(f"{_KEY}{key}{_OFF}={tint}{value}{_OFF}")
+    return " ".join(words)
 
 
 def split_match(option: str) -> Tuple[str, str]:

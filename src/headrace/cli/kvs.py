@@ -33,6 +33,7 @@ _TABLE = {
     "mkdir": ("Create a directory", "kvs_write"),
     "copy": ("Copy source key to destination key", "kvs_write"),
     "move": ("Move source key to destination key", "kvs_write"),
+    "dropcache": ("Tell KVS to drop its cache", "kvs_namespace"),
     "getroot": ("Get KVS root treeobj", "kvs_read"),
     "version": ("Display curent KVS version", "kvs_read"),
     "wait": ("Block until the KVS reaches version", "kvs_read"),

@@ -108,17 +108,17 @@ def _get(argv: List[str]) -> int:
     (key,) = options.need(1, 1)
     formatter = eventlog_format.formatter(options)
     handle = Handle()
-    left = options.get_int("count", -1)
+    left = options.get_int("count", 0)
     try:
         if options.has("watch") or options.has("waitcreate"):
             events: Any = _watch(handle, key, options, None)
         else:
             events = decode(kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)).decode())
         for event in events:
-            if not left:
-                break
             eventlog_format.write(_line(formatter, event, options))
             left -= 1
+            if not left:
+                break
     except OSError as exc:
         raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     return 0

@@ -1,4 +1,4 @@
-"""`flux kvs namespace create|remove|list`."""
+"""`flux kvs namespace create|remove|list` and `flux kvs dropcache`: what concerns the store and not a key."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _CREATE = Command(
 )
 _REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove a KVS namespace")
 _LIST = Command("flux-kvs namespace list", "", "List namespaces on local rank")
+_DROPCACHE = Command(
+    "flux-kvs dropcache", "[--all]", "Tell KVS to drop its cache", (("a", "all", "", "Drop KVS across all ranks"),)
+)
 _ANYONE = 0xFFFFFFFF
 
 
@@ -61,4 +64,14 @@ def _list(argv: List[str]) -> int:
     for space in Handle().rpc("kvs.namespace-list").get()["namespaces"]:
         owner = "-" if space["owner"] == _ANYONE else space["owner"]
         print(f"{space['namespace']:<36} {owner:>10} {space['flags']:#010x}")
+    return 0
+
+
+def dropcache(argv: List[str]) -> int:
+    options = _DROPCACHE.parse(argv)
+    options.need(0, 0)
+    if options.has("all"):
+        Handle().rpc("event.publish", {"topic": "kvs.dropcache", "flags": 0}).get()
+    else:
+        Handle().rpc("kvs.dropcache").get()
     return 0

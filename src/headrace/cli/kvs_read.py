@@ -70,6 +70,10 @@ def get(argv: List[str]) -> int:
     space = kvs.namespace(options)
     if options.has("watch"):
         return _watch(handle, keys[0], space, options)
+    if options.has("stream"):
+        if options.has("treeobj") or options.has("at"):
+            raise CommandError("--stream gives values: it goes with neither --treeobj nor --at")
+        return _stream(handle, keys, space, options)
     flags = kvs.TREEOBJ if options.has("treeobj") else 0
     root = json.loads(options.get("at")) if options.has("at") else None
     for key in keys:
@@ -82,6 +86,25 @@ def get(argv: List[str]) -> int:
         except OSError as exc:
             raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
         _print(key, found, options)
+    return 0
+
+
+def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> int:
+    """Write values in the parts that the store keeps them in, so that none is held here as a whole."""
+    flags = kvs.STREAM | (kvs.WAITCREATE if options.has("waitcreate") else 0)
+    out = sys.stdout.buffer
+    for key in keys:
+        call = handle.stream("kvs-watch.lookup", {"key": key, "namespace": space, "flags": flags})
+        out.write(f"{key}=".encode() if options.has("label") else b"")
+        while True:
+            try:
+                out.write(kvs.data_of(call.get()["val"]))
+            except OSError as exc:
+                if exc.errno == errno.ENODATA:
+                    break
+                raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
+        out.write(b"" if options.has("raw") else b"\n")
+    out.flush()
     return 0
 
 
