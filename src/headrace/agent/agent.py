@@ -14,6 +14,7 @@ import heapq
 import itertools
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -289,9 +290,9 @@ def run_agent(sock: socket.socket) -> None:
     Agent(sock).run()
 
 
-def spawn_agent() -> tuple[int, socket.socket]:
+def spawn_agent(rundir: str = "") -> tuple[int, socket.socket]:
     """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
-    of the socket. Call before threads or a loop exist.
+    of the socket. Call before threads or a loop exist. `rundir` is removed in the end if the broker could not do it.
     """
     ours, its = socket.socketpair()
     pid = os.fork()
@@ -307,6 +308,8 @@ def spawn_agent() -> tuple[int, socket.socket]:
             os.dup2(null, 0)
             os.close(null)
         code = _run_kept(its)
+        if rundir:
+            shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
     finally:

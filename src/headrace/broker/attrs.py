@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 
+from ..spec import duration
 from .module import RpcError
 
 # Response flag of attr.get: the value will not change, clients may cache it.
@@ -87,6 +88,19 @@ _READ_ONLY = (
     "version",
 )
 
+# Durations of RFC 23; the limits may be "none", too.
+_DURATIONS = (
+    "broker.quorum-warn",
+    "broker.shutdown-warn",
+    "broker.unload-builtins-timeout",
+    "tbon.connect_timeout",
+    "tbon.tcp_user_timeout",
+    "tbon.torpid_max",
+    "tbon.torpid_min",
+)
+_LIMITS = ("broker.cleanup-timeout", "broker.sd-stop-timeout", "broker.shutdown-timeout")
+_COUNTS = ("tbon.child_rcvhwm", "tbon.zmq_io_threads")
+
 # Set empty by default means "not set": attr.get answers ENOENT.
 _SETTABLE_PREFIXES = ("user.", "test.", "config.path", "sched.")
 
@@ -105,6 +119,7 @@ class AttrTable:
                 raise AttrError(f"{name}: attribute is read-only")
             if name not in _USER_DEFAULTS and not name.startswith(_SETTABLE_PREFIXES):
                 raise AttrError(f"{name}: unknown attribute")
+            _check(name, value)
             self._values[name] = value
         # Called with name and new value (None: removed) on every change.
         self.watchers: list[Callable[[str, str | None], None]] = []
@@ -147,3 +162,14 @@ class AttrTable:
         if self._values.pop(name, None) is None:
             raise RpcError(errno.ENOENT)
         self._changed(name)
+
+
+def _check(name: str, value: str) -> None:
+    """Raises AttrError when an attribute cannot take `value`."""
+    if name in _DURATIONS or (name in _LIMITS and value != "none"):
+        try:
+            duration.parse(value)
+        except duration.DurationError as exc:
+            raise AttrError(f"{name}: {exc}") from None
+    elif name in _COUNTS and not (value.isascii() and value.isdigit() and len(value) < 7):
+        raise AttrError(f"{name}: '{value}' is no number of at most six digits")

@@ -87,7 +87,9 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
     """Be the broker of `info`; returns its exit code."""
     from ..agent.agent import spawn_agent
 
-    agent = spawn_agent()
+    # The brokers of a test instance share a run directory, which is removed when the last has ended.
+    own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
+    agent = spawn_agent(rundir if own else "")
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])

@@ -53,6 +53,7 @@ class Logbook:
         self.ring: deque[str] = deque(maxlen=int(size))
         self.level = int(attrs.get("log-level", "7"))
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
+        self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
         self.forward: Callable[[str], None] | None = None
         self._file: TextIO | None = None
@@ -81,7 +82,9 @@ class Logbook:
                 with contextlib.suppress(OSError):
                     self._file.write(line + "\n")
         leader = self.rank == 0
-        if level <= self.stderr_level and (leader or self._attrs.get("log-stderr-mode") == "local"):
+        # What is critical is said where it happens: the way to the leader may be what is broken.
+        mine = leader or self._attrs.get("log-stderr-mode") == "local"
+        if (level <= self.stderr_level and mine) or (level <= self.critical_level and local):
             moment = datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ")
             readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
             with contextlib.suppress(OSError, ValueError):

@@ -2,7 +2,8 @@
 
 Membership is proved by the CURVE key, checked before a byte of ours is parsed. Rank and uuid are bound when a child
 says hello; a second live uuid for a rank is refused. A dead neighbour is noticed by ZeroMQ's own heartbeat or by the
-closed connection: the monitor says that *some* child went, and a probe with ROUTER_MANDATORY finds out which.
+closed connection: the monitor says that *some* child went, and a probe with ROUTER_MANDATORY finds out which. A child
+that was lost may come back: a new broker of its rank, with a new uuid, says hello.
 What climbs the tree (who is online, subtree health) is gathered during a turn and sent once per edge.
 """
 
@@ -20,20 +21,24 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
+from ..spec import duration
 from ..spec import message as m
 from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
+from .liveness import Liveness
 
 if TYPE_CHECKING:
     from .boot import BootInfo
     from .broker import Broker
 
-# CONTROL message types (aux1) of this overlay.
+# CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
 _STATUS = 1
 _GOODBYE = 2
 _PROBE = 3
 
 _BATCH = 200
+# Seconds; what ZeroMQ's heartbeat can be told to wait (a TTL is 16 bits of deciseconds).
+_LONGEST_PATIENCE = 6553.0
 
 
 @dataclass
@@ -46,8 +51,9 @@ class Child:
     since: float = field(default_factory=time.monotonic)
     send: Callable[[Message], None] = lambda _msg: None
     tracked: dict[tuple[bytes, int], Message] = field(default_factory=dict)
-    report: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+    heard: float = 0.0
+    torpid: bool = False
 
     def become(self, status: str) -> None:
         if status != self.status:
@@ -81,6 +87,10 @@ class Overlay:
         self._status_sent = ""
         self.since = time.monotonic()
         self.closing = False
+        # Nothing was sent to the parent since this was set.
+        self.quiet = False
+        self.liveness = Liveness(self)
+        self._patience = duration.parse(broker.attrs.get("tbon.tcp_user_timeout"))
         self.parent_rpcs: dict[tuple[bytes, int], Message] = {}
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
         self.on_parent_lost: Callable[[str], None] = lambda _why: None
@@ -105,6 +115,7 @@ class Overlay:
             self._start_zap()
             self._bound = sock = self._socket(zmq.ROUTER)
             sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
+            sock.rcvhwm = int(attrs.get("tbon.child_rcvhwm", "0"))
             sock.curve_server = True
             sock.curve_secretkey = self.boot.secret_key
             sock.setsockopt(zmq.ZAP_DOMAIN, b"headrace")
@@ -126,6 +137,7 @@ class Overlay:
                 matchtag=1,
             )
             self._put(sock, m.encode_parts(hello))
+        self.liveness.start()
 
     def _socket(self, kind: int) -> zmq.Socket[Any]:
         assert self._context is not None
@@ -135,9 +147,13 @@ class Overlay:
         sock.rcvhwm = 0
         sock.setsockopt(zmq.RECONNECT_IVL, 10)
         sock.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
-        sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 20000)
-        sock.setsockopt(zmq.HEARTBEAT_TTL, 20000)
+        if 0 < self._patience < _LONGEST_PATIENCE:
+            # The neighbour is asked early enough that its silence is known when the time is over.
+            patience = int(self._patience * 1000)
+            interval = min(5000, max(1, patience // 4))
+            sock.setsockopt(zmq.HEARTBEAT_IVL, interval)
+            sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, max(1, patience - interval))
+            sock.setsockopt(zmq.HEARTBEAT_TTL, patience)
         sock.setsockopt(zmq.IPV6, 1)
         sock.setsockopt(zmq.BACKLOG, 1024)
         sock.setsockopt(zmq.MAXMSGSIZE, m.MAX_FRAME)
@@ -211,6 +227,7 @@ class Overlay:
             if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
                 return False
             raise
+        self.quiet = self.quiet and sock is not self._parent
         # ZeroMQ's descriptor is edge triggered, and a send may swallow the edge: look again after this turn.
         self.broker.router.at_turn_end(self._read_parent if sock is self._parent else self._read_children)
         return True
@@ -345,6 +362,9 @@ class Overlay:
             else:
                 self.broker.log(logging.DEBUG, "overlay", f"dropped {msg} of an unknown peer")
             return
+        child.heard = self.broker.loop.time()
+        if child.torpid:
+            self.liveness.heard(child)
         if msg.type == m.REQUEST:
             msg.routes.append(identity.encode())
             msg.flags |= m.FLAG_ROUTE
@@ -389,6 +409,8 @@ class Overlay:
             return
         child.uuid = identity
         child.error = ""
+        child.torpid = False
+        child.heard = self.broker.loop.time()
         child.become("partial" if self.topology.children(child.rank) else "full")
         child.send = partial(self._send_or_refuse, child)
         self._by_uuid[identity] = child
@@ -424,6 +446,7 @@ class Overlay:
             return
         graceful = why == "goodbye"
         child.become("offline" if graceful else "lost")
+        child.torpid = False
         child.error = "" if graceful else f"lost connection: {why}"
         self._by_uuid.pop(child.uuid, None)
         self.broker.router.peers.pop(child.uuid.encode(), None)
@@ -472,16 +495,16 @@ class Overlay:
         if not (isinstance(status, str) and isinstance(online, str) and isinstance(offline, str)):
             raise ValueError("status, online and offline must be strings")
         came, went = Idset.parse(online), Idset.parse(offline)
-        if status in ("full", "partial", "degraded", "torpid"):
+        if status in ("full", "partial", "degraded"):
             child.become(status)
         mine = Idset(self.topology.subtree(child.rank))
         self.report(came & mine, went & mine)
 
     @property
     def status(self) -> str:
-        """Health of this subtree: full, partial (still coming up) or degraded (something was lost)."""
-        states = {child.status for child in self.children.values()}
-        if states & {"lost", "degraded"}:
+        """Health of this subtree: full, partial (still coming up) or degraded (something was lost or is torpid)."""
+        states = {"torpid" if child.torpid else child.status for child in self.children.values()}
+        if states & {"lost", "degraded", "torpid"}:
             return "degraded"
         if states & {"offline", "partial"}:
             return "partial"
@@ -492,7 +515,8 @@ class Overlay:
         now = time.monotonic()
         kids = []
         for child in self.children.values():
-            entry: dict[str, Any] = {"rank": child.rank, "status": child.status, "duration": now - child.since}
+            status = "torpid" if child.torpid else child.status
+            entry: dict[str, Any] = {"rank": child.rank, "status": status, "duration": now - child.since}
             if child.error:
                 entry["error"] = child.error
             kids.append(entry)

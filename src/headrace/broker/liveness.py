@@ -1,0 +1,77 @@
+"""Who below us still answers: torpid children, which are slow or stopped but not (yet) lost.
+
+A broker that had nothing else to say tells its parent every `tbon.torpid_min` that it is there. A child that was not
+heard for `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows,
+and counts as degraded until it is heard again. Losing a child for good is the connection's business, not this file's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from ..spec import duration
+from ..spec import message as m
+from ..spec.idset import Idset
+from ..spec.message import Message
+
+if TYPE_CHECKING:
+    from .overlay import Child, Overlay
+
+# CONTROL message type (aux1), next to those of the overlay.
+ALIVE = 4
+
+
+class Liveness:
+    """Of one broker. `start()` when there are neighbours; nothing happens before."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._broker = overlay.broker
+        attrs = overlay.broker.attrs
+        self._least = duration.parse(attrs.get("tbon.torpid_min"))
+        self._most = duration.parse(attrs.get("tbon.torpid_max"))
+        self._looked = 0.0
+
+    def start(self) -> None:
+        """Begin to tell and to look."""
+        if self._overlay.rank and 0 < self._least < math.inf:
+            self._broker.loop.call_later(self._least, self._tell)
+        if self._overlay.children and 0 < self._most < math.inf:
+            self._looked = self._broker.loop.time()
+            self._broker.loop.call_later(self._most / 2, self._look)
+
+    def _tell(self) -> None:
+        overlay = self._overlay
+        if overlay.closing:
+            return
+        if overlay.quiet:
+            overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
+        overlay.quiet = True
+        self._broker.loop.call_later(self._least, self._tell)
+
+    def _look(self) -> None:
+        if self._overlay.closing:
+            return
+        now = self._broker.loop.time()
+        # When we were stopped ourselves, what the children said meanwhile is still in the socket.
+        prompt = now - self._looked < self._most
+        self._looked = now
+        for child in self._overlay.children.values():
+            if prompt and child.alive and not child.torpid and now - child.heard > self._most:
+                self._change(child, True)
+        self._broker.loop.call_later(self._most / 2, self._look)
+
+    def heard(self, child: Child) -> None:
+        """A torpid child spoke."""
+        self._change(child, False)
+
+    def _change(self, child: Child, torpid: bool) -> None:
+        child.torpid = torpid
+        what = f"was not heard for {duration.encode(self._most)}" if torpid else "is heard again"
+        self._broker.log(logging.WARNING, "overlay", f"rank {child.rank} {what}")
+        ranks = str(Idset(self._overlay.topology.subtree(child.rank)))
+        update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
+        self._broker.context.call("groups.update", {"update": update}, nodeid=0)
+        self._overlay.report()

@@ -1,0 +1,119 @@
+"""Members of the tree that stop, die and come back; the lead notices, says so, and uses them again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+
+from bootstrapped import Cluster, cluster, until
+
+
+def hostnames(brokers: Cluster, nodes: int) -> int:
+    """How many lines a job on `nodes` nodes prints."""
+    return len(brokers.flux("run", f"-N{nodes}", "hostname").stdout.splitlines())
+
+
+def slow(brokers: Cluster) -> str:
+    """The torpid hosts."""
+    return brokers.flux("resource", "status", "-s", "torpid", "-no", "{nodelist}").stdout.strip()
+
+
+def start(brokers: Cluster, size: int) -> None:
+    for rank in range(1, size):
+        brokers.broker(rank)
+    brokers.lead()
+    until(lambda: brokers.up() == set(range(size)), "all resources are up")
+
+
+def test_a_killed_follower_that_is_started_again_is_used_again():
+    with cluster(3) as brokers:
+        start(brokers, 3)
+        for _ in range(2):
+            brokers.brokers[2].kill()
+            brokers.brokers[2].wait()
+            until(lambda: brokers.health() == ("degraded", {1: "full", 2: "lost"}), "the loss is noticed")
+            until(lambda: brokers.down() == {2}, "its resources are down")
+            assert hostnames(brokers, 2) == 2
+            brokers.broker(2)
+            until(lambda: brokers.up() == {0, 1, 2}, "the resources are up again")
+            assert brokers.health() == ("full", {1: "full", 2: "full"})
+            assert hostnames(brokers, 3) == 3
+        assert brokers.finish() == {0: 0, 1: 0, 2: 0}
+        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+
+
+def test_a_subtree_comes_back_below_a_killed_router():
+    """With rank 1 goes rank 3 below it: it says why it leaves, and both come back."""
+    with cluster(5, "tbon.topo=kary:2") as brokers:
+        start(brokers, 5)
+        brokers.brokers[1].kill()
+        until(lambda: brokers.down() == {1, 3, 4}, "the subtree is down")
+        for rank in (3, 4):
+            assert brokers.brokers[rank].wait(30) == 1
+            assert "lost the parent broker: connection closed" in brokers.log(rank)
+        assert hostnames(brokers, 2) == 2
+        for rank in (3, 1, 4):
+            brokers.broker(rank)
+        until(lambda: brokers.up() == set(range(5)), "all resources are up again")
+        until(lambda: brokers.health()[0] == "full", "the tree is full again")
+        assert hostnames(brokers, 5) == 5
+        assert brokers.finish() == dict.fromkeys(range(5), 0)
+        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+
+
+def test_a_job_on_a_killed_follower_ends_with_a_node_failure_and_the_next_one_runs():
+    with cluster(2) as brokers:
+        start(brokers, 2)
+        job = brokers.flux("submit", "-N2", "sleep", "300").stdout.strip()
+        brokers.flux("job", "wait-event", job, "start")
+        brokers.brokers[1].kill()
+        assert brokers.flux("job", "wait-event", job, "clean").returncode == 0
+        log = brokers.flux("job", "eventlog", job).stdout
+        assert 'type="node-failure" severity=0 note="lost contact with job shell on rank 1"' in log
+        waits = brokers.flux("submit", "-N2", "hostname").stdout.strip()
+        brokers.broker(1)
+        assert len(brokers.flux("job", "attach", waits).stdout.splitlines()) == 2
+        assert brokers.finish() == {0: 0, 1: 0}
+        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+
+
+def test_a_stopped_follower_is_torpid_until_it_goes_on():
+    with cluster(3, "tbon.torpid_max=1s", "tbon.torpid_min=0.2s") as brokers:
+        start(brokers, 3)
+        assert brokers.health()[0] == "full"
+        os.kill(brokers.pid(2), signal.SIGSTOP)
+        until(lambda: brokers.health() == ("degraded", {1: "full", 2: "torpid"}), "it is torpid")
+        assert slow(brokers) == "fake2"
+        os.kill(brokers.pid(2), signal.SIGCONT)
+        until(lambda: brokers.health() == ("full", {1: "full", 2: "full"}), "it is heard again")
+        until(lambda: slow(brokers) == "", "it is lively")
+        assert hostnames(brokers, 3) == 3
+        assert "rank 2 was not heard for 1.000s" in brokers.log(0)
+        assert "rank 2 is heard again" in brokers.log(0)
+        assert brokers.finish() == {0: 0, 1: 0, 2: 0}
+
+
+def test_a_follower_that_is_stopped_for_too_long_is_lost_leaves_and_may_return():
+    with cluster(2, "tbon.tcp_user_timeout=2s") as brokers:
+        start(brokers, 2)
+        with brokers.handle() as handle:
+            waiting = handle.rpc("rexec.list", {}, nodeid=1)
+            assert waiting.get(10)["rank"] == 1
+            os.kill(brokers.pid(1), signal.SIGSTOP)
+            begin = time.monotonic()
+            try:
+                handle.rpc("rexec.list", {}, nodeid=1).get(20)
+            except OSError as exc:
+                assert exc.errno == errno.EHOSTUNREACH, exc
+            assert time.monotonic() - begin < 10, "the request was answered late"
+        until(lambda: brokers.health() == ("degraded", {1: "lost"}), "it is lost")
+        os.kill(brokers.pid(1), signal.SIGCONT)
+        assert brokers.brokers[1].wait(30) == 1
+        assert "lost the parent broker" in brokers.log(1)
+        brokers.broker(1)
+        until(lambda: brokers.up() == {0, 1}, "it is back")
+        assert hostnames(brokers, 2) == 2
+        assert brokers.finish() == {0: 0, 1: 0}
+        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
