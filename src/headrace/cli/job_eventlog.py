@@ -121,6 +121,8 @@ def wait_event(argv: List[str]) -> int:
     job = parse_id(text)
     match = eventlog_format.split_match(options.get("match-context")) if options.has("match-context") else None
     wanted = options.get_int("count", 1)
+    if wanted < 1:
+        raise CommandError("count must be > 0")
     limit: Optional[float] = None
     if options.has("timeout"):
         try:

@@ -1,0 +1,193 @@
+"""Options of `flux job SUBCOMMAND`: each shown by an answer that would be another one without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from option_lines import Line, after_first, answers, check, like, names
+
+ID = "ƒ[1-9A-Za-z]+"
+EPOCH = r"1\d{9}\.\d{6}"
+
+JOB = [
+    Line("flux run --job-name=first sh -c 'echo out; echo err >&2' >id 2>&1; flux job last >first"),
+    # eventlog
+    Line("flux job eventlog $(cat first) | head -n1", like(f"{EPOCH} submit userid=.*\n")),
+    Line(
+        "flux job eventlog --format=json $(cat first) | head -n1",
+        like('{"timestamp":.*"name":"submit","context":.*}\n'),
+    ),
+    Line("flux job eventlog --format=xml $(cat first)", "flux-job: invalid format type 'xml'\n", 1),
+    Line("flux job eventlog --time-format=raw $(cat first) | tail -n1", like(f"{EPOCH} clean\n")),
+    Line(
+        "TZ=UTC flux job eventlog --time-format=iso $(cat first) | tail -n1",
+        like(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z clean\n"),
+    ),
+    Line("TZ=XXX-02:30 flux job eventlog --time-format=iso $(cat first) | tail -n1", like(r".*\+02:30 clean\n")),
+    Line("flux job eventlog --time-format=offset $(cat first) | head -n1", like("0.000000 submit.*\n")),
+    Line("flux job eventlog --time-format=offset $(cat first) | tail -n1", like(r"\d\.\d{6} clean\n")),
+    Line("flux job eventlog --time-format=human $(cat first) | head -n1", like(r"\[...\d\d \d\d:\d\d\] submit .*\n")),
+    Line("flux job eventlog --human $(cat first) | tail -n1", like(r"\[.{11}\] clean\n")),
+    Line("flux job eventlog --time-format=odd $(cat first)", "flux-job: invalid time-format 'odd'\n", 1),
+    Line(
+        "flux job eventlog --color=always $(cat first) | tail -n1",
+        like("\033\\[32m" + EPOCH + "\033\\[0m \033\\[33mclean\033\\[0m\n"),
+    ),
+    Line("flux job eventlog --color=never $(cat first) | tail -n1", like(EPOCH + " clean\n")),
+    Line("flux job eventlog --color=odd $(cat first)", like("flux-job: Invalid argument to --color: odd.*\n"), 1),
+    Line("flux job eventlog --path=exec -f json $(cat first) | grep -c shell.start", "1\n"),
+    Line(
+        "flux job eventlog --path=output -T offset $(cat first) | head -n1",
+        like("0.000000 header version=1 .*\n"),
+    ),
+    Line("flux job eventlog --path=guest.exec.eventlog $(cat first) | tail -n1", like(f"{EPOCH} done\n")),
+    Line("flux job eventlog --path=nosuch $(cat first)", "flux-job: eventlog path nosuch not found\n", 1),
+    Line(
+        "flux submit --urgency=hold --time-limit=1m true >held; "
+        + after_first("flux job eventlog --follow $(cat held)", "flux job raise $(cat held)")
+        + " | tail -n1",
+        like(f"{EPOCH} clean\n"),
+    ),
+    # info
+    Line("flux submit --urgency=hold --time-limit=1m true >held; flux update $(cat held) duration=2m"),
+    Line("flux job info $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": ?120(\.0)?\n')),
+    Line(
+        "flux job info --base $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": ?60(\.0)?\n')
+    ),
+    Line(
+        "flux job info --original $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'",
+        like(r'"duration": ?60(\.0)?\n'),
+    ),
+    # What was submitted is one thing, what the instance added to it another.
+    Line("flux job info --base $(cat first) jobspec | grep -c FLUX_JOB_ID", "0\n", 1),
+    # memo
+    Line("flux job memo $(cat held) kept=1; flux job memo --volatile $(cat held) lost=2 text=words"),
+    Line("flux jobs -no '{user.kept} {user.lost} {user.text}' $(cat held)", "1 2 words\n"),
+    Line("flux job eventlog $(cat held) | grep -o 'memo .*'", "memo kept=1\n"),
+    Line("flux job memo $(cat held) bad", "flux-job: memo: no value for key bad\n", 1),
+    # raise
+    Line(
+        "flux job raise --severity=7 --type=test --message='of no weight' $(cat held); flux jobs -no {status} $(cat held)",
+        "SCHED\n",
+    ),
+    Line(
+        "flux job eventlog $(cat held) | grep -o 'exception .*'",
+        like('exception type="test" severity=7 note="of no weight" userid=\\d+\n'),
+    ),
+    Line("flux job raise --severity=9 $(cat held)", like("flux-job: invalid severity.*\n"), 1),
+    Line("flux job raise --type=end $(cat held) -- why not", ""),
+    Line("flux job eventlog $(cat held) | grep -o 'note=\"why.*'", like('note="why not" userid=\\d+\n')),
+    # status
+    Line("flux job status --exception-exit-code=42 $(cat held)", "", 42),
+    Line("flux job status $(cat held)", "", 1),
+    Line("flux job status --exception-exit-code=42 $(cat first)", "", 0),
+    Line("flux job status --verbose $(cat held)", like(f"flux-job: {ID}: exception type=end\n"), 1),
+    Line('flux job status --json $(cat held) | grep -o \'"exception_type":"end"\'', '"exception_type":"end"\n'),
+    # urgency, kill
+    Line("flux submit --urgency=hold true >held; flux job urgency --verbose $(cat held) 5", "old urgency: job held\n"),
+    Line(
+        "flux submit sleep 100 >s; flux job wait-event $(cat s) start >/dev/null; flux job kill --signal=USR1 $(cat s); flux job status -v $(cat s)",
+        like(f"flux-job: {ID}: .*(USR1|User defined).*\n"),
+        138,
+    ),
+    # taskmap: two tasks on each of two nodes
+    Line("flux run -N2 --tasks-per-node=2 true; flux job taskmap $(flux job last | tee four)", "[[0,2,2,1]]\n"),
+    Line("flux job taskmap --taskids=1 $(cat four)", "2-3\n"),
+    Line("flux job taskmap --ntasks=1 $(cat four)", "2\n"),
+    Line("flux job taskmap --nodeid=1 $(cat four); flux job taskmap --nodeid=2 $(cat four)", "0\n1\n"),
+    Line("flux job taskmap --hostname=1 $(cat four); flux job taskmap --hostname=2 $(cat four)", "node0\nnode1\n"),
+    Line("flux job taskmap --to=raw $(cat four)", "0-1;2-3\n"),
+    Line("flux job taskmap --to=pmi $(cat four)", "(vector,(0,2,2))\n"),
+    Line("flux job taskmap --to=multiline $(cat four)", "0: 0\n1: 0\n2: 1\n3: 1\n"),
+    Line("flux job taskmap --to=hosts $(cat four)", "node0: 0-1\nnode1: 2-3\n"),
+    Line("flux job taskmap --to=odd $(cat four)", "flux-job: invalid value --to=odd\n", 1),
+    Line("flux job taskmap --nodeid=9 '[[0,2,2,1]]'", like("flux-job: .*9.*\n"), 1),
+    # wait-event
+    Line("flux job wait-event --format=json $(cat first) depend", like('{"timestamp":[0-9.]+,"name":"depend"}\n')),
+    Line("flux job wait-event --match-context=status=0 $(cat first) finish", like(f"{EPOCH} finish status=0\n")),
+    Line(
+        "flux job wait-event --match-context=status=256 $(cat first) finish",
+        "flux-job: event 'finish' never received\n",
+        1,
+    ),
+    Line(
+        "flux job wait-event --match-context=status $(cat first) finish",
+        "flux-job: must specify a context test as key=value\n",
+        1,
+    ),
+    Line("flux job wait-event --path=exec $(cat first) shell.init", like(f"{EPOCH} shell.init .*\n")),
+    Line("flux job wait-event --path=output --count=2 $(cat first) data", like('.*stream="(out|stderr).*\n')),
+    Line("flux job wait-event --count=2 $(cat first) submit", "flux-job: event 'submit' never received\n", 1),
+    Line("flux job wait-event --count=0 $(cat first) submit", "flux-job: count must be > 0\n", 1),
+    Line("flux job wait-event --time-format=offset $(cat first) submit", like("0.000000 submit .*\n")),
+    Line("flux job wait-event --human $(cat first) submit", like(r"\[.{11}\] submit .*\n")),
+    Line("flux job wait-event --color=always $(cat first) validate", like("\033.*validate\033.*\n")),
+    Line("flux job wait-event --verbose $(cat first) depend | wc -l", "3\n"),
+    Line("flux job wait-event --quiet $(cat first) depend"),
+    Line(
+        "flux submit --urgency=hold true >held; flux job wait-event --timeout=0.1 $(cat held) alloc",
+        "flux-job: wait-event timeout on event 'alloc'\n",
+        1,
+    ),
+    Line("flux job wait-event --timeout=soon $(cat held) alloc", like("flux-job: invalid timeout.*\n"), 1),
+    Line("flux job wait-event --path=guest.odd $(cat held) x", "flux-job: eventlog path guest.odd not found\n", 1),
+    Line(
+        "flux job wait-event --waitcreate --path=guest.odd -t .1 $(cat held) x",
+        "flux-job: wait-event timeout on event 'x'\n",
+        1,
+    ),
+    Line(
+        "flux job wait-event --waitcreate --path=exec $(cat held) init & flux job urgency $(cat held) 16; wait",
+        like(f"{EPOCH} init\n"),
+    ),
+    # wait and timeleft
+    Line(
+        "flux submit --flags=waitable true >w; flux job wait --all --verbose",
+        like(f"flux-job: {ID}: job completed successfully\n"),
+    ),
+    Line(
+        "flux submit -t 1h sleep 100 >t; flux job wait-event -q $(cat t) start; flux job timeleft --human $(cat t)",
+        like(r"\d+(\.\d+)?m\n"),
+    ),
+    Line("flux job timeleft $(cat t)", like("3[0-9]{3}\n")),
+    Line("flux cancel $(cat t); flux job wait-event -q $(cat t) clean; flux job timeleft $(cat t)", "0\n"),
+    # submit
+    Line(
+        "flux submit --dry-run true >spec; flux job submit --urgency=0 spec >u; flux jobs -no {urgency} $(cat u)", "0\n"
+    ),
+    Line(
+        "flux job submit --flags=debug --urgency=hold spec >d; flux job eventlog $(cat d) | grep -o flags=2",
+        "flags=2\n",
+    ),
+    Line("flux job submit --flags=odd spec", "flux-job: unknown flag: odd\n", 1),
+    # lists for programs
+    Line("flux job list --count=1 --states=pending | grep -o '\"urgency\": 0'", '"urgency": 0\n'),
+    Line("flux job list-inactive --count=2 | wc -l", "2\n"),
+    Line("flux cancel --all --quiet; flux queue idle --quiet"),
+    # purge, at last
+    Line(
+        "flux jobs -a -c0 -no {id} | wc -l >n; flux job purge --num-limit=3 | sed s/$(($(cat n)-3))/ALLBUT3/",
+        like("use --force to purge ALLBUT3 of \\d+ inactive jobs\n"),
+    ),
+    Line("flux job purge --age-limit=1h", like("use --force to purge 0 of \\d+ inactive jobs\n")),
+    Line("flux job purge --force --num-limit=3 --batch=2", like("purged \\d+ inactive jobs, 3 remaining\n")),
+    Line("flux job purge --force --num-limit=0 --batch=x", like("flux-job: .*integer.*\n.*"), 1),
+    Line(
+        "flux jobs -ano {id} | tail -n1 >last; flux job purge --force $(cat last)",
+        "purged 1 inactive jobs, 2 remaining\n",
+    ),
+    Line("flux job purge --force --age-limit=0s", "purged 2 inactive jobs, 0 remaining\n"),
+]
+
+
+@pytest.fixture(scope="module")
+def job_answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    config = tmp_path_factory.mktemp("config") / "two.toml"
+    config.write_text('[resource]\nnoverify = true\n[[resource.config]]\nhosts = "node[0-1]"\ncores = "0-1"\n')
+    return answers(JOB, tmp_path_factory.mktemp("job"), "-s2", "-c", str(config))
+
+
+@pytest.mark.parametrize("index", range(len(JOB)), ids=names(JOB))
+def test_job_option_has_its_effect(index: int, job_answers: list[dict[str, Any]]) -> None:
+    check(JOB[index], job_answers[index])
