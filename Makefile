@@ -36,7 +36,8 @@ run-timed: $(VENV)/.example
 
 # System packages that the tests use; without root they must be there already, and those that need them say so.
 packages:
-	@if [ "$$(id -u)" = 0 ] && ! command -v jq >/dev/null; then apt-get update -qq && apt-get install -y -qq jq; fi
+	@if [ "$$(id -u)" = 0 ] && ! { command -v jq && command -v ip; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq jq iproute2; fi
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check src tests bench

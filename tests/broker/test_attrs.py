@@ -38,3 +38,15 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     table.remove("mine")
     with pytest.raises(RpcError):
         table.remove("mine")
+
+
+@pytest.mark.parametrize("name", ["tbon.tcp_user_timeout", "tbon.torpid_max", "broker.quorum-warn"])
+def test_a_duration_is_checked_at_start(name):
+    with pytest.raises(AttrError, match=f"{name}: invalid duration 'soon'"):
+        AttrTable({name: "soon"})
+
+
+def test_a_limit_may_be_none_and_a_count_is_a_number():
+    assert AttrTable({"broker.cleanup-timeout": "none"}).get("broker.cleanup-timeout") == "none"
+    with pytest.raises(AttrError, match="tbon.zmq_io_threads: 'many' is no number"):
+        AttrTable({"tbon.zmq_io_threads": "many"})

@@ -1,0 +1,82 @@
+"""A network that fails between two brokers: the lead knows in time, jobs end with the reason, nothing is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from bootstrapped import Cluster, cluster, until
+from netns import Pair, pair
+
+LIMIT = 2.0
+
+
+@pytest.fixture
+def hosts() -> Iterator[Pair]:
+    with pair() as made:
+        yield made
+
+
+def start(brokers: Cluster, hosts: Pair) -> None:
+    brokers.lead(prefix=hosts.on(0))
+    brokers.broker(1, prefix=hosts.on(1))
+    until(lambda: brokers.up() == {0, 1}, "both are up")
+
+
+def endpoints(hosts: Pair) -> dict[str, str]:
+    there = f"tcp://{hosts.address(0)}:%p"
+    return {"default_bind": there, "default_connect": there}
+
+
+def test_a_pulled_cable_ends_the_job_and_the_follower_and_both_can_start_again(hosts: Pair) -> None:
+    attrs = ("broker.quorum=1", f"tbon.tcp_user_timeout={LIMIT}s")
+    with cluster(2, *attrs, **endpoints(hosts)) as brokers:
+        start(brokers, hosts)
+        job = brokers.flux("submit", "-N2", "sleep", "300").stdout.strip()
+        brokers.flux("job", "wait-event", job, "start")
+        hosts.link(up=False)
+        # The default limit is 20 s; the rest is for a busy machine.
+        until(lambda: brokers.health() == ("degraded", {1: "lost"}), "the lead notices", LIMIT + 5)
+        assert brokers.flux("job", "wait-event", job, "clean").returncode == 0
+        log = brokers.flux("job", "eventlog", job).stdout
+        assert 'type="node-failure" severity=0 note="lost contact with job shell on rank 1"' in log
+        until(lambda: brokers.down() == {1}, "its resources are down")
+        assert len(brokers.flux("run", "-N1", "hostname").stdout.splitlines()) == 1
+        hosts.link(up=True)
+        assert brokers.brokers[1].wait(30) == 1
+        assert "lost the parent broker: connection closed" in brokers.log(1)
+        brokers.broker(1, prefix=hosts.on(1))
+        until(lambda: brokers.up() == {0, 1}, "both are up again")
+        assert len(brokers.flux("run", "-N2", "hostname").stdout.splitlines()) == 2
+        assert brokers.finish() == {0: 0, 1: 0}
+        until(lambda: not brokers.left(), "nothing is left")
+
+
+def test_a_short_interruption_costs_nothing(hosts: Pair) -> None:
+    with cluster(2, "broker.quorum=1", "tbon.tcp_user_timeout=10s", **endpoints(hosts)) as brokers:
+        start(brokers, hosts)
+        job = brokers.flux("submit", "-N2", "sh", "-c", "sleep 2; hostname").stdout.strip()
+        brokers.flux("job", "wait-event", job, "start")
+        hosts.link(up=False)
+        time.sleep(1.0)
+        hosts.link(up=True)
+        assert len(brokers.flux("job", "attach", job).stdout.splitlines()) == 2
+        assert brokers.health() == ("full", {1: "full"})
+        assert brokers.finish() == {0: 0, 1: 0}
+        until(lambda: not brokers.left(), "nothing is left")
+
+
+def test_a_follower_that_starts_before_its_lead_can_be_reached_joins_later(hosts: Pair) -> None:
+    with cluster(2, "broker.quorum=1", **endpoints(hosts)) as brokers:
+        hosts.link(up=False)
+        brokers.broker(1, prefix=hosts.on(1))
+        brokers.lead(prefix=hosts.on(0))
+        assert brokers.health() == ("partial", {1: "offline"})
+        time.sleep(0.5)
+        assert brokers.brokers[1].poll() is None
+        hosts.link(up=True)
+        until(lambda: brokers.up() == {0, 1}, "it joins")
+        assert len(brokers.flux("run", "-N2", "hostname").stdout.splitlines()) == 2
+        assert brokers.finish() == {0: 0, 1: 0}
+        until(lambda: not brokers.left(), "nothing is left")
