@@ -1,12 +1,14 @@
 """`flux bulksubmit`: submit a job for each combination of arguments, in the manner of GNU parallel.
 
 `bulksubmit CMD {} ::: a b ::: 1 2` makes every combination of the lists, `:::+` runs a list beside the one before
-it, `::::` reads a list from files. Replacement strings are `{}`, `{N}`, their path forms `{./}` `{.//}` `{.%}`
-`{./%}`, `{seq}` (from 0), `{seq1}` and `{cc}`.
+it (over again when it is the shorter one), `::::` reads a list from files. Replacement strings are `{}`, `{N}`, their
+path forms `{./}` `{.//}` `{.%}` `{./%}`, what `--define=NAME=CODE` makes of an input as `{.NAME}`, `{seq}` (from 0),
+`{seq1}` and `{cc}`, which is filled in last.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -24,8 +26,38 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-bulksubmit: ERROR: "
 
-_REPLACEMENT = re.compile(r"\{(\d*)(\.//|\./%|\./|\.%)?\}|\{(seq1?|[A-Za-z_]\w*)\}")
+_REPLACEMENT = re.compile(r"\{(\d*)(?:\.(//|/%|/|%|[A-Za-z_]\w*))?\}|\{(seq1?|cc)\}")
 _SEPARATORS = (":::", ":::+", "::::", "::::+")
+_PATH_FORMS: Dict[str, Callable[[str], str]] = {
+    "/": os.path.basename,
+    "//": os.path.dirname,
+    "%": lambda path: os.path.splitext(path)[0],
+    "/%": lambda path: os.path.splitext(os.path.basename(path))[0],
+}
+# How --dry-run writes the options of a job that stand in one letter; the others are written in full.
+_SHORT = {
+    "queue": "-q",
+    "nodes": "-N",
+    "ntasks": "-n",
+    "cores_per_task": "-c",
+    "gpus_per_task": "-g",
+    "time_limit": "-t",
+    "setopt": "-o ",
+}
+# What belongs to the command line as a whole, not to one of its jobs.
+_NOT_OF_A_JOB = (
+    "command",
+    "dry_run",
+    "shuffle",
+    "sep",
+    "define",
+    "wait",
+    "watch",
+    "progress",
+    "jps",
+    "quiet",
+    "verbose",
+)
 
 
 def _parser() -> Parser:
@@ -43,8 +75,8 @@ def _parser() -> Parser:
             action.type = None
     add_bulk(parser)
     parser.add_argument("--shuffle", action="store_true", help="Submit in random order")
-    parser.add_argument("--sep", metavar="S", help="Split standard input at S instead of newlines")
-    parser.add_argument("--define", metavar="NAME=CODE", action="append", help="Define {NAME} as a Python expression")
+    parser.add_argument("--sep", metavar="S", help="Split input from files at S, not newlines (none: at white space)")
+    parser.add_argument("--define", metavar="NAME=CODE", action="append", help="Define {.NAME} as Python code of x")
     options.add_command(parser)
     return parser
 
@@ -57,22 +89,28 @@ def main(argv: List[str]) -> int:
         random.shuffle(combinations)
     definitions = dict(_definition(text) for text in args.define or [])
     given = [word for word in argv if word not in _SEPARATORS]
+    filled = _filled(args, command, combinations, definitions)
     if args.dry_run:
-        shown = [word for word in _before_command(argv, args) if word != "--dry-run"]
-        for seq, values in enumerate(combinations):
-            words = [_fill(word, values, seq, definitions) for word in [*shown, *command]]
-            print("bulksubmit: submit " + " ".join(words))
+        for one in filled:
+            print(" ".join(["bulksubmit: submit", *_shown(one), *one.command]))
         return 0
     if not given:
         raise CommandError("job command and arguments are missing")
     from headrace.cli.submitter import Submitter
 
-    return Submitter(args, "flux-bulksubmit").run(_jobs(args, command, combinations, definitions))
+    return Submitter(args, "flux-bulksubmit").run(_jobs(filled))
 
 
-def _before_command(argv: List[str], args: Namespace) -> List[str]:
-    """The options as they were given: everything before the command."""
-    return argv[: len(argv) - len(args.command)]
+def _shown(args: Namespace) -> List[str]:
+    """A job's options as --dry-run prints them."""
+    words = []
+    for name, value in vars(args).items():
+        if name in _NOT_OF_A_JOB or value is None or value is False or (name == "urgency" and value == "default"):
+            continue
+        option = _SHORT.get(name, f"--{name.replace('_', '-')}=")
+        given = value if isinstance(value, list) else [value]
+        words += [option.rstrip("=") if one is True else f"{option}{one}" for one in given]
+    return words
 
 
 def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[bool, List[str]]]]:
@@ -113,6 +151,8 @@ def _lines(path: str, separator: Any) -> List[str]:
     else:
         with open(path, encoding="utf-8") as file:
             text = file.read()
+    if separator == "none":
+        return text.split()
     return [line.rstrip("\n") for line in (text.split(separator) if separator else text.splitlines()) if line.strip()]
 
 
@@ -121,10 +161,7 @@ def _combinations(lists: List[Tuple[bool, List[str]]]) -> List[List[str]]:
     columns: List[List[List[str]]] = []
     for linked, values in lists:
         if linked and columns:
-            last = columns[-1]
-            if len(values) != len(last):
-                raise CommandError(f":::+ needs lists of one length, these have {len(last)} and {len(values)} values")
-            columns[-1] = [[*have, value] for have, value in zip(last, values)]
+            columns[-1] = [[*have, value] for have, value in zip(columns[-1], itertools.cycle(values))]
         else:
             columns.append([[value] for value in values])
     result: List[List[str]] = [[]]
@@ -140,46 +177,51 @@ def _definition(text: str) -> Tuple[str, Any]:
     return name, compile(code, f"--define={name}", "eval")
 
 
-def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any]) -> str:
+def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], copies: bool) -> str:
+    """`word` with its replacement strings filled in. `{cc}` stays for the number of the copy, if there are `copies`."""
+
     def replace(match: Any) -> str:
         number, form, name = match.groups()
+        if name == "cc":
+            return "{cc}" if copies else ""
         if name:
-            if name in ("seq", "seq1"):
-                return str(seq + (name == "seq1"))
-            if name in definitions:
-                return str(eval(definitions[name], {"x": values[0], "os": os, "re": re}))
-            return str(match.group(0))
+            return str(seq + (name == "seq1"))
         index = int(number) if number else 0
         if index >= len(values):
             raise CommandError(f"{match.group(0)}: there are only {len(values)} inputs")
         value = values[index]
-        if form == "./":
-            return os.path.basename(value)
-        if form == ".//":
-            return os.path.dirname(value)
-        if form == ".%":
-            return os.path.splitext(value)[0]
-        if form == "./%":
-            return os.path.splitext(os.path.basename(value))[0]
-        return value
+        if not form:
+            return value
+        if form in _PATH_FORMS:
+            return _PATH_FORMS[form](value)
+        if form in definitions:
+            return str(eval(definitions[form], {"x": value, "os": os, "re": re}))
+        raise CommandError(f"{match.group(0)}: {form} is not defined: use --define={form}=CODE")
 
     return _REPLACEMENT.sub(replace, word)
 
 
-def _jobs(
+def _filled(
     args: Namespace, command: List[str], combinations: List[List[str]], definitions: Dict[str, Any]
-) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
+) -> Iterator[Namespace]:
+    """The arguments of each job, with its inputs filled in."""
     import copy
 
-    numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
+    copies = bool(args.cc or args.bcc)
     for seq, values in enumerate(combinations):
         one = copy.copy(args)
         for name, value in vars(args).items():
             if isinstance(value, str):
-                setattr(one, name, _fill(value, values, seq, definitions))
-            elif isinstance(value, list):
-                setattr(one, name, [_fill(word, values, seq, definitions) for word in value])
-        one.command = [_fill(word, values, seq, definitions) for word in command]
+                setattr(one, name, _fill(value, values, seq, definitions, copies))
+            elif isinstance(value, list) and name not in ("command", "define"):
+                setattr(one, name, [_fill(word, values, seq, definitions, copies) for word in value])
+        one.command = [_fill(word, values, seq, definitions, copies) for word in command]
+        yield one
+
+
+def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
+    numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
+    for one in filled:
         for name in (*numbers, "gpus_per_node"):
             text = getattr(one, name)
             if text is not None:

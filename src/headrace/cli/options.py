@@ -91,7 +91,7 @@ def add_slots(parser: Parser) -> None:
     add("-g", "--gpus-per-slot", metavar="N", type=int, help="GPUs of each slot")
     add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
     add("--conf", metavar="CONF", action="append", help="Configure the instance: KEY=VALUE, a file, or TOML text")
-    add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers")
+    add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers, split at commas")
     add(
         "--dump", metavar="FILE", nargs="?", const="flux-{{jobid}}-dump.tgz", help="Dump the instance's data at its end"
     )
@@ -162,7 +162,7 @@ def slot_parameters(args: Namespace) -> Dict[str, Any]:
     if not args.nslots and not args.nodes:
         raise CommandError("Number of slots to allocate must be specified")
     conf = _configuration(args.conf or [])
-    options = [word for text in args.broker_opts or [] for word in text.split()]
+    options = [word for text in args.broker_opts or [] for word in text.split(",")]
     if args.dump:
         options.append(f"-Scontent.dump={args.dump}")
     return {

@@ -54,8 +54,9 @@ class Progress:
         return head + ("█" * int(share * room)).ljust(room) + tail
 
     def draw(self) -> None:
-        size = os.get_terminal_size(1)
-        sys.stdout.write(f"\0337\033[{size.lines};1H\033[2K{self.line(size.columns)}\0338")
+        columns, lines = os.get_terminal_size(1)
+        # A terminal that does not know its size says 0.
+        sys.stdout.write(f"\0337\033[{lines or 24};1H\033[2K{self.line(columns or 80)}\0338")
         sys.stdout.flush()
 
     def close(self) -> None:

@@ -9,6 +9,10 @@ from typing import Dict, List
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 PREFIX = "flux-start: "
 
 
@@ -40,30 +44,31 @@ def main(argv: List[str]) -> int:
     parser.add_argument("--test-hosts", metavar="HOSTLIST", help="Give the test brokers these host names")
     parser.add_argument("--test-rundir", metavar="PATH", help="Use PATH as the instance's run directory")
     parser.add_argument("-o", "--broker-opts", action="append", default=[], metavar="OPTS", help="Add broker options")
-    parser.add_argument("-X", "--noexec", action="store_true", help="Say what would be started, start nothing")
-    parser.add_argument("--recovery", nargs="?", const="", metavar="DIR", help="Start on a state folder, alone")
+    parser.add_argument("-X", "--noexec", action="store_true", help="Start nothing (with -v: say what would be)")
+    parser.add_argument("-r", "--recovery", metavar="STATEDIR", help="Look into an instance's state: run nothing on it")
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
-    options = parser.parse_args(_split_broker_opts(argv))
+    options = parser.parse_args(_joined_broker_opts(argv))
+    shown = options.verbose
+    _take_broker_opts(options)
 
     from headrace.broker import config, launch
     from headrace.spec.hostlist import Hostlist
 
-    attrs = attributes(options.setattr)
-    if options.recovery:
-        attrs["statedir"] = options.recovery
     if options.test_size is not None and options.test_size < 1:
         raise CommandError("--test-size argument must be >= 1")
     if options.test_size is None and (options.test_hosts or options.test_rundir):
         raise CommandError("--test-hosts and --test-rundir need --test-size")
+    if options.recovery is not None:
+        _recover(options)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if options.noexec or options.verbose > 1:
-        print(f"flux-start: size={options.test_size or 'from launcher'} command={command}", file=sys.stderr)
-        if options.noexec:
-            return 0
+    if shown:
+        _show(options, command)
+    if options.noexec:
+        return 0
     try:
         launching = launch.LaunchOptions(
             size=options.test_size or 0,
-            attrs=attrs,
+            attrs=attributes(options.setattr),
             config=config.from_options(options.config_path, options.conf),
             config_path=os.path.abspath(options.config_path) if options.config_path else "",
             command=command,
@@ -78,37 +83,60 @@ def main(argv: List[str]) -> int:
         raise broker_error(str(exc)) from None
 
 
+def _take_broker_opts(options: Namespace) -> None:
+    """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others."""
+    words = [word for text in options.broker_opts for word in text.split(",") if word]
+    if words:
+        parser = Parser("flux broker", usage="flux broker [OPTIONS] [COMMAND...]")
+        broker_options(parser)
+        given = parser.parse_args(words)
+        options.setattr += given.setattr
+        options.conf += given.conf
+        options.config_path = given.config_path or options.config_path
+        options.verbose += given.verbose
+
+
+def _recover(options: Namespace) -> None:
+    """`--recovery=STATEDIR`: one broker with the state of an earlier instance, whose resources stay offline."""
+    if not os.path.isdir(options.recovery):
+        raise CommandError(f"--recovery: {options.recovery}: give the state directory of an instance")
+    if options.test_size not in (None, 1):
+        raise CommandError("--recovery starts one broker: it cannot be used with --test-size > 1")
+    options.test_size = 1
+    options.setattr += [f"statedir={options.recovery}", "broker.recovery-mode=1"]
+
+
+def _show(options: Namespace, command: List[str]) -> None:
+    """Print the command line of each broker that is started."""
+    words = ["flux", "broker", *(f"--setattr={setting}" for setting in options.setattr)]
+    if options.config_path:
+        words.append(f"--config-path={options.config_path}")
+    words += [f"--conf={text}" for text in options.conf]
+    for rank in range(options.test_size or 1):
+        line = " ".join([*words, *command] if rank == 0 else words)
+        sys.stderr.write(f"flux-start: {line}\n" if options.test_size is None else f"flux-start: {rank}: {line}\n")
+
+
 def broker_error(text: str) -> CommandError:
     # Real Flux's broker, not its start command, is what refuses these; users and tests look for its name.
     return CommandError(f"flux-broker: {text}", 1, bare=True)
 
 
-def _split_broker_opts(argv: List[str]) -> List[str]:
-    """`-o,-Sa=b,-v` and `--broker-opts=...` take a comma list of broker options: put them in place."""
+_TAKE_A_WORD = ("-S", "-c", "-s", "-r", "--setattr", "--config-path", "--conf", "--test-size", "--recovery")
+
+
+def _joined_broker_opts(argv: List[str]) -> List[str]:
+    """`-o -v` as `--broker-opts=-v`: argparse takes no value that begins with a dash, and these all do."""
     out: List[str] = []
-    for index, arg in enumerate(argv):
-        if arg.startswith("-o,"):
-            out.extend(arg[3:].split(","))
-        elif arg.startswith("-o-"):
-            out.extend(arg[2:].split(","))
-        elif arg.startswith("--broker-opts="):
-            out.extend(part for part in arg[len("--broker-opts=") :].split(",") if part)
-        elif arg == "--" or not arg.startswith("-"):
-            previous = argv[index - 1] if index else ""
-            if previous in (
-                "-S",
-                "-c",
-                "-s",
-                "--setattr",
-                "--config-path",
-                "--conf",
-                "--test-size",
-                "--test-hosts",
-            ) or (previous == "--test-rundir"):
-                out.append(arg)
-                continue
-            out.extend(argv[index:])
-            break
+    words = iter(argv)
+    for word in words:
+        if word in ("-o", "--broker-opts"):
+            out.append(f"--broker-opts={next(words, '')}")
+        elif word == "--" or not word.startswith("-"):
+            # The initial program and its own options.
+            return [*out, word, *words]
         else:
-            out.append(arg)
+            out.append(word)
+            if word in _TAKE_A_WORD or word in ("--test-hosts", "--test-rundir"):
+                out += [value for value in (next(words, None),) if value is not None]
     return out

@@ -140,8 +140,10 @@ class _Leader:
         else:
             await self._inherit()
         self._add_found([count_node(0)])
-        for group, update in (("broker.online", self._online), ("broker.torpid", self._torpid)):
-            self._follow(group, update)
+        self._follow("broker.torpid", self._torpid)
+        # In recovery mode (`flux start --recovery`) a state is looked at: what is online would be given to its jobs.
+        if self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
+            self._follow("broker.online", self._online)
 
     async def _saved_events(self) -> list[Event]:
         body = {"key": "resource.eventlog", "namespace": "primary", "flags": 0}
