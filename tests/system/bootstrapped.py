@@ -72,10 +72,10 @@ class Cluster:
 
     def lead(self, prefix: tuple[str, ...] = ()) -> None:
         """Start rank 0 and wait until it runs."""
-        fifo = os.path.join(self.folder, "until")
-        if not os.path.exists(fifo):
-            os.mkfifo(fifo)
-        script = f"env; echo .; read -r _ <{fifo}"
+        # One for each start: the program of a lead that was killed may still wait.
+        self._until = Path(self.folder, f"until-{time.monotonic_ns()}")
+        os.mkfifo(self._until)
+        script = f"env; echo .; read -r _ <{self._until}"
         process = self.broker(0, "-Slog-stderr-level=6", "sh", "-c", script, prefix=prefix)
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
@@ -133,7 +133,7 @@ class Cluster:
         """Let the initial program end; the exit codes of all brokers that still ran."""
         running = {rank: process for rank, process in self.brokers.items() if process.poll() is None}
         if 0 in running:
-            Path(self.folder, "until").write_text("\n")
+            self._until.write_text("\n")
         return {rank: process.wait(PATIENCE) for rank, process in running.items()}
 
     def left(self) -> list[str]:
@@ -163,6 +163,9 @@ def cluster(size: int, *attrs: str, **table: str) -> Iterator[Cluster]:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.wait()
+        for line in processes_with(f"HR_TEST={folder}"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.split()[0]), signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -230,7 +230,7 @@ class Broker:
                 await self.modules.load(name)
         except Exception as exc:
             self.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
-            if not isinstance(exc, RpcError):
+            if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())
             self.exit_code = 1
             self.advance("rc1-fail")

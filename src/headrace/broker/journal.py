@@ -40,7 +40,7 @@ class Journal:
     """The journal in `folder`, which is locked for as long as it is open.
 
     `append` belongs to the thread of the loop; `sync` and `rotate` may be called from one other thread, and nothing may
-    be appended during `rotate`.
+    be appended during `rotate`. Raises JournalError, and OSError as the file system does.
     """
 
     def __init__(self, folder: str) -> None:
@@ -48,8 +48,12 @@ class Journal:
         self.folder = folder
         self._lock = _lock(os.path.join(folder, "journal.lock"))
         self._db_path = os.path.join(folder, "jobs.sqlite")
-        self._create()
-        self.number = self._first()
+        try:
+            self._create()
+            self.number = self._first()
+        except sqlite3.Error as exc:
+            os.close(self._lock)
+            raise JournalError(errno.EIO, f"{self._db_path} cannot be used: {exc}") from None
         for number in self._numbers():
             if number < self.number:
                 os.unlink(self._path(number))

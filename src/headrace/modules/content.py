@@ -288,7 +288,11 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     hash_name = ctx.attrs.get("content.hash", "sha1")
     if hash_name not in ("sha1", "sha256"):
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
-    store = SqliteStore(os.path.join(statedir, "content.sqlite")) if statedir else MemoryStore(limit)
+    path = os.path.join(statedir, "content.sqlite")
+    try:
+        store = SqliteStore(path) if statedir else MemoryStore(limit)
+    except sqlite3.Error as exc:
+        raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
     content = Content(ctx, store, hash_name)
     ctx.service(
         NAME,
