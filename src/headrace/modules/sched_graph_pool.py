@@ -24,7 +24,7 @@ from headrace.modules.sched_graph_jgf import graph_of, without_ranks
 from headrace.modules.sched_graph_r import Nodes, Shares, each, shares_of_r
 from headrace.modules.sched_graph_settings import Settings
 from headrace.queueing import Decision, Queue
-from headrace.queueing.queue import OVERRUN
+from headrace.queueing.queue import OVERRUN, shape_of
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset
@@ -39,16 +39,33 @@ _REQUESTS_KEPT = 4096
 EFFORT = 32
 
 
-class PlainScheduler(Scheduler):
-    """A scheduler for which what is down will come up again: only what no repair could give is impossible."""
+class RepairableScheduler(Scheduler):
+    """A scheduler for which what is down will come up again: only what no repair could give is impossible.
+
+    So the answer depends on the request and on properties alone, and is kept: it is asked for every job that waits.
+    """
+
+    def __init__(self, graph: Graph, policy: Policy) -> None:
+        super().__init__(graph, policy, _FILTERS)
+        self._possible: dict[str, Outcome] = {}
 
     def satisfiable(self, request: JobRequest) -> Outcome:
-        graph = self.graph
-        up, graph.up = graph.up, bytearray(b"\1") * len(graph)
-        try:
-            return super().satisfiable(request)
-        finally:
-            graph.up = up
+        shape = shape_of(request)
+        found = self._possible.get(shape)
+        if found is None:
+            if len(self._possible) >= _REQUESTS_KEPT:
+                self._possible.clear()
+            graph = self.graph
+            up, graph.up = graph.up, bytearray(b"\1") * len(graph)
+            try:
+                found = self._possible[shape] = super().satisfiable(request)
+            finally:
+                graph.up = up
+        return found
+
+    def set_property(self, v: int, key: str, value: str) -> None:
+        super().set_property(v, key, value)
+        self._possible.clear()
 
 
 class Held:
@@ -73,7 +90,7 @@ class Pool:
         self.rset = ResourceSet.from_obj(r)
         self.graph = graph_of(r, self.rset)
         self.nodes = Nodes(self.graph)
-        self.scheduler: Scheduler = PlainScheduler(self.graph, settings.match_policy, _FILTERS)
+        self.scheduler: Scheduler = RepairableScheduler(self.graph, settings.match_policy)
         self.up = 0
         self.queues: dict[str, Queue] = {}
         self.where: dict[int, str] = {}
@@ -137,7 +154,7 @@ class Pool:
     def _rebuild(self, moved: range | Mapping[int, int], policy: Policy) -> None:
         """A new scheduler and new queues with the same jobs; `moved` has the vertices of the old graph in the new."""
         old, waiting = self.scheduler, self.queues
-        self.scheduler = PlainScheduler(self.graph, policy, _FILTERS)
+        self.scheduler = RepairableScheduler(self.graph, policy)
         for jobid in self.held:
             allocation = old.jobs.get(jobid)
             if allocation is not None:
