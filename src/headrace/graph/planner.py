@@ -86,7 +86,7 @@ class Planner:
         j = bisect_left(times, end)
         used = self.used
         if i < 0:
-            return max(0, max(used[:j])) if j > 0 else 0
+            return max(used[:j], default=0) if j > 0 else 0
         return max(used[i:j]) if j > i + 1 else used[i]
 
     def over(self, limit: int, start: int, end: int) -> int | None:

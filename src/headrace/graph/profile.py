@@ -27,7 +27,7 @@ class Profile:
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
-        """A reservation during [start, end). `whole` is a set in any form; `ranks`, part of `touched`, the same by rank.
+        """A reservation during [start, end). `whole` is a set in any form, `ranks` the same by rank, in `touched` too.
 
         No other reservation may touch the nodes of `ranks` during that time.
         """

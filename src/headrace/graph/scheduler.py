@@ -51,14 +51,15 @@ class Outcome(NamedTuple):
 class Found(NamedTuple):
     """What a search over moments came to: a selection for [start, end), or None.
 
-    Until `start` everything was searched then: the end of the ranges, or where the effort was spent. `tried` is how
-    many moments were looked at.
+    `tried` is how many moments were looked at. If the effort was spent before the search was over (`spent`), it got
+    as far as `start`.
     """
 
     selection: Selection | None
     start: int
     end: int
     tried: int
+    spent: bool = False
 
 
 class _Spans(NamedTuple):
@@ -89,6 +90,13 @@ class Scheduler:
         # Changes whenever an answer of `satisfiable` may.
         self.generation = 0
         self._timeline = Timeline(FreeIndex(graph, self.policy, self._order))
+        # The reservation that questions leave out, and whether it is still in the planners.
+        self._lifted: tuple[Allocation, bool] | None = None
+
+    @property
+    def reserved(self) -> bool:
+        """Whether anything is reserved; if not, what does not fit now does not fit for a shorter time either."""
+        return self._timeline.reserved
 
     def prepare(self) -> None:
         """Build the index of free resources now rather than at the first match."""
@@ -115,6 +123,7 @@ class Scheduler:
             if not quick:
                 return None, matcher
             return select(self.graph, quick, self.policy.whole), matcher
+        self._lift_fully()
         picks = matcher.match(request.resources)
         return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
 
@@ -178,15 +187,14 @@ class Scheduler:
         """
         self._timeline.settle(now)
         tried = 0
-        at = now
         for at in self.moments(request, now, ranges, counts):
             if tried == effort:
-                return Found(None, at, 0, tried)
+                return Found(None, at, 0, tried, True)
             tried += 1
             selection, matcher = self.match_at(request, at)
             if selection is not None:
                 return Found(selection, at, matcher.end, tried)
-        return Found(None, ranges[-1][1] if ranges else at, 0, tried)
+        return Found(None, self.graph.end, 0, tried)
 
     def moments(
         self, request: JobRequest, now: int, ranges: Sequence[tuple[int, int]], counts: bool = True
@@ -225,13 +233,32 @@ class Scheduler:
                 else:
                     i = max(bisect_left(times, later), i + 1)
 
-    def lift(self, jobid: int) -> bool:
-        """Answer questions as if a reservation were not there, until `restore`. False where that cannot be done."""
-        return self._timeline.lift(jobid)
+    def lift(self, jobid: int) -> None:
+        """Answer questions as if a reservation were not there, until `restore`. Raises KeyError."""
+        held = self.jobs[jobid]
+        # The index can leave it out at no cost; the planners, which only a search reads, must really lose it.
+        self._lifted = held, self._timeline.lift(jobid)
+        if not self._lifted[1]:
+            self.cancel(jobid)
 
-    def restore(self, jobid: int) -> None:
+    def _lift_fully(self) -> None:
+        """A search is to be made, which reads the planners."""
+        if self._lifted is not None and self._lifted[1]:
+            held = self._lifted[0]
+            self._timeline.restore(held.jobid)
+            self.cancel(held.jobid)
+            self._lifted = held, False
+
+    def restore(self) -> None:
         """Undo `lift`."""
-        self._timeline.restore(jobid)
+        if self._lifted is None:
+            return
+        held, partly = self._lifted
+        self._lifted = None
+        if partly:
+            self._timeline.restore(held.jobid)
+        else:
+            self.add(held.jobid, held.selection, held.start, held.end, held.reserved)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
         """What vertices that are asked for whole hold at least: nobody else may use any of it."""

@@ -120,7 +120,7 @@ class Timeline:
         return whole.ranks | whole.numbers << len(self._index.state.nodes)
 
     def lift(self, jobid: int) -> bool:
-        """Answer as if a reservation were not there, until `restore`. False: it is no reservation, or none can tell."""
+        """Answer as if a reservation were not there, until `restore`. False: it cannot be left out this way."""
         entry = self._jobs[jobid]
         if entry.start <= self._now or entry.job is None or not self._index.state.ready:
             return False
@@ -130,6 +130,11 @@ class Timeline:
     def restore(self, jobid: int) -> None:
         """Undo `lift`."""
         self._promise(jobid, self._jobs[jobid])
+
+    @property
+    def reserved(self) -> bool:
+        """Whether anything begins later than now."""
+        return bool(self._later)
 
     def ends_after(self, now: int) -> list[int]:
         """The moments after `now` at which jobs end, earliest first."""

@@ -3,24 +3,30 @@
 Jobs are ordered by priority, then by arrival. `schedule` starts what can start and promises starts to those the policy
 names; a promise is a reservation in the graph, so whoever is matched later cannot delay it. Most waiting jobs are
 alike: once a shape of request does not fit now, no other job of that shape is tried, whatever the number of jobs.
+
+A policy that keeps its promises never plans anew: what becomes free is offered to the jobs in order, each of which may
+only move forward. A call that would take too long leaves the rest to the next one, and says so (`unfinished`).
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest, Request
 from headrace.graph.scheduler import Allocation, Scheduler
+from headrace.queueing.misses import FOR_EVER, Misses, Ranges, common
 from headrace.queueing.policies import QueuePolicy, by_name
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
 OVERRUN = 30
-_FOR_EVER = 2**62
+# How many questions to the graph one call may ask to make or improve promises; a question takes about .1 ms.
+EFFORT = 250
+# How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
+STARTS = 64
 
 
 class Started(NamedTuple):
@@ -52,10 +58,16 @@ class _Pending(NamedTuple):
     place: _Place
     request: JobRequest
     shape: str
+    length: int
 
 
 class Queue:
-    """Pending jobs, with their reservations. `depth` bounds how many jobs one call looks at to backfill."""
+    """Pending jobs, with their reservations. `depth` bounds how many jobs one call looks at to backfill or to improve.
+
+    `effort` bounds how many questions to the graph one call asks for promises, None for no bound; while `unfinished`,
+    the next call, at any time, goes on with the rest. The first waiting jobs of a policy that limits their number get
+    their promises in any case.
+    """
 
     def __init__(
         self,
@@ -63,22 +75,44 @@ class Queue:
         policy: QueuePolicy | str = "easy",
         depth: int = 500,
         reservations: int | None = None,
+        effort: int | None = EFFORT,
     ) -> None:
         self.scheduler = scheduler
         self.policy = by_name(policy) if isinstance(policy, str) else policy
         if reservations is not None:
             self.policy = self.policy._replace(reservations=reservations)
         self.depth = depth
+        self.effort = effort
+        self.unfinished = False
         self.pending: dict[int, _Pending] = {}
         self.running: set[int] = set()
         self.planned: dict[int, Allocation] = {}
         self._order: list[_Place] = []
         self._shapes: dict[str, list[_Place]] = {}
+        # By shape, how many jobs have each length.
+        self._lengths: dict[str, dict[int, int]] = {}
+        # No running job ends before.
+        self._first_end = 0
         self._arrivals = 0
         # Jobs known to be possible, with the generation of the graph they are possible in.
         self._possible: dict[int, int] = {}
+        self._generation = scheduler.generation
         self._changed = False
-        self._freed = False
+        self._now = 0
+        self._spent = 0
+        # Promised starts in order; those that the caller was told, and the jobs whose promises changed since.
+        self._starts: list[tuple[int, int]] = []
+        self._told: dict[int, int] = {}
+        self._news: set[int] = set()
+        # Shapes that do not fit at `_now`, from what length on, and promised jobs that were tried for themselves.
+        self._dead: dict[str, int] = {}
+        self._tried: set[int] = set()
+        self._misses = Misses()
+        # For each promise, up to which gift it is known to be the earliest; and how far the last improving got.
+        self._checked: dict[int, int] = {}
+        self._cursor = 0
+        # Up to which gift promised jobs were offered a start at once.
+        self._offered = 0
 
     # What happens to jobs
 
@@ -87,7 +121,8 @@ class Queue:
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
         self._arrivals += 1
-        entry = _Pending((-priority, self._arrivals, jobid), request, shape_of(request))
+        place = (-priority, self._arrivals, jobid)
+        entry = _Pending(place, request, shape_of(request), request.duration or FOR_EVER)
         self.pending[jobid] = entry
         self._insert(entry)
 
@@ -98,31 +133,31 @@ class Queue:
         entry = entry._replace(place=(-priority, *entry.place[1:]))
         self.pending[jobid] = entry
         self._insert(entry)
-        self._freed = True
 
     def cancel(self, jobid: int) -> None:
         """Forget a pending job. Raises KeyError."""
         entry = self.pending.pop(jobid)
         self._remove(entry)
-        if self.planned.pop(jobid, None) is not None:
-            self.scheduler.cancel(jobid)
-            self._freed = True
+        if jobid in self.planned:
+            self._drop(jobid)
+        self._told.pop(jobid, None)
         self._changed = True
 
     def finish(self, jobid: int) -> None:
         """A running job has ended: its resources are free. Raises KeyError."""
         self.running.remove(jobid)
+        end = self.scheduler.jobs[jobid].end
         self.scheduler.cancel(jobid)
-        self._changed = self._freed = True
+        self._gave(self._now, end)
 
     def touch(self) -> None:
         """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
-        self._changed = self._freed = True
+        self._gave(self._now, FOR_EVER)
 
-    def drop_plans(self) -> None:
-        """Take back all promises; the next `schedule` makes them anew."""
-        self._drop_plans()
-        self._changed = self._freed = True
+    def drop_plans(self, before: int = FOR_EVER) -> None:
+        """Take back the promises of starts before a moment; the next `schedule` makes them anew."""
+        while self._starts and self._starts[0][0] < before:
+            self._drop(self._starts[0][1])
 
     def first(self, count: int) -> list[int]:
         """The first `count` waiting jobs, in order."""
@@ -130,11 +165,13 @@ class Queue:
 
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
-        return min((allocation.start for allocation in self.planned.values()), default=None)
+        return self._starts[0][0] if self._starts else None
 
     def _insert(self, entry: _Pending) -> None:
         insort(self._order, entry.place)
         insort(self._shapes.setdefault(entry.shape, []), entry.place)
+        lengths = self._lengths.setdefault(entry.shape, {})
+        lengths[entry.length] = lengths.get(entry.length, 0) + 1
         self._changed = True
 
     def _remove(self, entry: _Pending) -> None:
@@ -142,119 +179,221 @@ class Queue:
         del self._order[bisect_left(self._order, entry.place)]
         places = self._shapes[entry.shape]
         del places[bisect_left(places, entry.place)]
+        lengths = self._lengths[entry.shape]
+        lengths[entry.length] -= 1
+        if not lengths[entry.length]:
+            del lengths[entry.length]
         if not places:
-            del self._shapes[entry.shape]
+            del self._shapes[entry.shape], self._lengths[entry.shape]
+
+    def _gave(self, start: int, end: int) -> None:
+        """Something became free during [start, end)."""
+        self._misses.freed(start, end)
+        self._forget_now()
+        self._cursor = 0
+        self._changed = True
+
+    def _forget_now(self) -> None:
+        self._dead.clear()
+        self._tried.clear()
+
+    # Promises
+
+    def _promise(self, jobid: int, allocation: Allocation) -> None:
+        self.planned[jobid] = allocation
+        insort(self._starts, (allocation.start, jobid))
+        self._checked[jobid] = self._misses.count
+        self._news.add(jobid)
+
+    def _drop(self, jobid: int) -> Allocation:
+        """Take a promise back: what it reserved is free."""
+        allocation = self._take_out(jobid)
+        self._gave(allocation.start, allocation.end)
+        return allocation
+
+    def _take_out(self, jobid: int) -> Allocation:
+        allocation = self.planned.pop(jobid)
+        del self._starts[bisect_left(self._starts, (allocation.start, jobid))]
+        del self._checked[jobid]
+        self.scheduler.cancel(jobid)
+        return allocation
 
     # Scheduling
 
     def schedule(self, now: int) -> list[Decision]:
         """Start and promise what the policy says, as things stand at `now`."""
+        if now != self._now:
+            self._now = now
+            self._forget_now()
+        self._hold_overrun(now)
+        if self._generation != self.scheduler.generation:
+            self._drop_lost()
+        due = bool(self._starts) and self._starts[0][0] <= now
+        if not (self._changed or due or self.unfinished):
+            return []
         decisions: list[Decision] = []
-        for _ in self.steps(now, decisions):
-            pass
+        self._spent = 0
+        self.unfinished = False
+        if self.policy.keeps:
+            self._start_due(now, decisions)
+        else:
+            for jobid in list(self.planned):
+                self._drop(jobid)
+        self._serve_first(now, decisions)
+        # Nobody goes ahead of jobs that have not had their turn.
+        if self.policy.backfill and self.policy.reservations is not None and not self.unfinished:
+            self._backfill(now, decisions)
+        if self.policy.keeps:
+            self._improve(now)
+        for jobid in self._news:
+            kept = self.planned.get(jobid)
+            if kept is not None and self._told.get(jobid) != kept.start:
+                self._told[jobid] = kept.start
+                decisions.append(Planned(jobid, kept.start))
+        self._news.clear()
+        self._changed = False
         return decisions
 
-    def steps(self, now: int, decisions: list[Decision]) -> Iterator[None]:
-        """`schedule` in small steps, for a caller that must not be held up: decisions are appended as they are made.
-
-        Until the last step the queue and its scheduler must not be used for anything else, and the caller may take
-        decisions out of the list between steps.
-        """
-        due = [jobid for jobid, allocation in self.planned.items() if allocation.start <= now]
-        self._hold_overrun(now)
-        if not (self._changed or due):
-            return
-        before = {jobid: allocation.start for jobid, allocation in self.planned.items()}
-        if not self.policy.keeps:
-            self._drop_plans()
-        else:
-            self._start_due(due, now, decisions)
-        dead: dict[str, int] = {}
-        yield from self._serve_first(now, dead, decisions)
-        if self.policy.backfill and self.policy.reservations is not None:
-            yield from self._backfill(now, dead, decisions)
-        decisions += [
-            Planned(jobid, allocation.start)
-            for jobid, allocation in self.planned.items()
-            if before.get(jobid) != allocation.start
-        ]
-        self._changed = self._freed = False
-
     def _hold_overrun(self, now: int) -> None:
-        """Running jobs past their end still hold their resources: say so, and make plans anew."""
-        late = [jobid for jobid in self.running if self.scheduler.jobs[jobid].end <= now]
+        """Running jobs past their end still hold their resources: say so, which breaks the promises of that time."""
+        if now < self._first_end:
+            return
+        jobs = self.scheduler.jobs
+        late = [jobid for jobid in self.running if jobs[jobid].end <= now]
+        self._first_end = min((max(jobs[jobid].end, now + 1) for jobid in self.running), default=FOR_EVER)
         if not late:
             return
-        self._drop_plans()
         self._changed = True
+        while self._starts and self._starts[0][0] < now + OVERRUN:
+            self._drop(self._starts[0][1])
         for jobid in late:
             held = self.scheduler.jobs[jobid]
             self.scheduler.cancel(jobid)
             self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False)
 
-    def _drop_plans(self) -> None:
-        for jobid in self.planned:
-            self.scheduler.cancel(jobid)
-        self.planned.clear()
+    def _drop_lost(self) -> None:
+        """The graph has changed: promises of what is down cannot be kept."""
+        self._generation = self.scheduler.generation
+        self._misses.forget()
+        up = self.scheduler.graph.up
+        for jobid, allocation in list(self.planned.items()):
+            if not all(up[v] for v in allocation.selection.marks):
+                self._drop(jobid)
+        self._changed = True
 
-    def _start_due(self, due: list[int], now: int, decisions: list[Decision]) -> None:
+    def _start_due(self, now: int, decisions: list[Decision]) -> None:
+        due = [jobid for start, jobid in self._starts[: bisect_left(self._starts, (now + 1,))]]
         for jobid in sorted(due, key=lambda j: self.pending[j].place):
-            allocation = self.planned.pop(jobid)
-            self.scheduler.cancel(jobid)
+            allocation = self._take_out(jobid)
             if allocation.start == now:
                 held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
                 self._start(jobid, held, decisions)
-            # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
+            else:
+                # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
+                self._gave(now, allocation.end)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
         self._remove(self.pending.pop(jobid))
+        self._told.pop(jobid, None)
         self.running.add(jobid)
+        self._first_end = min(self._first_end, allocation.end)
         decisions.append(Started(jobid, allocation))
 
-    def _try(self, jobid: int, now: int, dead: dict[str, int], decisions: list[Decision]) -> bool:
-        """Start a job now if it fits. `dead` are shapes that do not fit, from what duration on."""
-        entry = self.pending[jobid]
-        length = entry.request.duration or _FOR_EVER
-        known = dead.get(entry.shape)
-        if known is not None and length >= known:
-            return False
-        outcome = self.scheduler.allocate(jobid, entry.request, now, explain=False)
-        if outcome.allocation is not None:
-            self._start(jobid, outcome.allocation, decisions)
-            return True
+    def _fails_now(self, entry: _Pending) -> bool:
+        return entry.length >= self._dead.get(entry.shape, FOR_EVER + 1)
+
+    def _may_fit(self, shape: str) -> bool:
+        """Whether any job of a shape is shorter than those known not to fit now."""
+        known = self._dead.get(shape)
+        return shape in self._lengths and (known is None or min(self._lengths[shape]) < known)
+
+    def _failed_now(self, entry: _Pending, now: int) -> None:
+        """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
+        known = self._dead.get(entry.shape)
+        length = entry.length
         if known is None and length > 1:
             brief = JobRequest(entry.request.resources, 1, entry.request.constraint)
-            if self.scheduler.match_at(brief, now)[0] is None:
+            if not self.scheduler.reserved or self.scheduler.match_at(brief, now)[0] is None:
                 length = 1
-        dead[entry.shape] = length
-        return False
+        if known is None or length < known:
+            self._dead[entry.shape] = length
+            if self.policy.keeps:
+                self._misses.missed(entry.shape, length, now + 1)
 
-    def _hopeless_now(self, entry: _Pending, dead: dict[str, int]) -> bool:
-        return (entry.request.duration or _FOR_EVER) >= dead.get(entry.shape, _FOR_EVER + 1)
+    def _try(self, jobid: int, now: int, decisions: list[Decision]) -> bool:
+        """Start a job now if it fits."""
+        entry = self.pending[jobid]
+        if self._fails_now(entry):
+            return False
+        outcome = self.scheduler.allocate(jobid, entry.request, now, explain=False)
+        if outcome.allocation is None:
+            self._failed_now(entry, now)
+            return False
+        self._start(jobid, outcome.allocation, decisions)
+        return True
 
-    def _serve_first(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> Iterator[None]:
+    def _serve_first(self, now: int, decisions: list[Decision]) -> None:
         """Jobs in order, until as many wait as the policy makes promises to."""
         limit = self.policy.reservations
-        waiting = 0
-        for _, _, jobid in list(self._order):
-            yield
-            kept = self.planned.get(jobid)
+        offered = self._misses.count
+        offers = offered != self._offered
+        order, planned = self._order, self.planned
+        waiting = begun = 0
+        while waiting < len(order):
+            jobid = order[waiting][2]
+            kept = planned.get(jobid)
             if kept is not None:
-                if self._freed and not self._hopeless_now(self.pending[jobid], dead):
-                    self._improve(jobid, kept, now, dead, decisions)
-                continue
-            if self._try(jobid, now, dead, decisions):
-                continue
-            if limit is not None and waiting >= limit:
-                if not self.policy.backfill and self._refuse_hopeless(jobid, decisions):
+                if not (offers and self._start_early(jobid, kept, now, decisions)):
+                    waiting += 1
+            elif begun == STARTS:
+                self.unfinished = True
+                break
+            elif limit is not None and waiting >= limit:
+                if self._try(jobid, now, decisions):
+                    begun += 1
                     continue
-                return
-            outcome = self.scheduler.reserve(jobid, self.pending[jobid].request, now)
-            if outcome.allocation is None:
-                self._refuse_hopeless(jobid, decisions)
-                continue
-            waiting += 1
-            self.planned[jobid] = outcome.allocation
+                if self.policy.backfill or not self._refuse_hopeless(jobid, decisions):
+                    break
+            else:
+                left = self._left()
+                if left == 0 and limit is None and waiting:
+                    self.unfinished = True
+                    break
+                found = self._plan(jobid, now, None if limit is not None or not waiting else left, decisions)
+                if found is None:
+                    self.unfinished = True
+                    break
+                waiting += found
+                begun += not found
+        if not self.unfinished:
+            self._offered = offered
+
+    def _left(self) -> int | None:
+        """How much of this call's effort is left; None for no bound."""
+        return None if self.effort is None else max(self.effort - self._spent, 0)
+
+    def _plan(self, jobid: int, now: int, effort: int | None, decisions: list[Decision]) -> int | None:
+        """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the effort is spent."""
+        entry = self.pending[jobid]
+        keeps = self.policy.keeps
+        ranges = self._misses.ranges(entry.shape, entry.length, now) if keeps else [(now, FOR_EVER)]
+        found = self.scheduler.search(entry.request, now, ranges, effort)
+        self._spent += found.tried
+        if keeps:
+            known = found.selection is not None or found.spent
+            self._misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
+        if found.selection is not None:
+            allocation = self.scheduler.add(jobid, found.selection, found.start, found.end, found.start > now)
+            if found.start == now:
+                self._start(jobid, allocation, decisions)
+                return 0
+            self._promise(jobid, allocation)
+        elif found.spent:
+            return None
+        elif self._refuse_hopeless(jobid, decisions):
+            return 0
+        self._failed_now(entry, now)
+        return 1
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
         entry = self.pending[jobid]
@@ -268,30 +407,89 @@ class Queue:
             self._possible[jobid] = self.scheduler.generation
         return outcome.unsatisfiable
 
-    def _improve(self, jobid: int, kept: Allocation, now: int, dead: dict[str, int], decisions: list[Decision]) -> None:
-        """Start a promised job now if others' early ends allow it; else leave the promise as it was."""
-        self.scheduler.cancel(jobid)
-        del self.planned[jobid]
-        if not self._try(jobid, now, dead, decisions):
-            self.planned[jobid] = self.scheduler.add(jobid, kept.selection, kept.start, kept.end, True)
-
-    def _backfill(self, now: int, dead: dict[str, int], decisions: list[Decision]) -> Iterator[None]:
+    def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
-        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if dead.get(shape, 2) > 1]
+        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if self._may_fit(shape)]
         lists = {shape: list(self._shapes[shape]) for _, _, shape in heap}
         heapify(heap)
         looked_at = 0
         while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
-            yield
             looked_at += 1
             if jobid in self.pending and jobid not in self.planned:
-                self._try(jobid, now, dead, decisions)
+                self._try(jobid, now, decisions)
             places = lists[shape]
-            if i + 1 < len(places) and dead.get(shape, 2) > 1:
+            if i + 1 < len(places) and self._may_fit(shape):
                 heapreplace(heap, (places[i + 1], i + 1, shape))
             else:
                 heappop(heap)
+
+    # Promises that may be bettered
+
+    def _start_early(self, jobid: int, kept: Allocation, now: int, decisions: list[Decision]) -> bool:
+        """Start a promised job now if others' early ends allow it."""
+        entry = self.pending[jobid]
+        known = self._dead.get(entry.shape)
+        # Others of its shape have failed, and its own promise does not lie in what they failed to get.
+        if known is not None and entry.length >= known and kept.start >= now + known:
+            return False
+        if jobid in self._tried:
+            return False
+        if self._left() == 0:
+            self.unfinished = True
+            return False
+        self._spent += 1
+        self._tried.add(jobid)
+        lifted = kept.start < now + entry.length
+        if lifted:
+            self.scheduler.lift(jobid)
+        selection, matcher = self.scheduler.match_at(entry.request, now)
+        self.scheduler.restore()
+        if selection is None:
+            self._failed_now(entry, now)
+            return False
+        self._drop(jobid)
+        self._start(jobid, self.scheduler.add(jobid, selection, now, matcher.end, False), decisions)
+        return True
+
+    def _improve(self, now: int) -> None:
+        """Move promises forward into what has become free, in order, as far as the effort goes."""
+        misses, order = self._misses, self._order
+        looked_at = 0
+        while self._cursor < len(order) and looked_at < self.depth and self._left() != 0:
+            jobid = order[self._cursor][2]
+            self._cursor += 1
+            kept = self.planned.get(jobid)
+            if kept is None or self._checked[jobid] == misses.count:
+                continue
+            looked_at += 1
+            entry = self.pending[jobid]
+            ranges = misses.openings(entry.length, self._checked[jobid], now + 1, kept.start)
+            if ranges and kept.start >= ranges[-1][1] + entry.length:
+                # Its own promise is not in its way, so what holds for its shape holds for it.
+                ranges = common(ranges, misses.ranges(entry.shape, entry.length, now))
+            if not ranges or self._move(jobid, kept, ranges, now):
+                self._checked[jobid] = misses.count
+        self.unfinished = self.unfinished or self._cursor < len(order)
+
+    def _move(self, jobid: int, kept: Allocation, ranges: Ranges, now: int) -> bool:
+        """Give a promised job the first start in `ranges` at which it fits. False if the effort ended before that."""
+        entry = self.pending[jobid]
+        self.scheduler.lift(jobid)
+        found = self.scheduler.search(entry.request, now, ranges, self._left(), counts=False)
+        self.scheduler.restore()
+        self._spent += found.tried
+        if found.selection is None:
+            if found.spent:
+                return False
+            self._misses.missed(entry.shape, entry.length, kept.start)
+            return True
+        self._misses.missed(entry.shape, entry.length, found.start)
+        cursor = self._cursor
+        self._drop(jobid)
+        self._cursor = cursor
+        self._promise(jobid, self.scheduler.add(jobid, found.selection, found.start, found.end, True))
+        return True
 
 
 def shape_of(request: JobRequest) -> str:

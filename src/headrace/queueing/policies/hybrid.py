@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from headrace.queueing.policies.policy import QueuePolicy
 
-POLICY = QueuePolicy("hybrid", reservations=64, backfill=True)
+POLICY = QueuePolicy("hybrid", reservations=64, backfill=True, keeps=True)
