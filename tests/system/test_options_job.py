@@ -68,7 +68,8 @@ JOB = [
     Line("flux job memo $(cat held) bad", "flux-job: memo: no value for key bad\n", 1),
     # raise
     Line(
-        "flux job raise --severity=7 --type=test --message='of no weight' $(cat held); flux jobs -no {status} $(cat held)",
+        "flux job raise --severity=7 --type=test --message='of no weight' $(cat held); "
+        "flux jobs -no {status} $(cat held)",
         "SCHED\n",
     ),
     Line(
@@ -87,7 +88,8 @@ JOB = [
     # urgency, kill
     Line("flux submit --urgency=hold true >held; flux job urgency --verbose $(cat held) 5", "old urgency: job held\n"),
     Line(
-        "flux submit sleep 100 >s; flux job wait-event $(cat s) start >/dev/null; flux job kill --signal=USR1 $(cat s); flux job status -v $(cat s)",
+        "flux submit sleep 100 >s; flux job wait-event $(cat s) start >/dev/null; "
+        "flux job kill --signal=USR1 $(cat s); flux job status -v $(cat s)",
         like(f"flux-job: {ID}: .*(USR1|User defined).*\n"),
         138,
     ),

@@ -46,7 +46,7 @@ def _parser() -> Parser:
         one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
         if name in ("disable", "stop"):
             one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
-        if name in ("start", "stop"):
+        if name != "enable":
             one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
         one.add_argument("queue", metavar="QUEUE", nargs="?", help="This queue only")
     for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
@@ -84,8 +84,7 @@ def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
     if names and not args.queue and not args.all:
         raise CommandError("Named queues detected; use the QUEUE argument or --all to specify queues")
     request: Dict[str, Any] = {field: args.command == field, "all": bool(args.all)}
-    if field == "start":
-        request["nocheckpoint"] = args.nocheckpoint
+    request["nocheckpoint"] = getattr(args, "nocheckpoint", False)
     if args.queue:
         request["name"] = args.queue
     reason = getattr(args, "message", None)

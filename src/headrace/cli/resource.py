@@ -40,11 +40,12 @@ def _parser() -> Parser:
             one.add_argument("-v", "--verbose", action="count", default=0, help="Show one line per kind of node")
             one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default="auto")
     one = command("drain", "List drained nodes, or drain nodes")
-    one.add_argument("-f", "--force", action="store_true", help="Replace the reason of nodes drained before")
+    one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: times, too")
     one.add_argument("-u", "--update", action="store_true", help="Set a reason where there is none")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-o", "--format", metavar="FORMAT", default="default")
     one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
+    one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
     one.add_argument("targets", nargs="?", metavar="TARGETS", help="Nodes, by host or rank")
     one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
     one = command("undrain", "Give nodes back to the scheduler")
@@ -53,7 +54,9 @@ def _parser() -> Parser:
     one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
     one = command("reload", "Replace the resource set")
     one.add_argument("-x", "--xml", action="store_true", help="The file is a directory of hwloc XML files")
-    one.add_argument("-f", "--force", action="store_true", help="Even when resources are in use")
+    one.add_argument(
+        "-f", "--force", action="store_true", help="Even if there are ranks in it that are not in the instance"
+    )
     one.add_argument("path", metavar="PATH")
     one = command("eventlog", "Show the resource eventlog")
     one.add_argument("-f", "--format", choices=["text", "json"], default="text")
@@ -94,7 +97,7 @@ def _drain(args: Namespace) -> int:
     if args.reason:
         request["reason"] = " ".join(args.reason)
     if args.force:
-        request["mode"] = "overwrite"
+        request["mode"] = "overwrite" if args.force == 1 else "force-overwrite"
     elif args.update:
         request["mode"] = "update"
     Handle().rpc("resource.drain", request, 0).get()
@@ -130,7 +133,8 @@ def _eventlog(args: Namespace) -> int:
     from headrace.cli import eventlog_format
     from headrace.spec.eventlog import Event
 
-    formatter = eventlog_format.Formatter(args.format, "human" if args.human else args.time_format)
+    times = "human" if args.human else args.time_format
+    formatter = eventlog_format.Formatter(args.format, times, eventlog_format.wants_color(args.color))
     call = Handle().stream("resource.journal", nodeid=0)
     for answer in call:
         if not answer["events"] and not (args.follow or args.wait):

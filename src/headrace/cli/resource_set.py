@@ -40,8 +40,8 @@ _ENCODE = Command(
     "[OPTIONS]",
     "Encode simple R",
     (
-        ("r", "ranks", "IDS", "Specify target ranks (default=0)"),
-        ("c", "cores", "IDS", "Assign core IDS to each rank in R"),
+        ("r", "ranks", "IDS", "Specify target ranks (default: one for each host, else 0)"),
+        ("c", "cores", "IDS", "Assign core IDS to each rank in R (default: 0, or none with --gpus)"),
         ("g", "gpus", "IDS", "Assign gpu IDS to each rank in R"),
         ("H", "hosts", "HOSTS", "Set hosts in R to HOSTS"),
         ("p", "property", "NAME:RANKS", "Assign property NAME to target RANKS"),
@@ -117,13 +117,20 @@ def _ids(text: str, rank: str) -> Idset:
 def _encode(argv: List[str]) -> int:
     options = _ENCODE.parse(argv)
     options.need(0, 0)
-    text = options.get("ranks", "0")
+    hosts = list(Hostlist.parse(options.get("hosts")))
+    text = options.get("ranks") or str(Idset(range(len(hosts) or 1)))
     ranks = _ids(text, text)
+    if hosts and len(hosts) != len(ranks):
+        raise CommandError(f"hostname count in '{options.get('hosts')}' does not match nranks ({len(ranks)})")
     first = str(min(ranks, default=0))
     local = options.has("local")
-    cores = Idset(sorted(os.sched_getaffinity(0))) if local else _ids(options.get("cores"), first)
+    if local and (options.has("cores") or options.has("gpus")):
+        raise CommandError("do not specify --cores or --gpus with --local or --xml")
     gpus = _ids(options.get("gpus"), first)
-    hosts = list(Hostlist.parse(options.get("hosts"))) if options.has("hosts") else [os.uname().nodename] * len(ranks)
+    cores = _ids(options.get("cores", "" if gpus else "0"), first)
+    if local:
+        cores = Idset(sorted(os.sched_getaffinity(0)))
+    hosts = hosts or [os.uname().nodename] * len(ranks)
     found = ResourceSet.build(ranks, cores, gpus, hosts)
     for pair in options.get_list("property"):
         name, target = _property(pair)

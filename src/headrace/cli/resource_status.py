@@ -133,6 +133,12 @@ def _layout(text: str, formats: Dict[str, str]) -> Format:
         raise CommandError(str(exc)) from None
 
 
+def _chosen(handle: Handle, nodes: _Nodes, args: Namespace) -> Idset:
+    """The ranks that `--include` and `--queue` leave."""
+    chosen = _included(nodes, args.include)
+    return chosen & _queue_ranks(handle, nodes, args.queue) if args.queue else chosen
+
+
 def _included(nodes: _Nodes, text: Any) -> Idset:
     if not text:
         return nodes.ranks
@@ -149,9 +155,7 @@ def status(args: Namespace) -> int:
     layout = _layout(args.format, _STATUS_FORMATS)
     handle = Handle()
     nodes = _Nodes(handle)
-    chosen = _included(nodes, args.include)
-    if args.queue:
-        chosen = chosen & _queue_ranks(handle, nodes, args.queue)
+    chosen = _chosen(handle, nodes, args)
     states, ups = _asked(args.states)
     tint = args.color == "always" or (args.color == "auto" and sys.stdout.isatty())
     lines = []
@@ -203,8 +207,9 @@ def drained(args: Namespace) -> int:
         sys.stdout.write(help_text("flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES))
         return 0
     layout = _layout(args.format, _DRAIN_FORMATS)
-    nodes = _Nodes(Handle())
-    chosen = _included(nodes, args.include)
+    handle = Handle()
+    nodes = _Nodes(handle)
+    chosen = _chosen(handle, nodes, args)
     lines = []
     for ids, when, reason in nodes.drains:
         for state in ("draining", "drained"):

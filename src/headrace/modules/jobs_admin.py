@@ -73,9 +73,10 @@ class Admin:
             raise RpcError(errno.EINVAL, str(exc)) from None
 
     def queue_enable(self, msg: Message) -> None:
-        """`queue-enable {enable, name?, all, reason?}`."""
+        """`queue-enable {enable, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
-        self.core.enable_queues(self._selected(body), body["enable"], body.get("reason"))
+        keep = not body.get("nocheckpoint")
+        self.core.enable_queues(self._selected(body), body["enable"], body.get("reason"), keep)
         self._answer(msg)
 
     def queue_start(self, msg: Message) -> None:

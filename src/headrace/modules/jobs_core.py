@@ -401,8 +401,8 @@ class Core:
             if job.state == SCHED:
                 self._request(job)
 
-    def enable_queues(self, names: Iterable[str], on: bool, reason: str | None) -> None:
-        self.queues.enable(list(names), on, reason)
+    def enable_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
+        self.queues.enable(list(names), on, reason, checkpoint)
         self._queues_changed()
 
     def _queues_changed(self) -> None:

@@ -19,15 +19,16 @@ class QueueError(ValueError):
 class Queue:
     """One queue's switches; a reason is None where none was given."""
 
-    __slots__ = ("checkpoint_start", "checkpoint_stop_reason", "disable_reason", "enabled", "started", "stop_reason")
+    __slots__ = ("disable_reason", "enabled", "saved_enable", "saved_start", "started", "stop_reason")
 
     def __init__(self, started: bool) -> None:
         self.enabled = True
         self.disable_reason: str | None = None
         self.started = started
         self.stop_reason: str | None = None
-        self.checkpoint_start = started
-        self.checkpoint_stop_reason: str | None = None
+        # What a restart brings back: each switch with its reason, as it was last set to be kept.
+        self.saved_enable: tuple[bool, str | None] = (True, None)
+        self.saved_start: tuple[bool, str | None] = (started, None)
 
 
 class Queues:
@@ -93,30 +94,28 @@ class Queues:
             out["stop_reason"] = queue.stop_reason
         return out
 
-    def enable(self, names: list[str], on: bool, reason: str | None) -> None:
+    def enable(self, names: list[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
         for name in names:
             queue = self.table[name]
             queue.enabled, queue.disable_reason = on, None if on else reason
+            if checkpoint:
+                queue.saved_enable = queue.enabled, queue.disable_reason
 
     def start(self, names: list[str], on: bool, reason: str | None, checkpoint: bool) -> None:
         for name in names:
             queue = self.table[name]
             queue.started, queue.stop_reason = on, None if on else reason
             if checkpoint:
-                queue.checkpoint_start, queue.checkpoint_stop_reason = on, queue.stop_reason
+                queue.saved_start = queue.started, queue.stop_reason
 
     def save(self) -> list[list[Any]]:
         """What a restart needs: [name, enabled, disable_reason, started, stop_reason] of each queue."""
-        return [
-            [name, queue.enabled, queue.disable_reason, queue.checkpoint_start, queue.checkpoint_stop_reason]
-            for name, queue in self.table.items()
-        ]
+        return [[name, *queue.saved_enable, *queue.saved_start] for name, queue in self.table.items()]
 
     def restore(self, saved: list[list[Any]]) -> None:
         """Set the switches that save() gave; queues that no longer exist are skipped."""
         for name, enabled, disable_reason, started, stop_reason in saved:
             queue = self.table.get(name)
             if queue is not None:
-                queue.enabled, queue.disable_reason = enabled, disable_reason
-                queue.started, queue.stop_reason = started, stop_reason
-                queue.checkpoint_start, queue.checkpoint_stop_reason = started, stop_reason
+                queue.enabled, queue.disable_reason = queue.saved_enable = enabled, disable_reason
+                queue.started, queue.stop_reason = queue.saved_start = started, stop_reason

@@ -355,9 +355,13 @@ class _Leader:
 
     def _reload(self, msg: Message) -> Any:
         """Another R from a file, for tests and disaster recovery: only while no scheduler holds the resources."""
-        rset = source.from_file(msg.obj["path"])
+        path = msg.obj["path"]
+        rset = source.from_xml_folder(path) if msg.obj.get("xml") else source.from_file(path)
         if len(self.acquirers):
             raise RpcError(errno.EBUSY, "resources are busy (unload scheduler?)")
+        foreign = rset.ranks - Idset(range(self.ctx.size))
+        if foreign and not msg.obj.get("force"):
+            raise RpcError(errno.EINVAL, f"{path}: ranks {foreign} are not in this instance of {self.ctx.size}")
         self._define(rset, "resource-reload")
         return EMPTY
 

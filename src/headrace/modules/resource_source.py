@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterable
 from typing import Any
+from xml.etree import ElementTree
 
 from headrace.broker.module import RpcError
 from headrace.spec import jobid
@@ -19,6 +20,9 @@ from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet, RsetError
+
+# How hwloc names the devices of the GPU drivers that it knows.
+_GPU_NAMES = ("cuda", "rsmi", "ze")
 
 # One discovered node: rank, host, cores and GPUs as idsets.
 Found = list[Any]
@@ -54,6 +58,38 @@ def from_file(path: str) -> ResourceSet:
         raise RpcError(errno.EINVAL, f"{path}:{exc.lineno} {exc.msg}") from None
     except (RsetError, RecursionError) as exc:
         raise RpcError(errno.EINVAL, f"{path}: {exc}") from None
+
+
+def from_xml_folder(path: str) -> ResourceSet:
+    """R of a folder of hwloc topologies, one file `RANK.xml` a node, as `lstopo --of xml` writes them.
+
+    Cores and GPUs have their logical numbers. Raises RpcError with the file that cannot be used.
+    """
+    try:
+        names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
+    except OSError as exc:
+        raise RpcError(exc.errno or errno.EIO, f"{path}: {exc.strerror}") from None
+    if not names:
+        raise RpcError(errno.ENOENT, f"{path}: there is no RANK.xml file in it")
+    return gathered(_from_xml(os.path.join(path, name)) for name in names)
+
+
+def _from_xml(path: str) -> Found:
+    name = os.path.basename(path)[: -len(".xml")]
+    if not name.isdecimal():
+        raise RpcError(errno.EINVAL, f"{path}: the file's name must be a rank, as in 0.xml")
+    try:
+        objects = list(ElementTree.parse(path).iter("object"))
+    except (OSError, ElementTree.ParseError) as exc:
+        raise RpcError(errno.EINVAL, f"{path}: {exc}") from None
+    kinds = [found.get("type") for found in objects]
+    cores = kinds.count("Core") or kinds.count("PU")
+    gpus = sum(found.get("type") == "OSDev" and str(found.get("name")).startswith(_GPU_NAMES) for found in objects)
+    if not cores:
+        raise RpcError(errno.EINVAL, f"{path}: no cores in it: is it an hwloc topology?")
+    hosts = [info.get("value") for found in objects for info in found.iter("info") if info.get("name") == "HostName"]
+    host = hosts[0] if hosts else f"node{name}"
+    return [int(name), host, str(Idset(range(cores))), str(Idset(range(gpus)))]
 
 
 def gathered(found: Iterable[Found]) -> ResourceSet:
