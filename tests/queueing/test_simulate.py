@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Allocation, Scheduler, parse_jobspec
+from headrace.graph.request import JobRequest
 from headrace.queueing import Decision, Planned, Queue
 from headrace.queueing.policies import POLICIES
 from headrace.queueing.simulate import Job, Run, Simulation, simulate
@@ -243,3 +244,18 @@ def counted(jobs: list[Job]) -> dict[int, int]:
 @given(jobs=traces(unit="core"))
 def test_fcfs_over_equal_cores_is_what_counting_gives(jobs: list[Job]) -> None:
     assert starts(simulate(jobs, Watched("fcfs"))) == counted(jobs)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=50, deadline=None)
+@given(jobs=traces(), limits=st.lists(st.integers(100, 10_000), min_size=25, max_size=25))
+def test_no_machine_stands_idle_while_jobs_wait(policy: str, jobs: list[Job], limits: list[int]) -> None:
+    # All end long before their limits, so that every promise lies far ahead of what is possible.
+    loose = [
+        job._replace(request=JobRequest(job.request.resources, limit)) for job, limit in zip(jobs, limits, strict=False)
+    ]
+    outcome = simulate(loose, Watched(policy))
+    busy_until = 0
+    for run in outcome.runs:
+        assert run.start <= max(busy_until, run.job.submit)
+        busy_until = max(busy_until, run.end)

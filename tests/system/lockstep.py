@@ -1,15 +1,17 @@
 """Drives a live instance through a trace in step with the simulator, without a clock.
 
-Runs inside the instance: `python lockstep.py SEED COUNT SHAPES`. Jobs are simulated ones that an operator starts and
-ends (`exec.test.override`), and the operator is this program: it goes from event to event of the simulated time, ends
-and submits what is due, and waits until the instance has started what the simulator says has started by then. Prints
-JSON: the simulator's order of starts, and the instance's.
+Runs inside the instance: `python lockstep.py SEED COUNT POLICY SHAPES`. Jobs are simulated ones that an operator starts
+and ends (`exec.test.override`), and the operator is this program: it goes from event to event of the simulated time,
+ends and submits what is due, and waits until the instance has started what the simulator says has started by then.
+Prints JSON: the simulator's order of starts, and the instance's.
+
+Simulated hours pass in seconds here, and backfilling compares times. So limits are random and of months, against which
+neither the simulated hours nor the real seconds count, and jobs end long before them.
 """
 
 from __future__ import annotations
 
 import errno
-import heapq
 import json
 import random
 import subprocess
@@ -25,7 +27,7 @@ from headrace.spec import jobid, jobspec_build
 
 # Seconds to wait for a start that does not come.
 PATIENCE = 20
-LIMIT = 10**6
+SHORTEST, LONGEST = 10**6, 3 * 10**7
 
 
 class Wanted:
@@ -45,12 +47,12 @@ class Wanted:
         names = {"num_tasks": "-n", "cores_per_task": "-c", "num_nodes": "-N"}
         self.options = [f"{names[key]}{value}" for key, value in shape.items() if key in names]
         self.options += ["--exclusive"] if "exclusive" in shape else []
-        request = parse_jobspec(jobspec_build.from_command(["true"], duration=LIMIT, **shape))
-        # Moments so many and odd that no two events share one.
-        self.job = Job(0, rng.randrange(10**6), rng.randrange(10**5, 10**6), request, rng.choice([10, 16, 16, 30]))
+        self.limit = rng.randrange(SHORTEST, LONGEST)
+        request = parse_jobspec(jobspec_build.from_command(["true"], duration=self.limit, **shape))
+        self.job = Job(0, rng.randrange(2000), rng.randrange(200, 2000), request, rng.choice([10, 16, 16, 30]))
 
     def submit(self) -> int:
-        argv = ["flux", "submit", *self.options, f"--urgency={self.job.urgency}", f"--time-limit={LIMIT}s"]
+        argv = ["flux", "submit", *self.options, f"--urgency={self.job.urgency}", f"--time-limit={self.limit}s"]
         argv += ["--setattr=exec.test.override=1", "true"]
         return jobid.parse(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
 
@@ -100,25 +102,25 @@ class Live:
                     self.starts.append(self.numbers[answer["id"]])
 
 
-def trace(seed: int, count: int, graph: Graph, shapes: str) -> list[Wanted]:
+def trace(rng: random.Random, count: int, graph: Graph, shapes: str) -> list[Wanted]:
     """Jobs numbered in the order of their arrival."""
-    rng = random.Random(seed)
     jobs = sorted((Wanted(rng, graph, shapes) for _ in range(count)), key=lambda wanted: wanted.job.submit)
     for number, wanted in enumerate(jobs):
         wanted.job = wanted.job._replace(id=number)
     return jobs
 
 
+def events(jobs: list[Wanted], expected: Simulation) -> list[tuple[int, str, int]]:
+    """Submissions and ends: (when, which, job's number), earliest first."""
+    found = [(wanted.job.submit, "submit", wanted.job.id) for wanted in jobs]
+    return sorted(found + [(run.end, "end", run.job.id) for run in expected.runs])
+
+
 def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
     """Take the instance through the simulated events; the order in which it started the jobs."""
     live = Live()
-    todo = [(wanted.job.submit, "submit", wanted.job.id) for wanted in jobs]
-    todo += [(run.end, "end", run.job.id) for run in expected.runs]
-    assert len({at for at, _, _ in todo}) == len(todo), "two events share a moment: take another seed"
-    heapq.heapify(todo)
     by_number = {wanted.job.id: wanted for wanted in jobs}
-    while todo:
-        at, what, number = heapq.heappop(todo)
+    for at, what, number in events(jobs, expected):
         if what == "submit":
             live.submit(by_number[number])
         else:
@@ -128,15 +130,21 @@ def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
     return live.starts
 
 
-def main(seed: int, count: int, shapes: str) -> None:
+def main(seed: int, count: int, policy: str, shapes: str) -> None:
     r = subprocess.run(["flux", "kvs", "get", "resource.R"], check=True, capture_output=True).stdout
     graph = read(r)
-    jobs = trace(seed, count, graph, shapes)
-    expected = simulate([wanted.job for wanted in jobs], Queue(Scheduler(graph, "first"), "fcfs"))
-    assert not expected.never
+    rng = random.Random(seed)
+    while True:
+        jobs = trace(rng, count, graph, shapes)
+        expected = simulate([wanted.job for wanted in jobs], Queue(Scheduler(graph, "first"), policy))
+        assert not expected.never
+        # The instance hears of one event after another: none may share its moment with another.
+        if len({at for at, _, _ in events(jobs, expected)}) == 2 * count:
+            break
     begun = follow(jobs, expected)
-    print(json.dumps({"simulated": [run.job.id for run in expected.runs], "live": begun}))
+    backfilled = sum(run.backfilled for run in expected.runs)
+    print(json.dumps({"simulated": [run.job.id for run in expected.runs], "live": begun, "backfilled": backfilled}))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -67,10 +67,10 @@ def main(argv: List[str]) -> int:
     """Run the command; 1 if some lines of the trace were no jobs."""
     parser = _parser()
     args = parser.parse_args(argv)
-    try:
-        from headrace.queueing import by_name, simulate_trace
-    except ImportError as exc:
-        raise CommandError(f"the simulator is not available here: {exc}") from None
+    if sys.version_info < (3, 10):
+        raise CommandError("simulations need Python 3.10")
+    from headrace.queueing import by_name, simulate_trace
+
     if args.record is not None:
         if args.trace is not None:
             parser.error("--record writes a trace: leave out the one to read")

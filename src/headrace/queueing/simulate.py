@@ -149,7 +149,7 @@ def simulate(
 def _decisions(queue: Queue, now: int) -> Iterator[Decision]:
     """All that the queue has to say at a moment, in as many calls as it wants."""
     yield from queue.schedule(now)
-    while getattr(queue, "unfinished", False):
+    while queue.unfinished:
         yield from queue.schedule(now)
 
 
