@@ -33,6 +33,7 @@ COMMANDS = {
     "exec": ("exec", "run a command on brokers"),
     "getattr": ("attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),
+    "ion-resource": ("ion_resource", "ask the graph scheduler what it knows"),
     "job": ("job", "act on jobs"),
     "jobs": ("jobs", "list jobs"),
     "keygen": ("keygen", "make a certificate for a configured instance"),

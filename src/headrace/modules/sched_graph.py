@@ -83,7 +83,9 @@ class _Scheduler:
             open=("resource-status",),
         )
         ctx.service("feasibility", {"check": self._check}, open=("check",))
-        queries.register(ctx, self._pool, lambda: self.settings, self._time, self._changed)
+        queries.register(
+            ctx, self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
+        )
         ctx.on_stats(self._stats)
         ctx.on_config(self._configure)
         ctx.call("resource.acquire", None, self._resources, streaming=True)
@@ -176,7 +178,7 @@ class _Scheduler:
 
     def _refuse(self, decision: Refused) -> None:
         pool, job = self._pool(), self.jobs.pop(decision.jobid)
-        pool.where.pop(job.id, None)
+        pool.forget(job.id)
         note = refusal(pool.scheduler, job.msg.obj["jobspec"], job.request, decision.failure)
         self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": note})
 
@@ -190,7 +192,9 @@ class _Scheduler:
         body = reply.obj
         if self.pool is None:
             try:
+                begin = self.ctx.monotonic()
                 self.pool = Pool(body["resources"], self.settings)
+                self.pool.load_time = self.ctx.monotonic() - begin
             except ValueError as exc:
                 self.ctx.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
                 return

@@ -95,6 +95,9 @@ class Pool:
         self.queues: dict[str, Queue] = {}
         self.where: dict[int, str] = {}
         self.held: dict[int, Held] = {}
+        # For those who ask: seconds it took to build this, jobs started, jobs refused.
+        self.load_time = 0.0
+        self.matched = self.refused = 0
         self._ends: list[tuple[int, int]] = []
         self._requests: dict[bytes, JobRequest] = {}
         for v in self.nodes.vertex.values():
@@ -215,10 +218,16 @@ class Pool:
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
         """Book what a queue has given to a job, and say what it is."""
+        self.matched += 1
         shares = self.nodes.shares(allocation)
         self.held[jobid] = Held(shares, expiration, self.where.pop(jobid))
         self._will_end(jobid, allocation)
         return shares
+
+    def forget(self, jobid: int) -> None:
+        """A queue has refused a job."""
+        self.refused += 1
+        del self.where[jobid]
 
     def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
         """Enter a job that already runs, without the ranks it gave back.

@@ -30,8 +30,11 @@ def register(
     settings: Callable[[], Settings],
     now: Callable[[], int],
     changed: Callable[[], None],
+    status: Callable[[Message], dict[str, Any]],
+    check: Callable[[Message], Any],
 ) -> None:
-    """Provide both services. `changed` is told when waiting jobs may have a chance."""
+    """Provide both services. `status` and `check` answer `sched.resource-status` and `feasibility.check` as well.
+    `changed` is told when waiting jobs may have a chance."""
     loaded = time.monotonic()
 
     def search(msg: Message) -> dict[str, Any]:
@@ -105,8 +108,9 @@ def register(
             "V": len(graph),
             "E": len(graph) - 1 + len(graph.edges),
             "by_rank": {_ranks(ranks): int(count) for count, ranks in by_size.items()},
+            "load-time": round(pool().load_time, 6),
             "graph-uptime": int(time.monotonic() - loaded),
-            "jobs": len(pool().scheduler.jobs),
+            "match": {"succeeded": {"njobs": pool().matched}, "failed": {"njobs": pool().refused}},
         }
 
     def queue_stats() -> dict[str, Any]:
@@ -153,9 +157,11 @@ def register(
             "get_property": get_property,
             "set_status": set_status,
             "params": resource_params,
+            "status": status,
+            "satisfiability": check,
             "stats-get": lambda _msg: resource_stats(),
         },
-        open=("find", "info", "get_property", "params", "stats-get"),
+        open=("find", "info", "get_property", "params", "stats-get", "status", "satisfiability"),
     )
     ctx.service(
         QMANAGER, {"params": queue_params, "stats-get": lambda _msg: queue_stats()}, open=("params", "stats-get")
