@@ -37,7 +37,7 @@ from .boot import BootInfo
 from .events import Events
 from .groups import Groups
 from .local import LocalServer
-from .logbook import Logbook
+from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .modhost import ModuleHost, names_for
 from .module import ModuleContext, RpcError
 from .module_process import Forked
@@ -207,7 +207,6 @@ class Broker:
             return
         text = f"{event}: {self.state}->{new} {durations.encode(round(time.monotonic() - self.state_since, 6))}"
         self.log(logging.INFO, "broker", text)
-        self._tell_shutdown(f"broker.info[{self.rank}]: {text}")
         self.state = new
         self.state_since = time.monotonic()
         for msg in self.context.streams("monitor"):
@@ -217,8 +216,13 @@ class Broker:
             action()
 
     def _tell_shutdown(self, line: str) -> None:
+        """Show a line of the log to those who shut us down and look on, as far as they want such lines."""
+        level, _, host, appname, text = parse_line(line)
+        if host != str(self.rank):
+            return
         for msg in self.shutdown_watchers:
-            self.context.respond(msg, {"log": line + "\n"})
+            if level <= (msg.obj or {}).get("loglevel", 6):
+                self.context.respond(msg, {"log": f"{appname}.{LEVEL_NAMES[level]}[{host}]: {text}\n"})
 
     def _enter_init(self) -> None:
         self.spawn(self._init())
@@ -303,11 +307,12 @@ class Broker:
         self.exit_code = status
         level = logging.ERROR if status else logging.INFO
         self.log(level, "broker", text)
-        self._tell_shutdown(f"broker.info[0]: {text}")
         self.advance("rc2-fail" if status else "rc2-success")
 
     def begin_shutdown(self) -> None:
         """Leave `run`: the initial program gets SIGHUP and its end takes us to cleanup; without one we go at once."""
+        if self.shutdown_watchers and self._tell_shutdown not in self.log.followers:
+            self.log.followers.append(self._tell_shutdown)
         if self.program is not None and self.program.running:
             self.program.stop()
         else:
@@ -342,7 +347,6 @@ class Broker:
                 outcome = str(exc) if exc.errnum != errno.ENOSYS else "skipped"
             text = f"cleanup.{number}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
             self.log(logging.INFO, "broker", text)
-            self._tell_shutdown(f"broker.info[0]: {text}")
         self.advance("cleanup-success")
 
     def _timeout(self, name: str) -> float | None:

@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
+    from headrace.cli.status_line import StatusLine
     from headrace.cli.terminal import TerminalLink
     from headrace.client.handle import Handle, Rpc
 
@@ -32,13 +33,17 @@ _LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ",
 _SECOND_INTERRUPT = 2.0
 # How long an exception waits for the shell's own words, seconds.
 _HOLD = 0.1
+# How long a user at a terminal waits for a job's start before the line of status appears, seconds.
+_STATUS_AFTER = 2.0
 
 
 class Attach:
     """One job being followed. `run()` returns the exit status a caller of the job should see.
 
     `label` prefixes lines with their task rank; `show_events` and `show_exec` print the eventlogs on stderr;
-    `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none.
+    `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none. The job's own eventlog is left
+    after `wait_event`, so that with another one than `finish` the exit status says nothing of the job. A line of
+    status is shown until the job starts: at once with `show_status`, at a terminal after two seconds.
     """
 
     def __init__(
@@ -52,6 +57,8 @@ class Attach:
         read_only: bool = False,
         quiet: bool = False,
         stdin_ranks: str = "all",
+        wait_event: str = "finish",
+        show_status: bool = False,
     ) -> None:
         self.handle = handle
         self.job = job
@@ -62,6 +69,7 @@ class Attach:
         self.read_only = read_only
         self.quiet = quiet
         self.stdin_ranks = stdin_ranks
+        self.wait_event = wait_event
         self.reactor = Reactor()
         self.submitted = 0.0
         self.allocated = False
@@ -76,6 +84,11 @@ class Attach:
         self._stdin_watched = False
         self._interrupted = 0.0
         self._terminal: Optional[TerminalLink] = None
+        self._status_line: Optional[StatusLine] = None
+        if show_status or (_interactive() and not show_events):
+            from headrace.cli.status_line import StatusLine as Line
+
+            self._status_line = Line(self.name, self.reactor, 0.0 if show_status else _STATUS_AFTER)
 
     def run(self) -> int:
         """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
@@ -89,6 +102,8 @@ class Attach:
         finally:
             if self._terminal is not None:
                 self._terminal.close()
+            if self._status_line is not None:
+                self._status_line.close()
         return self._conclude()
 
     def _watch(self, path: str) -> None:
@@ -137,10 +152,18 @@ class Attach:
             self.status = int(context["status"])
         if name == "exception" and context.get("severity") == 0:
             self.fatal = True
+        if self._status_line is not None and self._status_line.event(name):
+            self._status_line = None
         if self.show_events:
             self._show("job", event)
         elif name == "exception":
             self._hold(event)
+        if name == self.wait_event != "finish":
+            call = self._open.pop("eventlog")
+            call.cancel()
+            call.then(_ignore_errors)
+            if not self._open:
+                self.reactor.stop()
 
     def _hold(self, event: Any) -> None:
         """Show an exception; while the job runs, after what its shell says of the cause, which comes by another way."""
@@ -334,6 +357,11 @@ class Attach:
         if code and not self.quiet:
             sys.stderr.write(f"flux-job: {ending(self.status)}\n")
         return code
+
+
+def _interactive() -> bool:
+    """Whether somebody sits at the terminal that all our streams are."""
+    return not os.environ.get("FLUX_ATTACH_NONINTERACTIVE") and all(os.isatty(fd) for fd in range(3))
 
 
 def _ignore_errors(call: Rpc) -> None:

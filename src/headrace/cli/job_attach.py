@@ -27,8 +27,7 @@ _COMMAND = Command(
         ("q", "quiet", "", "Suppress warnings written to stderr from flux-job"),
         ("r", "read-only", "", "Disable reading stdin and capturing signals"),
         ("i", "stdin-ranks", "RANKS", "Send standard input to only RANKS (default: all)"),
-        ("u", "unbuffered", "", "Disable buffering of stdin"),
-        ("", "debug", "", "Enable parallel debugger to attach to a running job"),
+        ("u", "unbuffered", "", "Disable buffering of stdin (it is never buffered)"),
     ),
 )
 
@@ -50,4 +49,6 @@ def attach(argv: List[str]) -> int:
         read_only=options.has("read-only"),
         quiet=options.has("quiet"),
         stdin_ranks=options.get("stdin-ranks", "all"),
+        wait_event=options.get("wait-event", "finish"),
+        show_status=options.has("show-status"),
     ).run()

@@ -61,7 +61,7 @@ def _parser() -> Parser:
     add("-R", "--recursive", action="store_true", help="List the jobs of instances too")
     add("--recurse-all", action="store_true", help="Recurse into jobs of other users")
     add("-L", "--level", type=int, metavar="N", default=9999, help="Recurse to this depth")
-    add("--threads", type=positive_int, metavar="N", help="Accepted for compatibility")
+    add("--threads", type=positive_int, metavar="N", help="Accepted: one thread asks every instance, whatever N is")
     add("--stats", action="store_true", help="Print a line of statistics first")
     add("--stats-only", action="store_true", help="Print only the line of statistics")
     add("jobids", metavar="JOBID", type=job_id, nargs="*", help="List these jobs")
@@ -70,6 +70,8 @@ def _parser() -> Parser:
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
+    args.recursive = args.recursive or args.recurse_all
+    args.path = ""
     if args.format == "help":
         sys.stdout.write(help_text("flux-jobs", FORMATS, _PURPOSES))
         return 0
@@ -92,7 +94,7 @@ def _layout(text: str) -> Format:
 def _list(handle: Handle, args: Namespace, layout: Format) -> int:
     names = layout.names + _sort_keys(args.sort)
     if args.recursive:
-        names += ["uri", "state"]
+        names += ["uri", "state", "userid"]
     if _colored(args.color):
         names.append("color")
     attrs = ["all"] if args.json else jobinfo.attributes_for(names)
@@ -209,19 +211,26 @@ def _recurse(job: JobInfo, args: Namespace) -> None:
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN":
         return
-    sys.stdout.write(f"\n{job.get('id.f58')}:\n")
+    if job.get("userid") != os.getuid() and not args.recurse_all:
+        # An instance lets its owner in, and nobody else.
+        return
+    path = f"{args.path}{job.get('id.f58')}"
+    sys.stdout.write(f"\n{path}:\n")
     sys.stdout.flush()
     try:
         handle = Handle(reachable(uri))
     except OSError as exc:
-        sys.stderr.write(f"flux-jobs: ERROR: {job.get('id.f58')}: {exc.strerror}\n")
+        sys.stderr.write(f"flux-jobs: ERROR: {path}: {exc.strerror}\n")
         return
     import copy
 
     below = copy.copy(args)
     below.jobids = []
+    below.path = f"{path}/"
     below.level = args.level - 1
     below.no_header = True
+    if args.stats:
+        _print_stats(handle, None)
     _list(handle, below, _layout(args.format))
 
 

@@ -25,7 +25,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("-n", "--dry-run", action="store_true", help="Print the update instead of sending it")
     add("-v", "--verbose", action="count", default=0, help="Show what was updated")
-    add("--wait", action="store_true", help="Wait until a running job's update is done")
+    add("--wait", action="store_true", help="Accepted: an update is in the job's eventlog when the command ends")
     add("jobid", metavar="JOBID", type=job_id, help="The job")
     add("updates", metavar="KEY=VALUE", nargs="+", help="What to change")
     return parser

@@ -1,0 +1,106 @@
+"""Options of `flux jobs`, `cancel`, `update` and `job attach`: each shown by what it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from option_lines import Line, after_first, answers, check, like, names
+
+ID = "ƒ[1-9A-Za-z]+"
+HEADER = " +JOBID USER +NAME +ST +NTASKS NNODES +TIME INFO\n"
+ROW = " +ƒ\\S+ \\S+ +%s +R +%d +\\d .*\n"
+
+LISTING = [
+    # an instance in the instance in the instance: each runs a job of its own besides
+    Line(
+        "flux alloc -N2 --bg --job-name=in >in; flux proxy $(cat in) flux submit --job-name=job1 sleep inf; "
+        "flux proxy $(cat in) flux alloc -n1 --bg --job-name=deep >deep; "
+        "flux proxy $(cat in)/$(cat deep) flux submit --job-name=job2 sleep inf",
+        like(f"{ID}\n{ID}\n"),
+    ),
+    Line("flux jobs -o {name}", "NAME\nin\n"),
+    Line("flux jobs --no-header -o {name}", "in\n"),
+    Line("flux jobs --suppress-header -o {name}", "in\n"),
+    Line(
+        "flux jobs --recursive -o {name}",
+        like(f"NAME\nin\n\n{ID}:\ndeep\njob1\n\n{ID}/{ID}:\njob2\n"),
+    ),
+    Line(
+        "flux jobs --recursive",
+        like(HEADER + ROW % ("in", 2) + f"\n{ID}:\n" + ROW % ("deep", 1) + ROW % ("job1", 1) + ".*job2.*\n"),
+    ),
+    Line("flux jobs --recurse-all -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n\n{ID}/{ID}:\njob2\n")),
+    Line("flux jobs -R --level=0 -o {name}", "NAME\nin\n"),
+    Line("flux jobs -R --level=1 -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n")),
+    Line("flux jobs -R --level=1 --stats -no {name}", like(f"1 running, .*\nin\n\n{ID}:\n2 running, .*\ndeep\njob1\n")),
+    # one thread asks all instances, but a wrong number is refused
+    Line("flux jobs -R --threads=2 -no {name} | tail -1", "job2\n"),
+    Line("flux jobs --threads=0", like("usage: .*argument --threads: '0' must be a positive integer\n"), 2),
+    Line("flux shutdown --quiet $(cat in)"),
+    Line(
+        "flux submit --urgency=hold x >id; flux cancel --message='not now' $(cat id); "
+        "flux jobs -no {exception.note} $(cat id)",
+        "not now\n",
+    ),
+    # an update is in the job's eventlog when the command ends
+    Line(
+        "flux submit -t1m --urgency=hold x >id; flux update --wait $(cat id) duration=2m; flux jobs -no {duration}",
+        "120.0\n",
+    ),
+    Line(
+        "flux job eventlog $(cat id) | grep update | cut -d' ' -f2-",
+        "jobspec-update attributes.system.duration=120.0\n",
+    ),
+    Line("flux update --dry-run $(cat id) duration=+1m name=y", like('{"attributes.system.duration": 180.0, .*"y"}\n')),
+    Line("flux cancel $(cat id)"),
+]
+
+EVENTS = r"0\.\d+s: job\.submit .*\n0\.\d+s: job\.validate\n.*\n0\.\d+s: job\.alloc .*\n"
+ATTACHING = [
+    Line("flux submit sh -c 'echo out; exit 3' >id; flux job attach $(cat id)", like("out\n.*exit code 3\n"), 3),
+    Line("flux job attach --show-events $(cat id)", like("out\n" + EVENTS + ".*job.finish.*exit code 3\n"), 3),
+    Line("flux job attach -E --wait-event=alloc $(cat id)", like("out\n" + EVENTS)),
+    Line("flux job attach --wait-event=start $(cat id)", "out\n"),
+    Line("flux job attach --wait-event=nosuch --quiet $(cat id)", "out\n", 3),
+    Line("flux job attach --show-exec $(cat id)", like('out\n.*exec.init\n.*exec.complete {"status":768}\n.*'), 3),
+    Line(
+        "flux job attach --show-status $(cat id)",
+        like(f"out\n(\rflux-job: {ID} [a-z ]+ 00:00:\\d\\d\r)+\n.*exit code 3\n"),
+        3,
+    ),
+    Line("flux job attach --show-status $(cat id) 2>&1 >/dev/null | tr '\\r' '\\n' | grep -c started", "1\n"),
+    Line(
+        "flux submit --urgency=hold true >id; "
+        + after_first("script -qec 'flux job attach '$(cat id) /dev/null", "flux job urgency $(cat id) default"),
+        like(f"\rflux-job: {ID} waiting for resources +00:00:0\\d\r.*started.*\n"),
+    ),
+    Line("flux job attach --debug $(cat id)", like("flux-job attach: unrecognized option '--debug'\n.*"), 1),
+    # standard input: whose it becomes, when it goes, and none at all
+    Line("flux submit -n2 cat >id; printf hello | flux job attach --stdin-ranks=1 --label-io $(cat id)", "1: hello"),
+    Line(
+        "flux submit --unbuffered cat >id; rm -f go; "
+        + after_first(
+            "sh -c 'printf part; until test -e go; do sleep .02; done' | flux job attach --unbuffered $(cat id)",
+            "touch go",
+        ),
+        "part",
+    ),
+    Line(
+        "flux submit cat >id; echo no | flux job attach --read-only $(cat id) & "
+        "flux job wait-event -q $(cat id) start; echo yes | flux job attach $(cat id) >yes; wait",
+        "yes\n",
+    ),
+]
+
+LINES = [*LISTING, *ATTACHING]
+
+
+@pytest.fixture(scope="module")
+def jobs_answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return answers(LINES, tmp_path_factory.mktemp("jobs"), "--test-size=2")
+
+
+@pytest.mark.parametrize("index", range(len(LINES)), ids=names(LINES))
+def test_job_option_has_its_effect(index: int, jobs_answers: list[dict[str, Any]]) -> None:
+    check(LINES[index], jobs_answers[index])
