@@ -122,6 +122,7 @@ class ModuleContext:
         self._disconnects: list[Callable[[str], None]] = []
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
         self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
+        self._clear_hooks: list[Callable[[], None]] = []
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -275,9 +276,10 @@ class ModuleContext:
         elif not msg.rolemask & m.ROLE_OWNER:
             self.respond_error(msg, errno.EPERM)
         elif method == "stats-clear":
+            self._clear_stats()
             self.respond(msg)
         elif method == "rusage":
-            self.respond(msg, _rusage())
+            self._answer_rusage(msg)
         elif method == "debug":
             self.respond(msg, self.set_debug(msg.obj or {}))
         elif method == "config-reload":
@@ -288,6 +290,17 @@ class ModuleContext:
             self.broker.modules.begin_remove(self.name)
         else:
             self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
+
+    def _clear_stats(self) -> None:
+        for hook in self._clear_hooks:
+            hook()
+
+    def _answer_rusage(self, msg: Message) -> None:
+        who = (msg.obj or {}).get("who", "self")
+        if who in _RUSAGE_OF:
+            self.respond(msg, _rusage(_RUSAGE_OF[who]))
+        else:
+            self.respond_error(msg, errno.EINVAL, f"rusage of {who!r}: use {', '.join(_RUSAGE_OF)}")
 
     def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
@@ -461,6 +474,12 @@ class ModuleContext:
     def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
         self._stats_hooks.append(fn)
 
+    def on_stats_clear(self, fn: Callable[[], None]) -> None:
+        """Call `fn` when counters shall start anew: by a request to this module, or by an event to all of its name."""
+        if not self._clear_hooks:
+            self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._clear_stats())
+        self._clear_hooks.append(fn)
+
     def on_unload(self, fn: Callable[[], Any]) -> None:
         self._unload_hooks.append(fn)
 
@@ -504,8 +523,15 @@ def _near(exc: BaseException) -> bool:
     return depth <= 4
 
 
-def _rusage() -> dict[str, Any]:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+_RUSAGE_OF = {
+    "self": resource.RUSAGE_SELF,
+    "children": resource.RUSAGE_CHILDREN,
+    "thread": resource.RUSAGE_THREAD,
+}
+
+
+def _rusage(who: int) -> dict[str, Any]:
+    usage = resource.getrusage(who)
     return {
         "utime": usage.ru_utime,
         "stime": usage.ru_stime,

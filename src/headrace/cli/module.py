@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
+    from headrace.cli.getopts import Options
+
 PREFIX = "flux-module: "
 
 _TABLE = {
@@ -60,7 +62,7 @@ _STATS = Command(
         ("t", "type", "int|double", "Convert JSON value to type"),
         ("c", "clear", "", "Clear stats on target rank"),
         ("C", "clear-all", "", "Clear stats on all ranks"),
-        ("R", "rusage", "[WHO]", "Return rusage of the broker"),
+        ("R", "rusage", "[WHO]", "Return rusage of the broker (self, children or thread)"),
     ),
 )
 _DEBUG = Command(
@@ -174,7 +176,10 @@ def _stats(argv: List[str]) -> int:
         if options.has("clear"):
             handle.rpc(f"{name}.stats-clear").get()
             return 0
-        answer = handle.rpc(f"{name}.rusage" if options.has("rusage") else f"{name}.stats-get").get()
+        if options.has("rusage"):
+            answer = handle.rpc(f"{name}.rusage", {"who": options.get("rusage") or "self"}).get()
+        else:
+            answer = handle.rpc(f"{name}.stats-get").get()
     except OSError as exc:
         raise CommandError(f"{name}: {exc.strerror}") from None
     found: Any = answer
@@ -183,11 +188,22 @@ def _stats(argv: List[str]) -> int:
     if found is None:
         raise CommandError(f"`{options.get('parse')}' not found in response")
     if isinstance(found, (int, float)) and not isinstance(found, bool):
-        found = found * float(options.get("scale", "1")) if options.has("scale") else found
-        kind = options.get("type")
-        found = int(found) if kind == "int" else float(found) if kind == "double" else found
+        found = _converted(found, options)
     print(json.dumps(found, indent=1, ensure_ascii=False))
     return 0
+
+
+def _converted(number: float, options: Options) -> float:
+    """A number as `--scale` and `--type` want it. Raises CommandError."""
+    if options.has("scale"):
+        try:
+            number *= float(options.get("scale"))
+        except ValueError:
+            raise CommandError(f"--scale: not a number: {options.get('scale')}") from None
+    kind = options.get("type", "int" if isinstance(number, int) else "double")
+    if kind not in ("int", "double"):
+        raise CommandError(f"--type: unknown type {kind}: use int or double")
+    return int(number) if kind == "int" else float(number)
 
 
 def _debug(argv: List[str]) -> int:

@@ -191,6 +191,20 @@ class Content:
             )
         return digest
 
+    def backing_load(self, msg: Message) -> None:
+        """What the store itself holds: neither blobs on their way to it nor those that the KVS can make."""
+        digest = self._digest(msg)
+
+        def done(blob: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(msg, error)
+            elif blob is None:
+                self.ctx.respond_error(msg, errno.ENOENT)
+            else:
+                self.ctx.respond(msg, payload=blob or None)
+
+        self._run(lambda: self.disk.load(digest), done)
+
     def _find(self, msg: Message, found: Callable[[bytes], None]) -> None:
         digest = self._digest(msg)
         dirty = self._dirty.get(digest)
@@ -302,6 +316,16 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "validate": content.validate,
             "flush": content.flush,
             "dropcache": lambda _msg: EMPTY,
+            "checkpoint-get": content.checkpoint_get,
+            "checkpoint-put": content.checkpoint_put,
+        },
+    )
+    # What real Flux has as a module of its own (RFC 10): the store behind the cache.
+    ctx.service(
+        "content-backing",
+        {
+            "store": content.store,
+            "load": content.backing_load,
             "checkpoint-get": content.checkpoint_get,
             "checkpoint-put": content.checkpoint_put,
         },

@@ -422,6 +422,7 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
         methods[name] = _converting(handler)
     ctx.service(NAME, methods, open=("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version"))
     ctx.on_disconnect(kvs.disconnected)
+    ctx.on_stats_clear(kvs.store.clear_counts)
     ctx.subscribe("job-purge-inactive", kvs.purged)
     ctx.on_stats(kvs.stats)
     ctx.on_unload(kvs.store.close)

@@ -265,6 +265,9 @@ class Committer:
         if space.name == PRIMARY:
             await self.fetcher.checkpoint(space.root, space.seq)
 
+    def clear_counts(self) -> None:
+        self.transactions, self.opcount = 0, (0, 0, 0)
+
     def _count(self, change: Change) -> None:
         count = len(change.ops)
         least, most, total = self.opcount
