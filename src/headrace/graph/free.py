@@ -14,7 +14,7 @@ from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Chosen
 
-_MAX_SHAPES = 16
+_MAX_SHAPES = 64
 # How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
 _MAX_CHANGES = 8192
 
@@ -30,11 +30,11 @@ class Footprint(NamedTuple):
     """What a job means to the index, besides the nodes it has whole.
 
     `users`: nodes it shares. `bits`: (holder, single resources of it, node). `blocks`: vertices above single resources
-    that it has exclusively. `touched`: every node it uses any of, by preference.
+    that it has exclusively. `touched`: every node it uses any of.
     """
 
     whole: Nodes
-    touched: int
+    touched: Nodes
     users: Sequence[int]
     bits: Sequence[tuple[int, int, int]]
     blocks: Sequence[int]
@@ -216,6 +216,7 @@ class FreeState:
         holders = self.free
         ranks = numbers = 0
         touched = 0
+        touched_numbers = 0
         users: list[int] = []
         bits: dict[int, int] = {}
         blocks: list[int] = []
@@ -228,6 +229,7 @@ class FreeState:
                 else:
                     users.append(n)
                     touched |= 1 << self.rank[n]
+                    touched_numbers |= 1 << n
             elif exclusive:
                 h = parent[v]
                 if h in holders and not children[v]:
@@ -237,8 +239,10 @@ class FreeState:
                     for u in self.graph.preorder(v):
                         if u in number:
                             touched |= 1 << self.rank[number[u]]
+                            touched_numbers |= 1 << number[u]
         found = [(h, b, self.node_of[h]) for h, b in bits.items()]
-        return Footprint(Nodes(ranks, numbers), touched | ranks, users, found, blocks)
+        every = Nodes(touched | ranks, touched_numbers | numbers)
+        return Footprint(Nodes(ranks, numbers), every, users, found, blocks)
 
     def took(self, job: Footprint) -> None:
         """A job holds these; no other that was entered holds a whole node of them."""

@@ -9,14 +9,19 @@ matcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import repeat
+from operator import or_
 
 from headrace.graph.candidates import ChildOrder, lowest
-from headrace.graph.free import FreeState, Shape
+from headrace.graph.free import FreeState, Nodes, Shape
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
+
+
+_EVERY_NODE = Nodes(-1, -1)
 
 
 class FreeIndex:
@@ -61,6 +66,19 @@ class FreeIndex:
         if self._policy.stops and count > 1:
             return None
         return self._match_slots(parts, count, allowed)
+
+    def candidates(self, requests: Sequence[Request]) -> Nodes:
+        """No other nodes than these will be looked at for the requests, as things stand; every node if in doubt."""
+        top = requests[0]
+        slot = top.with_[0] if top.type == "node" and top.with_ else top
+        parts = self._parts(slot) if len(requests) == 1 else None
+        if not parts:
+            return _EVERY_NODE
+        per_node = slot.count.low if top.type == "node" else 1 if self._policy.whole else 0
+        shape = self.state.shape(parts, per_node)
+        if shape.buckets or shape.scores:
+            return Nodes(0, reduce(or_, shape.buckets.values(), 0))
+        return Nodes(shape.can, 0)
 
     def match_untouched(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]

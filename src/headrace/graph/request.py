@@ -93,6 +93,10 @@ class JobRequest:
         self.constraint = constraint
         self.shape: str | None = None
 
+    def lasting(self, duration: int) -> JobRequest:
+        """The same for another duration (seconds)."""
+        return JobRequest(self.resources, duration, self.constraint)
+
 
 def total_needs(requests: Sequence[Request]) -> dict[str, int]:
     """The least that satisfies all of `requests`, by type.

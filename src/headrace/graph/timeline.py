@@ -97,7 +97,7 @@ class Timeline:
         job = entry.job
         if job is None or entry.end <= entry.start:
             return
-        self._profile.add(entry.start, entry.end, job.touched, self._joined(job.whole), job.whole.ranks)
+        self._profile.add(entry.start, entry.end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
         if job.users or job.bits or job.blocks:
             insort(self._partial, (entry.start, entry.end, jobid))
             self._longest = max(self._longest, entry.end - entry.start)
@@ -107,7 +107,7 @@ class Timeline:
         job = entry.job
         if job is None or entry.end <= entry.start:
             return
-        self._profile.remove(entry.start, entry.end, job.touched, self._joined(job.whole), job.whole.ranks)
+        self._profile.remove(entry.start, entry.end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
         if job.users or job.bits or job.blocks:
             del self._partial[bisect_left(self._partial, (entry.start, entry.end, jobid))]
             if not self._partial:
@@ -196,7 +196,7 @@ class Timeline:
             if picks is not None:
                 return picks
         self._move(at)
-        self._overlay(at, end)
+        self._overlay(requests, at, end)
         return index.match(requests, allowed)
 
     def _touched(self, at: int, end: int) -> int:
@@ -207,7 +207,7 @@ class Timeline:
             for end_, jobid in reversed(self._ended):
                 job = self._jobs[jobid].job
                 if job is not None:
-                    bits |= job.touched
+                    bits |= job.touched.ranks
                 ends.append(end_)
                 found.append(bits)
             ends.reverse()
@@ -217,8 +217,11 @@ class Timeline:
         i = bisect_right(ends, at)
         return self._profile.touched_in(at, end) | (found[i] if i < len(found) else 0)
 
-    def _overlay(self, at: int, end: int) -> None:
-        """Enter the reservations that fall into [at, end), and no others."""
+    def _overlay(self, requests: Sequence[Request], at: int, end: int) -> None:
+        """Enter the reservations that fall into [at, end) and could matter to the requests, and no others.
+
+        A reservation only ever takes away, so one that touches no candidate does not matter.
+        """
         index = self._index.state
         if not self._later and not self._over:
             index.over = _NO_NODES
@@ -232,11 +235,17 @@ class Timeline:
         wanted = {jobid for _, end_, jobid in partial[first:last] if end_ > at}
         for jobid in self._over - wanted:
             self._step(jobid, index.gave_rest)
+        self._over &= wanted
+        ranks, numbers = self._index.candidates(requests)
+        ranks &= ~index.over.ranks
+        numbers &= ~index.over.numbers
+        if not (ranks or numbers):
+            return
         for jobid in wanted - self._over:
             job = jobs[jobid].job
-            if job is not None:
+            if job is not None and (job.touched.ranks & ranks or job.touched.numbers & numbers):
                 index.took_rest(job)
-        self._over = wanted
+                self._over.add(jobid)
 
     def _move(self, at: int) -> None:
         ended, index = self._ended, self._index.state

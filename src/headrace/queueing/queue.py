@@ -302,18 +302,12 @@ class Queue:
     def _fails_now(self, entry: _Pending) -> bool:
         return entry.length >= self._dead.get(entry.shape, FOR_EVER + 1)
 
-    def _may_fit(self, shape: str) -> bool:
-        """Whether any job of a shape is shorter than those known not to fit now."""
-        known = self._dead.get(shape)
-        return shape in self._lengths and (known is None or min(self._lengths[shape]) < known)
-
     def _failed_now(self, entry: _Pending, now: int) -> None:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         known = self._dead.get(entry.shape)
         length = entry.length
         if known is None and length > 1:
-            brief = JobRequest(entry.request.resources, 1, entry.request.constraint)
-            if not self.scheduler.reserved or self.scheduler.match_at(brief, now)[0] is None:
+            if not self.scheduler.reserved or self.scheduler.match_at(entry.request.lasting(1), now)[0] is None:
                 length = 1
         if known is None or length < known:
             self._dead[entry.shape] = length
@@ -343,7 +337,7 @@ class Queue:
             jobid = order[waiting][2]
             kept = planned.get(jobid)
             if kept is not None:
-                if not (offers and self._start_early(jobid, kept, now, decisions)):
+                if not (offers and self._start_early(self.pending[jobid], kept, now, decisions)):
                     waiting += 1
             elif begun == STARTS:
                 self.unfinished = True
@@ -409,8 +403,14 @@ class Queue:
 
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
-        heap = [(places[0], 0, shape) for shape, places in self._shapes.items() if self._may_fit(shape)]
-        lists = {shape: list(self._shapes[shape]) for _, _, shape in heap}
+        dead = self._dead
+        shortest = {shape: min(lengths) for shape, lengths in self._lengths.items()}
+        lists = {
+            shape: list(places)
+            for shape, places in self._shapes.items()
+            if shortest[shape] < dead.get(shape, FOR_EVER + 1)
+        }
+        heap = [(places[0], 0, shape) for shape, places in lists.items()]
         heapify(heap)
         looked_at = 0
         while heap and looked_at < self.depth:
@@ -419,32 +419,40 @@ class Queue:
             if jobid in self.pending and jobid not in self.planned:
                 self._try(jobid, now, decisions)
             places = lists[shape]
-            if i + 1 < len(places) and self._may_fit(shape):
+            if i + 1 < len(places) and shortest[shape] < dead.get(shape, FOR_EVER + 1):
                 heapreplace(heap, (places[i + 1], i + 1, shape))
             else:
                 heappop(heap)
 
     # Promises that may be bettered
 
-    def _start_early(self, jobid: int, kept: Allocation, now: int, decisions: list[Decision]) -> bool:
+    def _start_early(self, entry: _Pending, kept: Allocation, now: int, decisions: list[Decision]) -> bool:
         """Start a promised job now if others' early ends allow it."""
-        entry = self.pending[jobid]
-        known = self._dead.get(entry.shape)
+        known = self._dead.get(entry.shape, FOR_EVER + 1)
         # Others of its shape have failed, and its own promise does not lie in what they failed to get.
-        if known is not None and entry.length >= known and kept.start >= now + known:
+        if entry.length >= known and kept.start >= now + known:
             return False
+        jobid = kept.jobid
         if jobid in self._tried:
             return False
         if self._left() == 0:
             self.unfinished = True
             return False
-        self._spent += 1
         self._tried.add(jobid)
-        lifted = kept.start < now + entry.length
-        if lifted:
+        # Until its promise begins, it needs what others of its shape need.
+        if kept.start < now + entry.length:
+            entry, whole = entry._replace(length=kept.start - now), entry
+            request = entry.request.lasting(entry.length)
+        else:
+            whole, request = entry, entry.request
+        self._spent += 1
+        selection, matcher = self.scheduler.match_at(request, now)
+        if selection is not None and entry is not whole:
+            entry = whole
+            self._spent += 1
             self.scheduler.lift(jobid)
-        selection, matcher = self.scheduler.match_at(entry.request, now)
-        self.scheduler.restore()
+            selection, matcher = self.scheduler.match_at(entry.request, now)
+            self.scheduler.restore()
         if selection is None:
             self._failed_now(entry, now)
             return False
