@@ -7,7 +7,7 @@ import errno
 import sys
 import time
 
-from headrace.cli.eventlog_format import HumanTime
+from headrace.cli.eventlog_format import HumanTime, wants_color
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle, response_error
 
@@ -31,15 +31,28 @@ _COMMAND = Command(
         ("L", "color", "[WHEN]", "Colorize output when supported"),
     ),
 )
+_TIME, _BREAK, _NAME, _OFF = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[0m"
+# How the text of a message is shown, by its severity.
+_TINTS = {
+    "emerg": "\033[1m\033[7m\033[31m",
+    "alert": "\033[7m\033[31m",
+    "crit": "\033[1m\033[31m",
+    "err": "\033[31m",
+    "warning": "\033[1m",
+    "debug": "\033[34m",
+}
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     options.need(0, 0)
+    colored = wants_color((options.get("color") or "always") if options.has("color") else "auto")
     handle = Handle()
     if not options.has("clear"):
-        human = HumanTime() if options.has("human") else None
+        human = None
+        if options.has("human"):
+            human = DeltaTime() if options.has("delta") else HumanTime()
         follow = options.has("follow") or options.has("new")
         call = handle.stream("log.dmesg", {"follow": follow, "nobacklog": options.has("new")})
         while True:
@@ -48,7 +61,7 @@ def main(argv: List[str]) -> int:
                 break
             if msg.errnum:
                 raise response_error(msg)
-            sys.stdout.write(format_line(msg.text, human) + "\n")
+            sys.stdout.write(format_line(msg.text, human, colored) + "\n")
             if follow:
                 sys.stdout.flush()
     if options.has("clear") or options.has("read-clear"):
@@ -56,11 +69,31 @@ def main(argv: List[str]) -> int:
     return 0
 
 
-def format_line(line: str, human: Optional[HumanTime]) -> str:
+class DeltaTime(HumanTime):
+    """As HumanTime, but what follows within a minute counts from the message before it."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = 0.0
+
+    def show(self, timestamp: float) -> str:
+        since, self._last = timestamp - self._last, timestamp
+        shown = super().show(timestamp)
+        return shown if self.breaks else f"[{since:>+11.6f}]"
+
+
+def format_line(line: str, human: Optional[HumanTime], colored: bool = False) -> str:
     """`TIME APPNAME.SEVERITY[RANK]: TEXT` of one log line; `human` shows the time for people."""
     stamp, severity, app, rank, text = split(line)
     shown = stamp if human is None else human.show(_seconds(stamp))
-    return f"{shown} {app}.{severity}[{rank}]: {text}"
+    if not colored:
+        return f"{shown} {app}.{severity}[{rank}]: {text}"
+    time_tint = _BREAK if human is not None and human.breaks else _TIME
+    tint = _TINTS.get(severity, "")
+    said = f"{tint}{text}{_OFF}" if tint else text
+    return f"{time_tint}{shown}{_OFF} {_NAME}{app}.{severity}[{rank}]{_OFF}: {said}"
 
 
 def split(line: str) -> Tuple[str, str, str, str, str]:

@@ -28,9 +28,9 @@ _COMMAND = Command(
     "[OPTIONS] COMMAND...",
     "Execute a command on one or more brokers",
     (
-        ("r", "rank", "IDSET", 'Target ranks in IDSET. Default is to target "all" ranks'),
-        ("x", "exclude", "IDSET", "Exclude ranks from target."),
-        ("j", "jobid", "JOBID", "Set target ranks to nodes assigned to JOBID"),
+        ("r", "rank", "IDSET", 'Target ranks (with --jobid: of its nodes) in IDSET. Default is "all" ranks'),
+        ("x", "exclude", "IDSET", "Exclude ranks (with --jobid: of its nodes) from target."),
+        ("j", "jobid", "JOBID", "Target the nodes assigned to JOBID, which then are rank 0, 1, ..."),
         ("d", "dir", "PATH", "Set the working directory to PATH"),
         ("l", "label-io", "", "Label lines of output with the source RANK"),
         ("n", "noinput", "", "Redirect stdin from /dev/null"),
@@ -50,6 +50,8 @@ _STATUS_OF_ERROR = {errno.ENOENT: 127, errno.EACCES: 126, errno.EPERM: 126, errn
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv, stop_early=True)
     command = options.need(1)
+    if options.has("waitable") and not options.has("bg"):
+        raise CommandError("--waitable needs --bg")
     handle = Handle()
     ranks = _ranks(handle, options)
     return (
@@ -61,14 +63,14 @@ def main(argv: List[str]) -> int:
 
 def _ranks(handle: Handle, options: Options) -> List[int]:
     """The ranks that are meant. Raises CommandError for one that does not exist."""
-    size = int(handle.attr_get("size"))
+    if options.has("jobid"):
+        targets = _job_ranks(handle, options.get("jobid"))
+    else:
+        targets = list(range(int(handle.attr_get("size"))))
     text = options.get("rank", "all")
-    everything = Idset(range(size))
+    everything = Idset(range(len(targets)))
     try:
-        if options.has("jobid"):
-            wanted = _job_ranks(handle, options.get("jobid"))
-        else:
-            wanted = everything if text == "all" else Idset.parse(text)
+        wanted = everything if text == "all" else Idset.parse(text)
         excluded = Idset.parse(options.get("exclude")) if options.has("exclude") else Idset([])
     except ValueError as exc:
         raise CommandError(f"error parsing --rank/--exclude option: {exc}") from None
@@ -78,14 +80,19 @@ def _ranks(handle: Handle, options: Options) -> List[int]:
     chosen = wanted - excluded
     if not chosen:
         raise CommandError("No targets specified")
-    return list(chosen)
+    return [targets[index] for index in chosen]
 
 
-def _job_ranks(handle: Handle, text: str) -> Idset:
+def _job_ranks(handle: Handle, text: str) -> List[int]:
+    """The ranks of the brokers on a job's nodes. Raises CommandError for an unknown job."""
     from headrace.cli.job import parse_id
 
-    attrs = {"id": parse_id(text), "attrs": ["ranks"]}
-    return Idset.parse(handle.rpc("job-list.list-id", attrs).get()["job"].get("ranks", ""))
+    request = {"id": parse_id(text), "attrs": ["ranks"]}
+    try:
+        job = handle.rpc("job-list.list-id", request).get()["job"]
+    except FileNotFoundError:
+        raise CommandError(f"job {text} not found") from None
+    return list(Idset.parse(job.get("ranks", "")))
 
 
 def _request(command: List[str], options: Options, flags: int) -> Dict[str, Any]:

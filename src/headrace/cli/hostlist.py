@@ -29,28 +29,28 @@ def _parser() -> Parser:
     add("-L", "--limit", metavar="N", type=int, help="Print at most N hosts (-N: the last ones)")
     add("-S", "--sort", action="store_true", help="Sort the list")
     add("-x", "--exclude", metavar="IDS|HOSTS", help="Leave out hosts, or hosts at these positions")
-    add("-u", "--union", "--unique", action="store_true", help="Keep one of each host")
+    add("-u", "--union", "--unique", action="store_true", help="Keep one of each host, sorted")
     add("-i", "--intersect", action="store_true", help="Keep hosts that are in every source")
     add("-m", "--minus", action="store_true", help="Take the other sources from the first")
     add("-X", "--xor", action="store_true", help="Keep hosts that are in an odd number of sources")
     add("-f", "--fallback", action="store_true", help="Take an argument that is no job id for a host")
-    add("-l", "--from-stdin", action="store_true", help="Read standard input, too")
+    add("-l", "--local", action="store_true", help="Take the hosts of this job or instance where no source is given")
     add("-q", "--quiet", action="store_true", help="Print nothing; exit 1 if the list is empty")
-    add("sources", metavar="SOURCES", nargs="*", help="instance, jobid, local, avail, stdin, a JOBID or a hostlist")
+    add("sources", metavar="SOURCES", nargs="*", help="instance, jobid, local, avail, stdin (or -), a JOBID or HOSTS")
     return parser
 
 
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
-    sources = list(args.sources) or ["stdin"]
+    sources = list(args.sources) or ["local" if args.local else "stdin"]
     lists = [_source(text, args) for text in sources]
     hosts = _combine(lists, args)
     if args.exclude:
         hosts = _exclude(hosts, args.exclude)
-    if args.sort:
-        hosts = _sorted(hosts)
     if args.union:
         hosts = list(dict.fromkeys(hosts))
+    if args.sort or args.union:
+        hosts = _sorted(hosts)
     if args.limit is not None:
         hosts = hosts[: args.limit] if args.limit >= 0 else hosts[args.limit :]
     if args.nth:
@@ -82,9 +82,9 @@ def _sorted(hosts: List[str]) -> List[str]:
 
 def _source(text: str, args: Namespace) -> List[str]:
     """The hosts of one source. Raises CommandError."""
-    if text == "stdin":
+    if text in ("stdin", "-"):
         return [host for line in sys.stdin for word in line.split() for host in _parse(word)]
-    if text in ("instance", "local", "avail", "jobid"):
+    if text in ("instance", "local", "avail", "available", "jobid"):
         return _from_instance(text)
     if text[:1] == "/":
         return _job(text.rpartition("/")[2])
@@ -119,7 +119,7 @@ def _from_instance(name: str) -> List[str]:
         return _job(own)
     handle = Handle()
     everything = _parse(handle.attr_get("hostlist"))
-    if name != "avail":
+    if name[:5] != "avail":
         return everything
     status = handle.rpc("resource.status", nodeid=0).get()
     usable = Idset.parse(status["online"]) - Idset.parse(status.get("exclude", ""))

@@ -92,9 +92,6 @@ def add_slots(parser: Parser) -> None:
     add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
     add("--conf", metavar="CONF", action="append", help="Configure the instance: KEY=VALUE, a file, or TOML text")
     add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers, split at commas")
-    add(
-        "--dump", metavar="FILE", nargs="?", const="flux-{{jobid}}-dump.tgz", help="Dump the instance's data at its end"
-    )
 
 
 def add_command(parser: Parser) -> None:
@@ -163,8 +160,6 @@ def slot_parameters(args: Namespace) -> Dict[str, Any]:
         raise CommandError("Number of slots to allocate must be specified")
     conf = _configuration(args.conf or [])
     options = [word for text in args.broker_opts or [] for word in text.split(",")]
-    if args.dump:
-        options.append(f"-Scontent.dump={args.dump}")
     return {
         "num_slots": args.nslots or args.nodes,
         "cores_per_slot": args.cores_per_slot or 1,

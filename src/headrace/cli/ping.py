@@ -46,7 +46,12 @@ def main(argv: List[str]) -> int:
     if options.has("batch"):
         if not count:
             raise CommandError("--batch requires --count")
-        for call in [pings.send(seq) for seq in range(count)]:
+        calls = []
+        for seq in range(count):
+            if seq:
+                time.sleep(interval)
+            calls.append(pings.send(seq))
+        for call in calls:
             pings.receive(call)
         return 0
     seq = 0

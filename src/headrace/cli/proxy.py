@@ -1,7 +1,8 @@
 """`flux proxy`: run a command, or a shell, as a client of another instance.
 
-On the same machine the instance's socket is used directly. An instance elsewhere is reached through ssh: a local
-socket is opened here and each connection to it is carried by a relay process there.
+On the same machine the instance's socket is used directly. An instance elsewhere is reached through ssh: the command's
+connections are each carried by a relay process there. A connection of our own tells when the instance is gone: then
+the command is hung up, as a shell is whose terminal has gone.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.cli.instances import to_remote
 from headrace.cli.uri import resolve
+from headrace.client.handle import Handle
+from headrace.client.reactor import Reactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
+
+    from headrace.cli.getopts import Options
 
 PREFIX = "flux-proxy: "
 
@@ -27,20 +32,24 @@ _COMMAND = Command(
     "[OPTIONS] JOB|URI [COMMAND...]",
     "Create proxy environment for Flux instance",
     (
-        ("f", "force", "", "Allow the proxy command to connect to a broker running a different version of Flux"),
-        ("n", "nohup", "", "Ignore SIGHUP"),
-        ("", "reconnect", "", "If broker connection is lost, try to reconnect"),
+        ("f", "force", "", "Connect to a broker that speaks another version of Flux, too"),
+        ("n", "nohup", "", "Do not hang up the command when the connection is lost"),
+        ("", "reconnect", "", "If the connection is lost, try to reconnect every 2 seconds"),
     ),
 )
+# The Flux version whose protocols our commands speak, as brokers tell theirs in the attribute `version`.
+_SPOKEN = "0.88"
+_RECONNECT_EVERY = 2.0
+# The command may end by itself with the instance (`flux proxy JOB flux shutdown`): it gets this long to do so.
+_GRACE = 0.5
 
 
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv, stop_early=True)
     target, *command = options.need(1)
     uri = resolve(target)
-    from headrace.client.handle import Handle
-
-    Handle(uri).close()
+    handle = Handle(uri)
+    _check_version(handle.attr_get("version"), options.has("force"))
     os.environ["FLUX_URI"] = uri
     os.environ["FLUX_PROXY_REMOTE"] = to_remote(uri)
     for name in ("FLUX_JOB_ID", "FLUX_KVS_NAMESPACE", "FLUX_PROXY_REMOTE" if uri[:6] == "local:" else ""):
@@ -52,10 +61,78 @@ def main(argv: List[str]) -> int:
     except OSError as exc:
         status = 127 if isinstance(exc, FileNotFoundError) else 126
         raise CommandError(f"{command[0]}: {exc.strerror}", status) from None
-    # An interrupt is the command's to answer; we stay to pass on how it ended.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    status = child.wait()
+    status = _Proxy(handle, uri, child, options).run()
     if status < 0:
         sys.stderr.write(f"flux-proxy: {signal.strsignal(-status)}\n")
         return 128 - status
     return status
+
+
+def _check_version(version: str, force: bool) -> None:
+    """Warn of another version, or raise CommandError."""
+    if version.split(".")[:2] == _SPOKEN.split("."):
+        return
+    text = f"the broker speaks Flux {version}, this command {_SPOKEN}"
+    if not force:
+        raise CommandError(f"{text}: use --force to connect nevertheless")
+    sys.stderr.write(f"flux-proxy: warning: {text}\n")
+
+
+class _Proxy:
+    """Waits for the command's end, and looks after the connection meanwhile."""
+
+    def __init__(self, handle: Handle, uri: str, child: subprocess.Popen[bytes], options: Options) -> None:
+        self.uri = uri
+        self.child = child
+        self.options = options
+        self.reactor = Reactor()
+        self._follow(handle)
+
+    def run(self) -> int:
+        """The command's exit status as Popen has it."""
+        # An interrupt is the command's to answer; we stay to pass on how it ended.
+        self.reactor.add_signal(signal.SIGINT, lambda: None)
+        self.reactor.add_signal(signal.SIGCHLD, self._child_changed)
+        # It may have ended before the signal was watched.
+        self.reactor.add_timer(0.0, self._child_changed)
+        self.reactor.run()
+        return self.child.wait()
+
+    def _child_changed(self) -> None:
+        if self.child.poll() is not None:
+            self.reactor.stop()
+
+    def _follow(self, handle: Handle) -> None:
+        fd = handle.fileno()
+
+        def readable(_revents: int) -> None:
+            try:
+                handle.pump(0)
+            except OSError as exc:
+                self.reactor.remove_fd(fd)
+                handle.close()
+                self._lost(exc)
+
+        self.reactor.add_fd(fd, readable)
+
+    def _lost(self, exc: OSError) -> None:
+        if self.options.has("reconnect"):
+            sys.stderr.write(f"flux-proxy: lost connection to the broker: {exc.strerror}, trying to reconnect\n")
+            self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
+            return
+        self.reactor.add_timer(_GRACE, self._hang_up)
+
+    def _hang_up(self) -> None:
+        sys.stderr.write("flux-proxy: lost connection to the broker\n")
+        if not self.options.has("nohup"):
+            self.child.send_signal(signal.SIGHUP)
+            self.child.send_signal(signal.SIGCONT)
+
+    def _reconnect(self) -> None:
+        try:
+            handle = Handle(self.uri)
+        except OSError:
+            self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
+            return
+        sys.stderr.write("flux-proxy: reconnected\n")
+        self._follow(handle)

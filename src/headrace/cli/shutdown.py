@@ -22,12 +22,7 @@ _COMMAND = Command(
     (
         ("", "background", "", "Background operation - don't wait for shutdown to complete"),
         ("", "quiet", "", "Show only log messages <= LOG_WARNING level"),
-        ("v", "verbose", "[LEVEL]", "Increase log verbosity: 0=show log messages <= LOG_INFO level"),
-        ("", "dump", "PATH", "Dump KVS content to specified archive file using flux-dump(1)."),
-        ("", "gc", "", "Garbage collect KVS"),
-        ("", "skip-gc", "", "Skip KVS garbage collection this time, if already enabled"),
-        ("y", "yes", "", "Answer yes to any questions"),
-        ("n", "no", "", "Answer no to any questions"),
+        ("v", "verbose", "[LEVEL]", "Show all log messages (0: those of level <= LOG_INFO, as without it)"),
     ),
 )
 _INFO, _WARNING, _DEBUG = 6, 4, 7
@@ -44,11 +39,8 @@ def main(argv: List[str]) -> int:
         handle = Handle()
     if handle.attr_get("rank") != "0":
         raise CommandError("shutdown may only be run on the rank 0 broker")
-    if options.has("dump"):
-        dump = options.get("dump")
-        handle.rpc("attr.set", {"name": "content.dump", "value": dump}).get()
-        sys.stderr.write(f"flux-shutdown: shutdown will dump KVS to {dump} (this may take some time)\n")
-    level = _WARNING if options.has("quiet") else _DEBUG if options.has("verbose") else _INFO
+    verbose = options.has("verbose") and options.get("verbose") != "0"
+    level = _WARNING if options.has("quiet") else _DEBUG if verbose else _INFO
     request: Dict[str, Any] = {"loglevel": level}
     if options.has("background"):
         handle.rpc("shutdown.start", request).get()

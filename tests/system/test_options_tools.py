@@ -1,0 +1,226 @@
+"""Options of `flux proxy`, `uri`, `dmesg`, `lsattr`, `ping`, `exec`, `shutdown`, `keygen` and `hostlist`.
+
+Each is shown by what it changes, in an instance of two brokers.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from instance import FLUX, clean_env
+from option_lines import Line, answers, check, like, names
+
+from headrace.spec.message import Deframer, frame, response
+
+ID = "ƒ[1-9A-Za-z]+"
+LOG = r"broker\.%s\[0\]: [^\n]+\n"
+INSIDE = 'flux shutdown --background; while test -S "${FLUX_URI#*//}"; do sleep .02; done; '
+
+REACHING = [
+    Line("flux uri --remote local:///x/y", like("ssh://[^/]+/x/y\n")),
+    Line("flux uri --remote ssh://h/x/y", "ssh://h/x/y\n"),
+    Line("flux uri --local ssh://h/x/y", "local:///x/y\n"),
+    Line("flux alloc -n1 --bg >id; flux uri --wait $(cat id) | cut -d: -f1", "ssh\n"),
+    Line("flux uri --local $(cat id) | cut -d: -f1", "local\n"),
+    # the end of the instance hangs the command up, unless told otherwise
+    Line(
+        f"flux proxy $(cat id) sh -c 'trap \"echo hup; exit 3\" HUP; {INSIDE} while :; do sleep .02; done'",
+        "hup\nflux-proxy: lost connection to the broker\n",
+        3,
+    ),
+    Line(
+        "flux alloc -n1 --bg >id; flux proxy --nohup $(cat id) sh -c "
+        f"'trap \"echo hup\" HUP; {INSIDE} until test -s err; do sleep .02; done; sleep .1; echo on' 2>err; cat err",
+        "on\nflux-proxy: lost connection to the broker\n",
+    ),
+    # an instance that comes back at the same place
+    Line(
+        "mkdir pr; up() { flux start -s1 --test-rundir=pr sh -c 'touch up; sleep 60' 2>/dev/null & }; up; "
+        "until test -e up; do sleep .02; done; rm up; flux proxy --reconnect local://$PWD/pr/local-0 "
+        "sh -c 'flux shutdown --quiet; until grep -q trying err; do sleep .02; done; touch down; "
+        "until grep -q reconnected err; do sleep .02; done; flux getattr rundir; flux shutdown --quiet' 2>err & "
+        "until test -e down; do sleep .02; done; wait %1; up; wait; sed -n 's/: Con.*,/: ...,/; /^flux-proxy/p' err",
+        like(
+            "/\\S+/pr\nflux-proxy: lost connection to the broker: ..., trying to reconnect\nflux-proxy: reconnected\n.*"
+        ),
+    ),
+]
+
+LOGGING = [
+    Line("flux dmesg --read-clear >all; flux logger one; flux dmesg | cut -d' ' -f2-", "logger.notice[0]: one\n"),
+    Line("flux logger -s err two; flux dmesg -H | cut -c1-13,15-", like(r"\[\w+ \d\d:\d\d\].* one\n\[ .*: two\n")),
+    Line(
+        "sleep .2; flux logger three; sleep .2; flux logger four; flux dmesg --human --delta | tail -1 >d; "
+        "flux dmesg --human | tail -1 >h; cut -c3-13 d h | tr '\\n' ' ' | awk '{print ($1 < $2 || $2 !~ /^\\+/)}'",
+        "1\n",
+    ),
+    Line("flux dmesg --color=always | head -1", like("\033\\[32m\\S+\033\\[0m \033\\[33mlogger.*\033\\[0m: one\n")),
+    Line("flux dmesg --color=always | grep two", like(".*: \033\\[31mtwo\033\\[0m\n")),
+    Line("flux dmesg --color=nosuch", like("flux-dmesg: Invalid argument to --color: nosuch.*\n"), 1),
+    # what is there and what comes, or only what comes
+    Line(
+        "flux dmesg --follow >seen & until test -s seen; do sleep .02; done; "
+        "flux logger five; until grep -q five seen; do sleep .02; done; kill $!; grep -c -e one -e five seen",
+        "2\n",
+    ),
+    Line(
+        ">seen; flux dmesg --new >seen & until grep -q six seen; do flux logger six; sleep .02; done; "
+        "kill $!; grep -c one seen",
+        "0\n",
+        1,
+    ),
+    Line("flux dmesg --clear; flux dmesg"),
+]
+
+ASKING = [
+    Line("flux lsattr | grep -x size", "size\n"),
+    Line("flux lsattr --values | grep -E '^(size|rank) '", f"{'rank':<40}0\n{'size':<40}2\n"),
+    Line("flux ping --count=1 --pad=5 kvs | cut -d' ' -f1-3", "flux-ping any!kvs\n0!kvs.ping pad=5 seq=0\n"),
+    Line(
+        "flux ping --count=1 --userid kvs | cut -d' ' -f3-5 | tail -1",
+        like(r"userid=\d+ rolemask=0x5 seq=0\n"),
+    ),
+    # the first answer is only taken after the last request was sent
+    Line(
+        "flux ping --batch --count=3 --interval=.1 kvs | sed -n 's/.*seq=0 time=\\([0-9]*\\)[.].*/\\1/p' >ms; "
+        "test $(cat ms) -ge 200 && echo later",
+        "later\n",
+    ),
+    Line("flux ping --batch kvs", "flux-ping any!kvs\nflux-ping: --batch requires --count\n", 1),
+]
+
+EXECUTING = [
+    Line("flux exec --dir=/ pwd", "/\n/\n"),
+    Line("flux exec --exclude=0 flux getattr rank", "1\n"),
+    Line("echo in | flux exec --noinput -r0 cat"),
+    Line("echo in | flux exec -r0 cat", "in\n"),
+    Line("flux submit --requires=rank:1 sleep 60 >id; flux job wait-event -q $(cat id) start"),
+    Line("flux exec --jobid=$(cat id) flux getattr rank", "1\n"),
+    Line("flux exec -j $(cat id) --rank=0 flux getattr rank", "1\n"),
+    Line("flux exec -j $(cat id) -r1 true", "flux-exec: One or more invalid --ranks specified: 1\n", 1),
+    Line("flux exec -j $(cat id) --exclude=0 true; flux cancel $(cat id)", "flux-exec: No targets specified\n"),
+    Line("flux exec -j f1 true", "flux-exec: job f1 not found\n", 1),
+    Line(
+        "flux exec -r1 --service=nosuch true",
+        "flux-exec: Error: rank 1: true: No service matching nosuch.exec is registered\n",
+        1,
+    ),
+    *[
+        Line(
+            f"flux exec -r1 --bg {option} --label=it sh -c 'exit 3' | cut -d: -f1; "
+            'flux python -c \'import flux; print(flux.Flux().rpc("rexec.wait",{"pid":-1,"label":"it"},1).get())\' '
+            "2>&1 | tail -1",
+            like(answer),
+        )
+        for option, answer in (("--waitable", "1\n{'status': 768}\n"), ("", "1\n.*Error.*\n"))
+    ],
+    Line("flux exec --waitable true", "flux-exec: --waitable needs --bg\n", 1),
+]
+
+ENDING = [
+    Line("flux alloc -n1 --bg >id; flux shutdown --background $(cat id); flux job status $(cat id)"),
+    Line("flux alloc -n1 --bg >id; flux shutdown $(cat id)", like(f"({LOG % 'info'})+")),
+    Line("flux alloc -n1 --bg >id; flux shutdown --quiet $(cat id); flux job status $(cat id)"),
+    Line(
+        "flux alloc -n1 --bg >id; flux proxy $(cat id) flux exec -r0 --bg --label=d sh -c 'sleep 60' >pid; "
+        "flux shutdown --verbose $(cat id) 2>&1 | grep -v broker.info",
+        like(r"(?s).*(debug|info)\[0\]: .*"),
+        0,
+    ),
+    *[
+        Line(f"flux shutdown {option}", like(f"flux-shutdown: unrecognized option '{option[:6]}.*"), 1)
+        for option in ("--dump=x.tar", "--gc", "--skip-gc")
+    ],
+    *[
+        Line(f"flux {command} -n1 --dump true", like("usage: .*unrecognized arguments: --dump.*\n"), 2)
+        for command in ("batch", "alloc")
+    ],
+]
+
+OTHERS = [
+    Line("flux keygen --meta=a=1,b.c=x cert; grep -E '(a|b.c) =' cert", '    a = "1"\n    b.c = "x"\n'),
+    Line("flux keygen --name=me cert; grep name cert", like('.*name = "me"\n.*')),
+    Line("flux keygen --meta=a cert", "flux-keygen: --meta: 'a' is not KEY=VALUE\n", 1),
+    # hostlist: what is printed
+    Line("flux hostlist --expand 'a[1-3]'", "a1 a2 a3\n"),
+    Line("flux hostlist --expand --delimiter='\\n' 'a[1-2]'", "a1\na2\n"),
+    Line("flux hostlist --nth=0,2 'a[1-3]'; flux hostlist --nth=-1 'a[1-3]'", "a[1,3]\na3\n"),
+    Line("flux hostlist --find='a[2-3]' 'a[1-3]'; flux hostlist --find=a2,a1 -e -d+ 'a[1-3]'", "1-2\n0+1\n"),
+    Line("flux hostlist --limit=2 'a[1-3]'; flux hostlist --limit=-2 'a[1-3]'", "a[1-2]\na[2-3]\n"),
+    # and which hosts
+    Line("flux hostlist --exclude=0,2 'a[1-3]'; flux hostlist --exclude=a1,b 'a[1-3]'", "a2\na[2-3]\n"),
+    Line("flux hostlist b a,a b; flux hostlist --union b a,a b; flux hostlist --unique b a b", "b,a,a,b\na,b\na,b\n"),
+    Line("flux hostlist --intersect 'a[1-3]' 'a[2-4]'", "a[2-3]\n"),
+    Line("flux hostlist --minus 'a[1-3]' a2 b", "a[1,3]\n"),
+    Line("flux hostlist --xor 'a[1-3]' 'a[2-4]'", "a[1,4]\n"),
+    Line(
+        "flux hostlist --fallback foo1 foo2; flux hostlist foo1",
+        "foo[1-2]\nflux-hostlist: ERROR: job foo1 not found\n",
+        1,
+    ),
+    Line(
+        "flux run hostname >h; flux hostlist --fallback $(flux job last) | diff - h; flux hostlist instance", "n[0-1]\n"
+    ),
+    Line("flux hostlist --local; echo c1 | flux hostlist; echo c1 | flux hostlist a -", "n[0-1]\nc1\na,c1\n"),
+    Line("flux run flux hostlist --local | diff - h"),
+    Line("flux resource drain 1; flux hostlist avail; flux hostlist available", "n0\nn0\n"),
+]
+
+LINES = [*REACHING, *LOGGING, *ASKING, *EXECUTING, *ENDING, *OTHERS]
+
+
+@pytest.fixture(scope="module")
+def tool_answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return answers(LINES, tmp_path_factory.mktemp("tools"), "--test-size=2", "--test-hosts=n[0-1]")
+
+
+@pytest.mark.parametrize("index", range(len(LINES)), ids=names(LINES))
+def test_tool_option_has_its_effect(index: int, tool_answers: list[dict[str, Any]]) -> None:
+    check(LINES[index], tool_answers[index])
+
+
+@pytest.fixture
+def old_broker(tmp_path: Path):
+    """A broker that says it speaks an old version of Flux, at the path that is given."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "local"))
+    listener.listen()
+
+    def serve() -> None:
+        client, _ = listener.accept()
+        client.sendall(b"\0")
+        deframer = Deframer()
+        while data := client.recv(1 << 16):
+            deframer.feed(data)
+            for msg in deframer:
+                client.sendall(frame(response(msg, {"value": "0.30.0", "flags": 1})))
+        client.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield tmp_path / "local"
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "printed", "said", "status"),
+    [
+        (
+            [],
+            "",
+            "flux-proxy: the broker speaks Flux 0.30.0, this command 0.88: use --force to connect nevertheless\n",
+            1,
+        ),
+        (["--force"], "ran\n", "flux-proxy: warning: the broker speaks Flux 0.30.0, this command 0.88\n", 0),
+    ],
+)
+def test_proxy_to_another_version_needs_force(options, printed, said, status, old_broker):
+    command = [FLUX, "proxy", *options, f"local://{old_broker}", "echo", "ran"]
+    done = subprocess.run(command, env=clean_env(), capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == (printed, said, status)
