@@ -333,7 +333,7 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
             "expiration": 99.0,
             "nodelist": ["node[2-3]"],
         }
-        assert "scheduling" not in first["resources"]
+        assert first["resources"]["scheduling"] == {"graph": {}}
         assert asked == [("job-info.lookup", {"id": 44493176832, "keys": ["R"], "flags": 2})]
         server.close()
 

@@ -159,6 +159,17 @@ def test_an_allocation_carries_r_and_its_summary(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+def test_a_graph_in_r_that_is_of_no_use_is_reported_and_left_out(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r={**four_nodes(), "scheduling": {"graph": {"nodes": []}}})
+        world.submit(1, jobspec(nslots=8))
+        await world.settle()
+        assert world.ranks(1) == "0-3"
+        assert any("the graph in R cannot be used" in line for line in broker.logged)
+
+    in_broker(scenario)
+
+
 def test_gpus_are_matched_and_listed(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         spec = jobspec(nslots=2)

@@ -122,11 +122,13 @@ def missing(configured_set: ResourceSet, found: Found) -> str:
 
 
 def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
-    """The job's R with our own ranks; None when the brokers are not one a node. Raises RsetError."""
+    """The job's R with our own ranks; None when the brokers are not one a node. Raises RsetError.
+
+    A scheduling key stays as it is: a graph scheduler finds our ranks in it by host.
+    """
     rset = ResourceSet.from_obj(parent_r)
     if rset.nnodes != len(hosts):
         return None
-    rset = rset.replace(scheduling=None)
     try:
         return rset.rerank(hosts)
     except RsetError:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.graph import GraphError
 from headrace.graph.request import JobRequest, RequestError
 from headrace.graph.writers import graph_object
 from headrace.modules import sched_graph_queries as queries
@@ -191,19 +192,29 @@ class _Scheduler:
             return
         body = reply.obj
         if self.pool is None:
+            begin = self.ctx.monotonic()
             try:
-                begin = self.ctx.monotonic()
-                self.pool = Pool(body["resources"], self.settings)
-                self.pool.load_time = self.ctx.monotonic() - begin
+                self.pool = self._load(body["resources"])
             except ValueError as exc:
                 self.ctx.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
                 return
+            self.pool.load_time = self.ctx.monotonic() - begin
             self.expiration = self.pool.rset.expiration
             self._update(body)
             self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
         else:
             self._update(body)
             self._changed()
+
+    def _load(self, r: dict[str, Any]) -> Pool:
+        """The pool of R's own graph, or of its nodes where that graph is of no use. Raises GraphError or RsetError."""
+        try:
+            return Pool(r, self.settings)
+        except GraphError as exc:
+            if "scheduling" not in r:
+                raise
+            self.ctx.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
+            return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
 
     def _update(self, body: dict[str, Any]) -> None:
         pool = self._pool()
