@@ -103,24 +103,32 @@ def test_long_output_goes_through_a_file_and_comes_back_whole(in_broker: Run, tm
     in_broker(scenario, rundir=str(tmp_path))
 
 
-def test_a_slow_reader_gets_no_more_than_it_takes(in_broker: Run, tmp_path: Path) -> None:
+def test_a_slow_reader_gets_a_portion_at_a_time(in_broker: Run, tmp_path: Path) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)
         await world.begin()
+        asked: list[Any] = []
+        tree = broker.context("overlay")
+        tree.service("overlay", {"drained": asked.append})
         id = await world.job()
         await world.alloc(id)
-        for number in range(400):
+        for number in range(4000):
             world.log(id, OUTPUT, [float(number + 1), "data", {"data": "x" * 1000}])
+        tag = world.watch(id, OUTPUT)
+        await world.until(lambda: asked)
         await world.client.rpc("job-manager.getinfo")
-        slow = broker.client()
-        slow.unread = 2 << 20
-        tag = world.watch(id, OUTPUT, slow)
-        await world.client.rpc("job-manager.getinfo")
-        assert slow.queues[tag].empty()
-        slow.unread = 0
+        sent = world.client.queues[tag].qsize()
+        assert 1000 < sent < 1500
+        assert asked[0].obj == {"route": [world.client.uuid]}
         world.end(id)
-        world.client = slow
-        assert await world.watched(tag) == ["data"] * 400
+        await world.client.rpc("job-manager.getinfo")
+        assert world.client.queues[tag].qsize() == sent
+        while len(asked) < 3:
+            tree.respond(asked[-1])
+            count = len(asked)
+            await world.until(lambda count=count: len(asked) > count)
+        tree.respond(asked[-1])
+        assert await world.watched(tag) == ["data"] * 4000
 
     in_broker(scenario, rundir=str(tmp_path))
 

@@ -74,6 +74,7 @@ class Agent:
             "rpc": self._rpc,
             "exec": self._subprocesses.start,
             "exec-write": self._subprocesses.write,
+            "exec-hold": self._subprocesses.hold,
             "exec-kill": self._subprocesses.kill,
             "shutdown": lambda _op: self.stop(),
         }

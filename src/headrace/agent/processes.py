@@ -20,13 +20,14 @@ _READ = 1 << 16
 
 
 class _Process:
-    __slots__ = ("feed", "handle", "open", "pid")
+    __slots__ = ("feed", "handle", "held", "open", "pid")
 
     def __init__(self, handle: int, pid: int, feed: Feed) -> None:
         self.handle = handle
         self.pid = pid
         self.feed = feed
         self.open: dict[str, int] = {}
+        self.held = False
 
 
 class Subprocesses:
@@ -71,6 +72,18 @@ class Subprocesses:
             process.feed.write(op["data"])
         if op.get("eof"):
             process.feed.end()
+
+    def hold(self, op: Op) -> None:
+        """Read no output of a process, or read it again; the pipe fills and the process waits."""
+        process = self._by_handle.get(op["handle"])
+        if process is None or process.held == op["on"]:
+            return
+        process.held = op["on"]
+        for stream, fd in process.open.items():
+            if process.held:
+                self._agent.unwatch(fd)
+            else:
+                self._agent.watch(fd, partial(self._readable, process, stream, fd))
 
     def kill(self, op: Op) -> None:
         process = self._by_handle.get(op["handle"])

@@ -46,6 +46,15 @@ class AgentLink(asyncio.BufferedProtocol):
             self.broker.router.at_turn_end(self.flush)
         self._out.append(op)
 
+    def pause(self) -> None:
+        """Read nothing from the agent until `resume()`: it waits, and so do the tasks that write to it."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def flush(self) -> None:
         out, self._out = self._out, []
         if out and self._transport is not None:

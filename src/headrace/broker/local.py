@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import uuid as uuidlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..spec import message as m
@@ -23,9 +24,10 @@ from ..spec.message import Message, MessageError
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Bytes of unread output at which a client's requests are no longer read, and at which it is disconnected.
+# Bytes of unread output at which a client's requests are no longer read, and at which it is sent nothing more but
+# disconnected. A single answer may be larger.
 PAUSE_AT = 1 << 20
-DROP_AT = 256 << 20
+DROP_AT = 64 << 20
 _CRED = struct.Struct("3i")
 
 
@@ -43,6 +45,8 @@ class LocalClient(asyncio.BufferedProtocol):
         self._deframer = m.Deframer()
         self._out: list[bytes] = []
         self._used: set[tuple[str, int]] = set()
+        self._paused = False
+        self._drained: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -60,18 +64,28 @@ class LocalClient(asyncio.BufferedProtocol):
         self.server.clients.add(self)
         self.broker.router.add_peer(self)
 
-    @property
-    def unread(self) -> int:
-        """Bytes that the client has not taken yet; services that stream much look at it."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+    def when_drained(self, then: Callable[[], None]) -> None:
+        """Call `then` once the client has taken most of what was sent to it, or is gone."""
+        if self._paused:
+            self._drained.append(then)
+        else:
+            then()
 
     def pause_writing(self) -> None:
+        self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._paused = False
         if self._transport is not None:
             self._transport.resume_reading()
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        drained, self._drained = self._drained, []
+        for then in drained:
+            then()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.broker.receive_buffer
@@ -123,8 +137,9 @@ class LocalClient(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or not out:
             return
-        transport.write(b"".join(out))
-        if transport.get_write_buffer_size() > DROP_AT:
+        if transport.get_write_buffer_size() <= DROP_AT:
+            transport.write(b"".join(out))
+        else:
             text = f"client of uid {self.userid} dropped: it left {DROP_AT >> 20} MiB unread"
             self.broker.log(logging.WARNING, "connector-local", text)
             self.close()
@@ -137,6 +152,8 @@ class LocalClient(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._transport = None
+        self._paused = False
+        self._tell_drained()
         self.server.clients.discard(self)
         broker = self.broker
         broker.router.remove_peer(self)

@@ -17,6 +17,8 @@ from .attrs import AttrError, AttrTable
 LEVEL_NAMES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _FROM_LOGGING = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 _FACILITY_USER = 1 << 3
+# Characters of a line that are kept: the ring has a bound in lines, this gives it one in bytes.
+_LONGEST = 8 << 10
 
 
 def severity(level: int) -> int:
@@ -74,6 +76,8 @@ class Logbook:
             level, stamp, host, appname, text = parse_line(line)
         except ValueError:
             raise ValueError(errno.EPROTO) from None
+        if len(line) > _LONGEST:
+            line, text = line[:_LONGEST] + " [cut]", text[:_LONGEST] + " [cut]"
         if level <= self.level:
             self.ring.append(line)
             for follower in list(self.followers):

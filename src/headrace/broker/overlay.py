@@ -196,6 +196,11 @@ class Overlay:
         loop.call_soon(read)
         loop.call_soon(on_monitor)
 
+    def child_of(self, uuid: str) -> int | None:
+        """The rank of the live child with this uuid."""
+        child = self._by_uuid.get(uuid)
+        return None if child is None else child.rank
+
     def authorize(self, public_key: bytes) -> None:
         """Let a key in that was learned after boot."""
         self.boot.members.add(public_key)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from . import config as configuration
+from . import drain
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
@@ -234,6 +235,11 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
 
     ctx.service(
         "overlay",
-        {"health": lambda _msg: overlay.health(), "topology": topology, "disconnect-subtree": disconnect},
+        {
+            "health": lambda _msg: overlay.health(),
+            "topology": topology,
+            "disconnect-subtree": disconnect,
+            "drained": drain.handler(broker, ctx),
+        },
         open=("health", "topology"),
     )

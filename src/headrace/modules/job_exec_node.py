@@ -21,6 +21,9 @@ from headrace.spec.message import Message
 
 Op = dict[str, Any]
 
+# Bytes of output on their way to the parent at which the agent is not read any more, and at which it is again.
+_MOST, _FEW = 2 << 20, 1 << 20
+
 
 class Node:
     """Jobs that run on or below this broker. On rank 0 `report` is the leader's; elsewhere it goes to the parent."""
@@ -32,6 +35,9 @@ class Node:
         self.report: Callable[[Op], None] = self._report_up
         self.shells = _ShellServices(ctx)
         self._up: list[Op] = []
+        self._up_bytes = 0
+        self._on_way = 0
+        self._owed: list[Message] = []
         self._peers: dict[int, list[Op]] = {}
         topology = ctx.broker.overlay.topology
         self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
@@ -54,6 +60,7 @@ class Node:
     def _unload(self) -> None:
         if self.ctx.broker.agent is not None:
             self.ctx.broker.agent.unsubscribe(self._from_agent)
+            self.ctx.broker.agent.resume()
         if self._child_lost in self.ctx.broker.overlay.on_child_lost:
             self.ctx.broker.overlay.on_child_lost.remove(self._child_lost)
         self.shells.clear()
@@ -145,6 +152,9 @@ class Node:
         source = msg.obj["rank"]
         for op in msg.obj["ops"]:
             self._take(source, op)
+        if self._on_way > _MOST:
+            self._owed.append(msg)
+            return None
         return EMPTY
 
     def _take(self, source: int, op: Op) -> None:
@@ -191,10 +201,27 @@ class Node:
         if not self._up:
             self.ctx.at_flush(self._send_up)
         self._up.append(op)
+        if op["op"] == "output":
+            self._up_bytes += sum(len((entry[2] or {}).get("data") or "") for entry in op["entries"])
 
     def _send_up(self) -> None:
         ops, self._up = self._up, []
-        self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, nodeid=self.rank, flags=m.FLAG_UPSTREAM)
+        size, self._up_bytes = self._up_bytes, 0
+        # The parent answers for output when it has passed it on, so that what is on its way has a bound everywhere.
+        taken = (lambda _reply: self._taken(size)) if size else None
+        self.ctx.call("job-exec.up", {"rank": self.rank, "ops": ops}, taken, self.rank, flags=m.FLAG_UPSTREAM)
+        self._on_way += size
+        if self._on_way > _MOST and self.ctx.broker.agent is not None:
+            self.ctx.broker.agent.pause()
+
+    def _taken(self, size: int) -> None:
+        self._on_way -= size
+        if self._on_way <= _FEW:
+            if self.ctx.broker.agent is not None:
+                self.ctx.broker.agent.resume()
+            owed, self._owed = self._owed, []
+            for msg in owed:
+                self.ctx.respond(msg)
 
     # -- between the shells of one job
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+from headrace.broker import drain
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_logs import Log
 from headrace.modules.jobs_pack import event_line
@@ -19,23 +20,23 @@ from headrace.spec.message import ROLE_OWNER, Message
 NAME = "job-info"
 
 _DECODE, _CURRENT = 1, 2
-# Bytes of a log sent in one go, bytes that a client may leave unread before it gets no more, and the pause then.
+# Bytes of a log sent in one go, and bytes after which the reader gets no more until it has taken them.
 _PIECE = 64 << 10
-_UNREAD = 1 << 20
-_PAUSE = 0.02
+_PORTION = 1 << 20
 _UPDATES = {"jobspec": "jobspec-update", "R": "resource-update"}
 
 
 class _Watch:
-    """A watcher of a guest log; `offset` is the next byte it gets."""
+    """A watcher of a guest log; `offset` is the next byte it gets, `asked` where it stood when it was last asked."""
 
-    __slots__ = ("busy", "id", "msg", "name", "offset")
+    __slots__ = ("asked", "busy", "id", "msg", "name", "offset")
 
     def __init__(self, msg: Message, id: int, name: str) -> None:
         self.msg = msg
         self.id = id
         self.name = name
         self.offset = 0
+        self.asked = 0
         self.busy = False
 
 
@@ -189,31 +190,30 @@ class JobInfo:
         log = self.store.guest_log(watch.id, watch.name)
         if log is not None and watch.offset < log.size:
             self._send(watch, log)
+            if watch.offset - watch.asked > _PORTION:
+                watch.asked = watch.offset
+                watch.busy = True
+                self.ctx.call(drain.TOPIC, drain.route_of(watch.msg), lambda _reply: self._again(watch), self.ctx.rank)
+                return
             if watch.offset < log.size:
                 watch.busy = True
-                self.ctx.call_later(_PAUSE if self._unread(watch.msg) > _UNREAD else 0.0, self._again, watch)
+                self.ctx.call_soon(self._again, watch)
                 return
         done = watch.name == "guest.exec.eventlog" and log is not None and _ends_with_done(log)
         if done or self._complete(watch.id):
             self._end(watch.msg)
 
     def _send(self, watch: _Watch, log: Log) -> None:
-        if self._unread(watch.msg) > _UNREAD:
-            return
         piece = log.read(watch.offset, _PIECE)
         watch.offset += len(piece)
-        for line in piece.decode("utf-8", "surrogateescape").splitlines(keepends=True):
-            self.ctx.respond(watch.msg, {"event": line})
+        # Bytes, because text is also cut at separators that JSON does not escape.
+        for line in piece.splitlines(keepends=True):
+            self.ctx.respond(watch.msg, {"event": line.decode("utf-8", "surrogateescape")})
 
     def _again(self, watch: _Watch) -> None:
         watch.busy = False
         if watch.msg in self.streams:
             self._pump(watch)
-
-    def _unread(self, msg: Message) -> int:
-        """Bytes that the watcher's connection has not taken, where that is known."""
-        peer = self.ctx.broker.router.peers.get(msg.routes[-1]) if msg.routes else None
-        return int(getattr(peer, "unread", 0))
 
     # -- jobspec and R with their updates
 

@@ -14,6 +14,7 @@ import os
 import signal
 from typing import Any
 
+from headrace.broker import drain
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.spec.message import Message
 
@@ -22,6 +23,8 @@ NAME = "rexec"
 _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _FALLTHROUGH = 1
 _STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
+# Bytes of output after which the process is held until its client has taken them.
+_PORTION = 1 << 20
 # What a client may write before it must wait for credit; flux-core's default.
 _BUFFER = 4 << 20
 
@@ -43,6 +46,7 @@ class _Process:
         "open",
         "pid",
         "request",
+        "sent",
         "status",
         "waiters",
     )
@@ -58,6 +62,7 @@ class _Process:
         self.label: str | None = self.cmd.get("label")
         self.open = set(_STREAMS)
         self.pid = 0
+        self.sent = 0
         self.status: int | None = None
         self.waiters: list[Message] = []
 
@@ -258,8 +263,22 @@ class _Server:
         io: dict[str, Any] = {"stream": stream, "rank": str(self.ctx.rank)}
         if data:
             self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, **_encode(data)}})
+            self._count(process, client, len(data))
         if eof:
             self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, "eof": True}})
+
+    def _count(self, process: _Process, client: Message, size: int) -> None:
+        """Hold the process after each portion of output until the client has it."""
+        process.sent += size
+        if process.sent < _PORTION or len(process.open) == 0:
+            return
+        process.sent = 0
+        self._hold(process, True)
+        self.ctx.call(drain.TOPIC, drain.route_of(client), lambda _reply: self._hold(process, False), self.ctx.rank)
+
+    def _hold(self, process: _Process, on: bool) -> None:
+        if self.agent is not None:
+            self.agent.send({"op": "exec-hold", "handle": process.handle, "on": on})
 
     def _maybe_close(self, process: _Process) -> None:
         """The end is told when the process is gone and all its output has been forwarded."""

@@ -24,6 +24,7 @@ from .names import Names
 from .output import Output, OutputError, kill_delay
 from .pmi import PmiServer
 from .task import Task
+from .window import Receipts, Window, size_of
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -56,6 +57,8 @@ class ShellJob:
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
         self.size = 0
+        self._window = Window(self._hold)
+        self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
         self._barrier = 0
         self._status = 0
         self._finished = False
@@ -110,7 +113,7 @@ class ShellJob:
             ranks,
             self.names.lookup,
             self._emit_output,
-            lambda message: self.to_peer(0, message),
+            self._output_to_lead,
         )
         try:
             self.output.open()
@@ -252,6 +255,14 @@ class ShellJob:
     def _emit_output(self, entries: list[list[Any]]) -> None:
         self.agent.send({"op": "output", "id": self.id, "entries": entries})
 
+    def _output_to_lead(self, message: dict[str, Any]) -> None:
+        self.to_peer(0, message)
+        self._window.sent(size_of(message))
+
+    def _hold(self, on: bool) -> None:
+        for task in self.tasks:
+            task.hold(on)
+
     def to_peer(self, nodeid: int, data: dict[str, Any]) -> None:
         self.agent.send({"op": "peer", "id": self.id, "to": nodeid, "data": data})
 
@@ -296,11 +307,14 @@ class ShellJob:
 
     # -- messages of other shells and of clients
 
-    def from_peer(self, _source: int, data: dict[str, Any]) -> None:
+    def from_peer(self, source: int, data: dict[str, Any]) -> None:
         kind = data["kind"]
         if kind in ("output", "file"):
             if self.output is not None:
                 self.output.from_peer(data)
+            self._receipts.passed(source, size_of(data))
+        elif kind == "taken":
+            self._window.taken(int(data["bytes"]))
         elif kind == "stdin":
             self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         elif kind == "task-exit":
@@ -363,6 +377,7 @@ class ShellJob:
     def kill(self, signum: int) -> None:
         """Signal every task's process group."""
         self._signalled = True
+        self._window.open()
         for task in self.tasks:
             task.kill(signum)
         if self.lead and self._shells_left > 0:

@@ -24,7 +24,20 @@ _PMI_LINE = 1 << 16
 class Task:
     """Task `rank` of the job, the `local`-th on this node."""
 
-    __slots__ = ("_job", "_open", "_pmi", "_pmi_buffer", "closed", "feed", "local", "pid", "pty", "rank")
+    __slots__ = (
+        "_fds",
+        "_held",
+        "_job",
+        "_open",
+        "_pmi",
+        "_pmi_buffer",
+        "closed",
+        "feed",
+        "local",
+        "pid",
+        "pty",
+        "rank",
+    )
 
     def __init__(self, job: ShellJob, local: int, rank: int) -> None:
         self._job = job
@@ -35,6 +48,9 @@ class Task:
         self.pty: Pty | None = None
         self.closed = False
         self._open = 0
+        # Descriptors that output is read from, with the names of the streams.
+        self._fds: dict[int, str] = {}
+        self._held = False
         self._pmi = -1
         self._pmi_buffer = b""
 
@@ -99,6 +115,7 @@ class Task:
                 self.feed = Feed(agent, ours.pop(0))
             for stream, fd in zip(("stdout", "stderr"), ours):
                 self._open += 1
+                self._fds[fd] = stream
                 agent.watch(fd, partial(self._readable, fd, stream))
         if self._pmi >= 0:
             agent.watch(self._pmi, self._pmi_readable)
@@ -119,8 +136,20 @@ class Task:
             return
         self._job.agent.unwatch(fd)
         os.close(fd)
+        del self._fds[fd]
         output.eof(self.rank, stream)
         self.stream_ended()
+
+    def hold(self, on: bool) -> None:
+        """Read no output, or read it again; the pipes fill and the process waits."""
+        if on == self._held:
+            return
+        self._held = on
+        for fd, stream in self._fds.items():
+            if on:
+                self._job.agent.unwatch(fd)
+            else:
+                self._job.agent.watch(fd, partial(self._readable, fd, stream))
 
     def stream_ended(self) -> None:
         self._open -= 1
