@@ -20,7 +20,6 @@ from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 
-
 _EVERY_NODE = Nodes(-1, -1)
 
 

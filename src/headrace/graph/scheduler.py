@@ -93,10 +93,9 @@ class Scheduler:
         # The reservation that questions leave out, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 
-    @property
-    def reserved(self) -> bool:
-        """Whether anything is reserved; if not, what does not fit now does not fit for a shorter time either."""
-        return self._timeline.reserved
+    def alike(self, at: int, end: int) -> int:
+        """The earliest end for which a job from `at` meets the same reservations, so that it fits no better."""
+        return self._timeline.alike(at, end)
 
     def prepare(self) -> None:
         """Build the index of free resources now rather than at the first match."""

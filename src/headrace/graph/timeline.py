@@ -131,10 +131,10 @@ class Timeline:
         """Undo `lift`."""
         self._promise(jobid, self._jobs[jobid])
 
-    @property
-    def reserved(self) -> bool:
-        """Whether anything begins later than now."""
-        return bool(self._later)
+    def alike(self, at: int, end: int) -> int:
+        """The earliest end for which [at, end) still meets the same reservations."""
+        i = bisect_left(self._later, (end,))
+        return max(at, self._later[i - 1][0]) + 1 if i else at + 1
 
     def ends_after(self, now: int) -> list[int]:
         """The moments after `now` at which jobs end, earliest first."""

@@ -305,10 +305,9 @@ class Queue:
     def _failed_now(self, entry: _Pending, now: int) -> None:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         known = self._dead.get(entry.shape)
-        length = entry.length
-        if known is None and length > 1:
-            if not self.scheduler.reserved or self.scheduler.match_at(entry.request.lasting(1), now)[0] is None:
-                length = 1
+        length = self.scheduler.alike(now, now + entry.length) - now
+        if known is None and length > 1 and self.scheduler.match_at(entry.request.lasting(1), now)[0] is None:
+            length = 1
         if known is None or length < known:
             self._dead[entry.shape] = length
             if self.policy.keeps:
