@@ -165,6 +165,9 @@ JOB = [
     Line("flux job submit --flags=odd spec", "flux-job: unknown flag: odd\n", 1),
     # lists for programs
     Line("flux job list --count=1 --states=pending | grep -o '\"urgency\": 0'", '"urgency": 0\n'),
+    Line("flux job list | wc -l; flux job list --all | wc -l", like("2\n\\d\\d\n")),
+    Line("flux job list --all --count=0 --since=1 | wc -l >n; flux job list --all --since=$(date +%s) | wc -l", "2\n"),
+    Line("flux job list --user=4242; flux job list --all-users | wc -l", "2\n"),
     Line("flux job list-inactive --count=2 | wc -l", "2\n"),
     Line("flux cancel --all --quiet; flux queue idle --quiet"),
     # purge, at last

@@ -87,6 +87,15 @@ KVS = [
         like(BLOB + "\n"),
     ),
     Line("flux kvs mkdir --treeobj-root m.n; flux kvs ls -F m", like(DIRREF + "n.\n")),
+    Line("flux kvs mkdir --blobref m.o", like(BLOB + "\n")),
+    Line("flux kvs mkdir --sequence m.o >s; flux kvs version | diff - s"),
+    Line("flux kvs link --treeobj-root x lnk", like(DIRREF)),
+    Line(
+        "flux kvs link --namespace=ns1 k nl; flux kvs readlink -N ns1 nl; flux kvs unlink -N ns1 nl; "
+        "flux kvs readlink nl",
+        "k\nflux-kvs: readlink: nl: No such file or directory\n",
+        1,
+    ),
     Line("flux kvs mkdir -N ns1 dd; flux kvs ls -1F -N ns1", "dd.\nk\n"),
     # unlink
     Line("flux kvs unlink a", "flux-kvs: cannot unlink 'a': Directory not empty\n", 1),
@@ -96,6 +105,7 @@ KVS = [
         "flux-kvs: cannot unlink 'nosuch': No such file or directory\n",
         1,
     ),
+    Line("flux kvs put u=1; flux kvs unlink --treeobj-root u", like(DIRREF)),
     Line("flux kvs unlink --sequence x >s; flux kvs version | diff - s"),
     Line("flux kvs unlink -N ns1 k; flux kvs get -N ns1 k", "flux-kvs: k: No such file or directory\n", 1),
     # copy and move between namespaces
@@ -160,6 +170,7 @@ KVS = [
         "6.000000 x\n",
     ),
     Line("flux kvs eventlog wait-event nokey x", "flux-kvs: nokey: No such file or directory\n", 1),
+    Line("flux kvs eventlog wait-event --color=always e two", "\033[32m3.000000\033[0m \033[33mtwo\033[0m\n"),
     Line("flux kvs eventlog wait-event -N ev k hi", "1.000000 hi\n"),
     Line("TZ=UTC flux kvs eventlog wait-event --human -v e two", "[Jan01 00:00] one a=1\n[  +1.500000] two\n"),
 ]

@@ -60,6 +60,8 @@ MODULE = [
         "flux-module: remove nosuch: No such file or directory\n",
         1,
     ),
+    Line("flux module reload --exec heartbeat; flux module list | grep -c ^heartbeat", "1\n"),
+    Line("test $(flux module stats -R -p utime heartbeat) != $(flux module stats -R -p utime kvs); echo $?", "0\n"),
     # trace
     Line(
         "timeout 9 flux module trace --full --topic='kvs.getr*' --type=request kvs >t & "

@@ -43,6 +43,7 @@ QUEUE = [
     ),
     Line("flux queue disable --nocheckpoint --verbose batch | tail -n1", "0 running jobs\n"),
     Line("flux queue enable --all --quiet; flux queue enable --verbose batch | wc -l", "4\n"),
+    Line("flux queue stop --verbose batch | tail -n1; flux queue start --quiet batch", "0 running jobs\n"),
     Line("flux queue status --verbose | tail -n1", "0 running jobs\n"),
     Line(
         "flux queue list --no-header --format='{queue} {submission} {scheduling}'",

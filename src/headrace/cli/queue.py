@@ -46,13 +46,13 @@ def _parser() -> Parser:
         one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
         if name in ("disable", "stop"):
             one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
-        if name != "enable":
             one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
         one.add_argument("queue", metavar="QUEUE", nargs="?", help="This queue only")
     for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
         one = command(name, text)
         one.add_argument("-t", "--timeout", metavar="DURATION", help="Give up after this time")
-        one.add_argument("--quiet", action="store_true", help="Print nothing")
+        if name == "idle":
+            one.add_argument("--quiet", action="store_true", help="Print nothing")
     return parser
 
 

@@ -33,12 +33,12 @@ def _parser() -> Parser:
         one.add_argument("-s", "--states", metavar="STATE,...", help="Only these states")
         one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
         one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
-        one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
         if name in ("list", "status"):
+            one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
             one.add_argument("-o", "--format", metavar="FORMAT", default="default")
             one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
-            one.add_argument("-v", "--verbose", action="count", default=0, help="Show one line per kind of node")
-            one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default="auto")
+        if name == "status":
+            one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto")
     one = command("drain", "List drained nodes, or drain nodes")
     one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: times, too")
     one.add_argument("-u", "--update", action="store_true", help="Set a reason where there is none")
