@@ -43,6 +43,16 @@ LISTING = [
         "flux jobs -no {exception.note} $(cat id)",
         "not now\n",
     ),
+    Line(
+        "FLUX_HANDLE_USERID=1234 flux submit --quiet --urgency=hold theirs; flux submit --urgency=hold mine >id; "
+        "flux jobs -no {name}; flux jobs -Ano {name}; flux jobs --user=1234 -no {name}",
+        "mine\ntheirs\nmine\ntheirs\n",
+    ),
+    Line(
+        "flux job list -s pending | jq -r .name; flux job list -s pending --all-users | jq -r .name; "
+        "flux cancel --user=all --quiet",
+        "mine\ntheirs\nmine\n",
+    ),
     # an update is in the job's eventlog when the command ends
     Line(
         "flux submit -t1m --urgency=hold x >id; flux update --wait $(cat id) duration=2m; flux jobs -no {duration}",

@@ -8,6 +8,7 @@ import time
 
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
+from headrace.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ _COMMAND = Command(
     "[OPTIONS] barrier|exchange|get KEY",
     "Simple PMI test client",
     (
-        ("", "method", "URI", "Specify PMI method to use (simple)"),
-        ("", "libpmi-noflux", "", "Fail if libpmi is Flux's"),
+        ("", "method", "NAME", "Specify PMI method to use (simple: the only one)"),
         ("v", "verbose", "[LEVEL]", "Trace PMI operations"),
     ),
 )
@@ -29,7 +29,12 @@ _BARRIER = Command("flux-pmi barrier", "[OPTIONS]", "Execute PMI barrier", (("",
 _EXCHANGE = Command(
     "flux-pmi exchange", "[OPTIONS]", "Perform an allgather operation", (("", "count", "N", "Repeat N times"),)
 )
-_GET = Command("flux-pmi get", "[OPTIONS] KEY", "Get PMI key", (("", "ranks", "IDSET", "Print on these ranks only"),))
+_GET = Command(
+    "flux-pmi get",
+    "[OPTIONS] KEY",
+    "Get PMI key",
+    (("", "ranks", "IDSET", "Print on these ranks, or all (default 0)"),),
+)
 
 
 def main(argv: List[str]) -> int:
@@ -37,33 +42,43 @@ def main(argv: List[str]) -> int:
     name, *rest = options.need(1)
     if name not in ("barrier", "exchange", "get"):
         _COMMAND.usage_error()
+    if options.get("method", "simple") != "simple":
+        raise CommandError(f"unknown PMI method '{options.get('method')}': simple is the only one")
     client = Client(options.has("verbose"))
     if name == "barrier":
-        _BARRIER.parse(rest).need(0, 0)
-        client.barrier()
+        given = _BARRIER.parse(rest)
+        given.need(0, 0)
+        for _ in range(given.get_int("test-count", 1)):
+            client.barrier()
         if client.rank == 0:
             print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks")
     elif name == "exchange":
-        _EXCHANGE.parse(rest).need(0, 0)
+        given = _EXCHANGE.parse(rest)
+        given.need(0, 0)
         start = time.monotonic()
-        _exchange(client)
+        for number in range(given.get_int("count", 1)):
+            _exchange(client, number)
         if client.rank == 0:
             took = time.monotonic() - start
             print(f"{client.kvsname}: completed pmi exchange on {client.size} tasks in {took:.3f}s.")
     else:
-        (key,) = _GET.parse(rest).need(1, 1)
-        if client.rank == 0:
+        given = _GET.parse(rest)
+        (key,) = given.need(1, 1)
+        ranks = given.get("ranks", "0")
+        if ranks == "all" or client.rank in Idset.parse(ranks):
             print(client.get(key))
     client.finalize()
     return 0
 
 
-def _exchange(client: Client) -> None:
+def _exchange(client: Client, number: int) -> None:
     """Every task puts a value and reads everybody's. Raises CommandError when one is not what its task put."""
-    client.put(f"pmi-exchange.{client.rank}", str(client.rank))
+    # A key can be put once only.
+    prefix = f"pmi-exchange.{number}"
+    client.put(f"{prefix}.{client.rank}", str(client.rank))
     client.barrier()
     for rank in range(client.size):
-        found = client.get(f"pmi-exchange.{rank}")
+        found = client.get(f"{prefix}.{rank}")
         if found != str(rank):
             raise CommandError(f"exchange: task {rank} put {rank}, task {client.rank} got {found}")
 
