@@ -163,11 +163,38 @@ JOB = [
         "flags=2\n",
     ),
     Line("flux job submit --flags=odd spec", "flux-job: unknown flag: odd\n", 1),
+    # all jobs of a user at once
+    Line("flux submit --cc=1-2 --quiet sleep 100; flux submit --urgency=hold --job-name=kept --quiet true"),
+    Line("for id in $(flux jobs -no {id} --name=sleep); do flux job wait-event -q $id start; done"),
+    Line("flux job raiseall --states=pending test a note", "flux-job: Command matched 3 jobs (-f to confirm)\n"),
+    Line(
+        "flux job raiseall --force --states=run --severity=6 test a note",
+        "flux-job: Raised exception on 2 jobs (0 errors)\n",
+    ),
+    Line(
+        "flux job eventlog $(flux jobs -no {id} --name=sleep -c1) | grep -o 'exception .*'",
+        like('exception type="test" severity=6 note="a note" .*\n'),
+    ),
+    Line(
+        "flux job raiseall --force --user=4242 test; flux job raiseall --user=nosuch test",
+        "flux-job: Raised exception on 0 jobs (0 errors)\nflux-job: unknown user nosuch\n",
+        1,
+    ),
+    Line("flux job raiseall --states=odd test", "flux-job: error parsing states: odd unknown\n", 1),
+    Line(
+        "flux job killall --user=4242; flux job killall --user=all",
+        "flux-job: Command matched 0 jobs (-f to confirm)\nflux-job: Command matched 2 jobs (-f to confirm)\n",
+    ),
+    Line(
+        "flux jobs -no {id} --name=sleep >both; flux job killall --signal=KILL --force; flux job status $(cat both)",
+        "flux-job: Killed 2 jobs (0 errors)\n",
+        137,
+    ),
     # lists for programs
     Line("flux job list --count=1 --states=pending | grep -o '\"urgency\": 0'", '"urgency": 0\n'),
-    Line("flux job list | wc -l; flux job list --all | wc -l", like("2\n\\d\\d\n")),
-    Line("flux job list --all --count=0 --since=1 | wc -l >n; flux job list --all --since=$(date +%s) | wc -l", "2\n"),
-    Line("flux job list --user=4242; flux job list --all-users | wc -l", "2\n"),
+    Line("flux job list | wc -l; flux job list --all | wc -l", like("3\n\\d\\d\n")),
+    Line("flux job list --all --since=9999999999 | wc -l", "3\n"),
+    Line("flux job list --user=4242; flux job list --all-users | wc -l", "3\n"),
     Line("flux job list-inactive --count=2 | wc -l", "2\n"),
     Line("flux cancel --all --quiet; flux queue idle --quiet"),
     # purge, at last

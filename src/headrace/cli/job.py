@@ -21,6 +21,7 @@ _TABLE = {
     "id": ("Convert jobid(s) to another form", "job_id"),
     "info": ("Display info for a job", "job_eventlog"),
     "kill": ("Send signal to running job", "job_control"),
+    "killall": ("Send signal to multiple running jobs", "job_bulk"),
     "last": ("List my most recently submitted job id", "job_id"),
     "list": ("", "job_listing"),
     "list-ids": ("", "job_listing"),
@@ -29,6 +30,7 @@ _TABLE = {
     "namespace": ("Convert job ids to job guest kvs namespace names.", "job_id"),
     "purge": ("Purge the oldest inactive jobs", "job_control"),
     "raise": ("Raise exception on one or more jobs", "job_control"),
+    "raiseall": ("Raise an exception on multiple jobs", "job_bulk"),
     "stats": ("Get current job stats", "job_listing"),
     "status": ("Wait for job(s) to complete and exit with largest exit code", "job_status"),
     "submit": ("Run job(s)", "job_control"),
@@ -44,7 +46,7 @@ def main(argv: List[str]) -> int:
     name, rest = dispatch("flux-job", argv, _TABLE)
     full = f"headrace.cli.{_TABLE[name][1]}"
     __import__(full)
-    handler = getattr(sys.modules[full], name.replace("-", "_").replace("raise", "raise_"))
+    handler = getattr(sys.modules[full], "raise_" if name == "raise" else name.replace("-", "_"))
     status = handler(rest)
     return int(status)
 

@@ -1,0 +1,95 @@
+"""`flux job killall` and `raiseall`: one request about all jobs of a user; without `--force` it only counts them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
+from headrace.cli.job_control import signal_number
+from headrace.cli.joblist import STATE_NAMES
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from headrace.cli.getopts import Options
+
+_USER = ("u", "user", "USER", "Set target user or 'all' (instance owner only)")
+_FORCE = ("f", "force", "", "Confirm the command")
+_KILLALL = Command(
+    "flux-job killall",
+    "[OPTIONS]",
+    "Send signal to multiple running jobs",
+    (_USER, ("s", "signal", "SIG", "Send signal SIG (default SIGTERM)"), _FORCE),
+)
+_RAISEALL = Command(
+    "flux-job raiseall",
+    "OPTIONS type [message ...]",
+    "Raise an exception on multiple jobs",
+    (
+        _USER,
+        ("S", "states", "STATES", "Set target job states (default=ACTIVE)"),
+        ("s", "severity", "N", "Set exception severity [0-7] (default=7)"),
+        _FORCE,
+    ),
+)
+_ANYONE = 0xFFFFFFFF
+
+
+def _user(options: Options) -> int:
+    """The user id that `--user` names, by default one's own. Raises CommandError."""
+    text = options.get("user")
+    if not text:
+        return os.getuid()
+    if text == "all":
+        return _ANYONE
+    if text.isdigit():
+        return int(text)
+    import pwd
+
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise CommandError(f"unknown user {text}") from None
+
+
+def _send(topic: str, request: Dict[str, Any], options: Options, done: str) -> int:
+    force = options.has("force")
+    try:
+        answer = Handle().rpc(topic, {**request, "userid": _user(options), "dry_run": not force}).get()
+    except OSError as exc:
+        raise CommandError(str(exc.strerror)) from None
+    if force:
+        sys.stderr.write(f"flux-job: {done} {answer['count']} jobs ({answer['errors']} errors)\n")
+    else:
+        sys.stderr.write(f"flux-job: Command matched {answer['count']} jobs (-f to confirm)\n")
+    return 1 if answer["errors"] else 0
+
+
+def killall(argv: List[str]) -> int:
+    options = _KILLALL.parse(argv)
+    options.need(0, 0)
+    signum = signal_number(options.get("signal", "TERM"))
+    if signum < 0:
+        _KILLALL.usage_error()
+    return _send("job-manager.killall", {"signum": signum}, options, "Killed")
+
+
+def raiseall(argv: List[str]) -> int:
+    options = _RAISEALL.parse(argv)
+    kind, *words = options.need(1)
+    severity = options.get_int("severity", 7)
+    if not 0 <= severity <= 7:
+        raise CommandError("invalid severity: it must be from 0 to 7")
+    states = 0
+    for name in options.get("states", "active").lower().split(","):
+        if name not in STATE_NAMES or name == "inactive":
+            raise CommandError(f"error parsing states: {name} unknown")
+        states |= STATE_NAMES[name]
+    request: Dict[str, Any] = {"states": states, "severity": severity, "type": kind}
+    if words:
+        request["note"] = " ".join(words)
+    return _send("job-manager.raiseall", request, options, "Raised exception on")
