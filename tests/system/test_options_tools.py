@@ -159,7 +159,8 @@ OTHERS = [
     Line("flux run -n3 flux pmi get --ranks=all PMI_process_mapping | wc -l", "3\n"),
     Line("flux run flux pmi --method=simple barrier", like(".* completed pmi barrier on 1 tasks\n")),
     Line("flux pmi --method=pmix barrier", "flux-pmi: unknown PMI method 'pmix': simple is the only one\n", 1),
-    # event: whom it is for
+    # event: its number, and whom it is for
+    Line("flux event pub --synchronous t.x", like("\\d+\n")),
     *[
         Line(
             after_first(f"python -c '{FLAGS_OF_EVENT}'", f"flux event pub {option} t.x"),
