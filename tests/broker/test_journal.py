@@ -36,35 +36,85 @@ def test_batches_come_back_in_order(tmp_path: Path) -> None:
     assert read_back(tmp_path) == [b"one", b"two" * 1000, b"three"]
 
 
-@pytest.mark.parametrize("cut", [1, 7, 8, 12])
-def test_a_torn_write_is_cut_off_and_written_over(tmp_path: Path, cut: int) -> None:
-    journal, _ = opened(tmp_path)
-    journal.append(b"whole")
+def torn_after(path: Path, whole: bytes, last: bytes, cut: int) -> None:
+    """A journal of two batches of which the last was written up to byte `cut`."""
+    journal, _ = opened(path)
+    journal.append(whole)
     end = journal.size
-    journal.append(b"torn batch")
+    journal.append(last)
     journal.close()
-    os.truncate(tmp_path / "journal.00000000", end + cut)
-    journal, found = opened(tmp_path)
-    assert (found, journal.torn > 0) == ([b"whole"], True)
-    journal.append(b"next")
-    journal.close()
-    assert read_back(tmp_path) == [b"whole", b"next"]
+    os.truncate(path / "journal.00000000", end + cut)
 
 
-def test_a_flipped_bit_ends_the_journal(tmp_path: Path) -> None:
+def test_a_write_torn_at_any_byte_is_cut_off_and_written_over(tmp_path: Path) -> None:
+    last = bytes(range(64))
+    for cut in range(len(last) + 8):
+        folder = tmp_path / str(cut)
+        torn_after(folder, b"whole", last, cut)
+        journal, found = opened(folder)
+        # What is left of a length may be all zeros, as after the end.
+        assert (found, journal.torn > 0, journal.damage) == ([b"whole"], cut > 0, "")
+        journal.append(b"next")
+        journal.close()
+        assert read_back(folder) == [b"whole", b"next"]
+
+
+def test_a_flipped_bit_anywhere_loses_nothing_before_it_and_is_told(tmp_path: Path) -> None:
+    batches = [bytes([65 + number]) * (10 + number) for number in range(4)]
+    journal, _ = opened(tmp_path / "good")
+    ends = []
+    for batch in batches:
+        journal.append(batch)
+        ends.append(journal.size)
+    journal.close()
+    good = (tmp_path / "good" / "journal.00000000").read_bytes()
+    for place in range(ends[-1]):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        data = bytearray(good)
+        data[place] ^= 1 << place % 8
+        (folder / "journal.00000000").write_bytes(bytes(data))
+        journal, found = opened(folder)
+        hit = next(index for index, end in enumerate(ends) if place < end)
+        assert found == batches[:hit]
+        journal.append(b"next")
+        journal.close()
+        assert read_back(folder) == [*batches[:hit], b"next"]
+        begin = ends[hit - 1] if hit else 0
+        if hit == len(batches) - 1:
+            assert journal.torn > 0
+        else:
+            kept = folder / f"damaged.00000000.{begin}"
+            assert f"damaged at byte {begin}" in journal.damage and str(kept) in journal.damage
+            assert kept.read_bytes() == bytes(data[begin : ends[-1]])
+
+
+def test_damage_before_the_last_file_sets_the_later_ones_aside(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
-    journal.append(b"good")
+    journal.append(b"one")
     place = journal.size
-    journal.append(b"bad one")
+    journal.append(b"two")
+    journal.rotate()
+    journal.append(b"three")
     journal.close()
     path = tmp_path / "journal.00000000"
     data = bytearray(path.read_bytes())
-    data[place + 10] ^= 1
+    data[place + 9] ^= 1
     path.write_bytes(bytes(data))
     journal, found = opened(tmp_path)
+    assert found == [b"one"]
+    assert "damaged.00000001" in journal.damage
+    journal.append(b"next")
     journal.close()
-    assert found == [b"good"]
-    assert journal.torn > 0
+    assert read_back(tmp_path) == [b"one", b"next"]
+
+
+def test_a_torn_file_before_an_empty_one_is_no_damage(tmp_path: Path) -> None:
+    torn_after(tmp_path, b"one", b"two", 9)
+    (tmp_path / "journal.00000001").write_bytes(b"\0" * 1000)
+    journal, found = opened(tmp_path)
+    assert (found, journal.damage, journal.number) == ([b"one"], "", 1)
+    journal.close()
 
 
 @given(st.binary(max_size=200))

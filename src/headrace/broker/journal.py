@@ -2,8 +2,9 @@
 
 A journal file is a row of frames (little-endian u32 length, u32 CRC-32, payload), each one batch of records that became
 durable together. The file is preallocated, so a full disk shows before it hurts, and zeros end it. Whatever follows
-the last whole frame is a torn write and is cut off. A checkpoint moves the state into SQLite and starts a new file;
-files older than the number in the database are leftovers and are removed.
+the last whole frame is a torn write and is cut off. If whole frames follow a broken one it was damaged later: the state
+is what it was before the damage, and the rest is kept aside for whoever can make something of it. A checkpoint moves
+the state into SQLite and starts a new file; files older than the number in the database are leftovers and are removed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _AHEAD = 4 << 20
 # Room beyond the data that is kept for jobs that run already when the disk is full.
 _RESERVE = 1 << 20
 _PREFIX = "journal."
+_ASIDE = "damaged."
+# Where whole frames are looked for behind a broken one, and how long those may be (bytes).
+_SEARCH = 1 << 20
 
 
 class JournalError(OSError):
@@ -61,6 +65,7 @@ class Journal:
         self._end = 0
         self._allocated = 0
         self.torn = 0
+        self.damage = ""
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, f"{_PREFIX}{number:08d}")
@@ -72,20 +77,49 @@ class Journal:
     # -- reading back
 
     def replay(self) -> Iterator[bytes]:
-        """Every batch since the checkpoint, then the journal is open for writing. `torn` counts the bytes cut off."""
+        """Every batch since the checkpoint, then the journal is open for writing. `torn` counts the bytes cut off, and
+        `damage` says what was kept aside.
+        """
         numbers = self._numbers() or [self.number]
-        for number in numbers:
+        for index, number in enumerate(numbers):
             end = 0
-            data = b""
-            with contextlib.suppress(FileNotFoundError), open(self._path(number), "rb") as handle:
-                data = handle.read()
+            data = self._read(number)
             for place, payload in frames(data):
                 end = place
                 yield payload
             self._end = end
-            self.torn += len(data[end:].rstrip(b"\0"))
             self.number = number
+            rest = data[end:].rstrip(b"\0")
+            later = numbers[index + 1 :]
+            # A new file is only written to when the one before it is safe.
+            if rest and (_frames_behind(rest) or any(next(frames(self._read(other)), None) for other in later)):
+                self._set_aside(number, end, data[end:], later)
+                break
+            self.torn += len(rest)
         self._open(self._path(self.number))
+
+    def _read(self, number: int) -> bytes:
+        try:
+            with open(self._path(number), "rb") as handle:
+                return handle.read()
+        except FileNotFoundError:
+            return b""
+
+    def _set_aside(self, number: int, end: int, rest: bytes, later: list[int]) -> None:
+        """Keep what follows the damage at byte `end` of a file, and the files after it, out of the way of new ones."""
+        path = self._path(number)
+        aside = os.path.join(self.folder, f"{_ASIDE}{number:08d}.{end}")
+        with open(aside, "wb") as handle:
+            handle.write(rest)
+            os.fsync(handle.fileno())
+        names = [aside]
+        for other in later:
+            names.append(os.path.join(self.folder, f"{_ASIDE}{other:08d}"))
+            os.rename(self._path(other), names[-1])
+        self.damage = (
+            f"{path} is damaged at byte {end}: the state is as it was before, what was written after is kept in "
+            + ", ".join(names)
+        )
 
     def _open(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -218,6 +252,16 @@ def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
             return
         place = start + length
         yield place, payload
+
+
+def _frames_behind(data: bytes) -> bool:
+    """Whether a whole frame follows the broken one that `data` starts with."""
+    for place in range(1, min(len(data) - _FRAME.size, _SEARCH)):
+        length, crc = _FRAME.unpack_from(data, place)
+        start = place + _FRAME.size
+        if 0 < length <= min(_SEARCH, len(data) - start) and zlib.crc32(data[start : start + length]) == crc:
+            return True
+    return False
 
 
 def _lock(path: str) -> int:

@@ -300,6 +300,8 @@ class Pipeline:
                 self._replay(entry)
         if self.journal.torn:
             self.ctx.log(logging.WARNING, f"journal: {self.journal.torn} bytes of an unfinished write were dropped")
+        if self.journal.damage:
+            self.ctx.log(logging.ERROR, f"journal: {self.journal.damage}")
         store.texts.fresh.clear()
         for job in store.active.values():
             job.shown = len(job.events)

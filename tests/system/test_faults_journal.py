@@ -1,0 +1,77 @@
+"""A journal that was torn or damaged while no broker ran: a restart says what it found and has all from before."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from bootstrapped import Cluster, cluster, until
+from test_faults_disk import listed, submission
+
+COUNT = 8
+
+
+def acknowledged(brokers: Cluster) -> list[tuple[int, int]]:
+    """Submit held jobs one after another, then kill the lead; each id with the journal's size when it was known."""
+    brokers.lead()
+    found = []
+    with brokers.handle() as handle:
+        for _ in range(COUNT):
+            body = {**submission(["true"], 100), "urgency": 0}
+            number = handle.rpc("job-ingest.submit", body).get(30)["id"]
+            stats = handle.rpc("job-manager.stats-get").get(30)
+            found.append((number, stats["durable"]["bytes"]))
+    brokers.brokers[0].kill()
+    brokers.brokers[0].wait()
+    return found
+
+
+def restarted(brokers: Cluster) -> set[int]:
+    """The jobs after a restart that must work."""
+    brokers.lead()
+    found = set(listed(brokers))
+    assert brokers.flux("run", "echo", "alive").stdout == "alive\n"
+    brokers.flux("cancel", "--all")
+    assert brokers.finish() == {0: 0}
+    assert "Traceback" not in brokers.log(0)
+    return found
+
+
+def journal_of(state: Path) -> Path:
+    (path,) = (state / "jobs").glob("journal.0*")
+    return path
+
+
+@pytest.mark.parametrize("lost", [1, 7, 40])
+def test_a_torn_end_costs_only_the_write_that_was_torn(lost: int, tmp_path: Path) -> None:
+    with cluster(1, f"statedir={tmp_path}") as brokers:
+        jobs = acknowledged(brokers)
+        os.truncate(journal_of(tmp_path), jobs[-1][1] - lost)
+        after = restarted(brokers)
+        assert {number for number, _ in jobs[:-1]} <= after
+        assert "bytes of an unfinished write were dropped" in brokers.log(0)
+
+
+def test_damage_in_the_middle_keeps_what_was_before_and_sets_the_rest_aside(tmp_path: Path) -> None:
+    with cluster(1, f"statedir={tmp_path}") as brokers:
+        jobs = acknowledged(brokers)
+        path = journal_of(tmp_path)
+        data = bytearray(path.read_bytes())
+        half = COUNT // 2
+        place = jobs[half][1] + 20
+        data[place] ^= 0x10
+        path.write_bytes(bytes(data))
+        after = restarted(brokers)
+        assert {number for number, _ in jobs[: half + 1]} <= after
+        assert jobs[-1][0] not in after
+        assert f"{path} is damaged at byte" in brokers.log(0)
+        (aside,) = (tmp_path / "jobs").glob("damaged.*")
+        assert str(aside) in brokers.log(0)
+        assert bytes(data[place : jobs[-1][1]]) in aside.read_bytes()
+        # Said once: what came after it is sound.
+        brokers.lead()
+        assert {number for number, _ in jobs[: half + 1]} <= set(listed(brokers))
+        assert brokers.finish() == {0: 0}
+        assert brokers.log(0).count("is damaged at byte") == 1
+        until(lambda: not brokers.left(), "nothing is left")
