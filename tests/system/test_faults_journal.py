@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from bootstrapped import Cluster, cluster, until
+from bootstrapped import Cluster, cluster
 from test_faults_disk import listed, submission
 
 COUNT = 8
@@ -74,4 +74,3 @@ def test_damage_in_the_middle_keeps_what_was_before_and_sets_the_rest_aside(tmp_
         assert {number for number, _ in jobs[: half + 1]} <= set(listed(brokers))
         assert brokers.finish() == {0: 0}
         assert brokers.log(0).count("is damaged at byte") == 1
-        until(lambda: not brokers.left(), "nothing is left")
