@@ -17,7 +17,7 @@ def document(nodes: list[dict[str, Any]], edges: list[tuple[str, str]]) -> str:
     return json.dumps({"graph": {"nodes": nodes, "edges": [{"source": s, "target": t} for s, t in edges]}})
 
 
-def vertex(key: str, kind: str = "core", path: str = "", **more: Any) -> dict[str, Any]:
+def vertex(key: str, kind: str = "node", path: str = "", **more: Any) -> dict[str, Any]:
     meta: dict[str, Any] = {"type": kind, **more}
     if path:
         meta["paths"] = {"containment": path}
@@ -72,6 +72,15 @@ def test_edges_of_other_subsystems_are_kept_apart() -> None:
         ([vertex("0", "core", id=2**40)], [], "must be below"),
         ([{"id": "0", "metadata": {}}], [], "type"),
         ([vertex("0", "node", "/node99999999999999999999")], [], "does not fit"),
+        ([vertex("0", "core")], [], "core: has no number"),
+        ([vertex("0", "gpu", id=-1)], [], "gpu: has no number"),
+        ([vertex("0", id=-2)], [], "must be -1"),
+        ([vertex("0", id=2**63)], [], "must be -1"),
+        ([vertex("0", rank=-2)], [], "must be -1"),
+        ([vertex("0", "", name="x")], [], "x: has no type"),
+        ([vertex("0", name="a/b")], [], "must not contain"),
+        ([vertex("0"), vertex("1")], [("0", "1"), ("0", "1")], "already contained"),
+        ([vertex(str(i)) for i in range(300)], [(str(i), str(i + 1)) for i in range(299)], "more than 200 levels"),
     ],
 )
 def test_bad_graph_is_refused_with_the_reason(

@@ -49,11 +49,21 @@ def test_needs_multiply_down_the_tree() -> None:
         ({"resources": [{"type": "slot", "count": 1}]}, "slot must contain"),
         ({"resources": [{"type": "node", "count": 1, "exclusive": 1}]}, "exclusive"),
         ({"resources": [{"type": "node", "count": 1}], "attributes": {"system": {"duration": -1}}}, "duration"),
+        ({"resources": [{"type": "node", "count": 1}], "attributes": 3}, "attributes: must be"),
+        ({"resources": [{"type": "node", "count": 1}], "attributes": {"system": [1]}}, "attributes.system: must be"),
+        ({"resources": [{"type": "node", "count": -1}]}, "at least 1, not -1"),
+        ({"resources": [{"type": "node", "count": 1.5}]}, "positive integer"),
+        ({"resources": [{"type": "node", "count": 1}] * 600}, "more than 512 resources"),
     ],
 )
 def test_bad_jobspec_is_refused_with_the_field(jobspec: Any, field: str) -> None:
     with pytest.raises(RequestError, match=field):
         parse_jobspec(jobspec)
+
+
+def test_a_power_beyond_all_bounds_is_not_worked_out() -> None:
+    assert Count(2, 2**62, "^", 10**9).best(2**62) == 2
+    assert Count(2, 2**62, "^", 2).best(300) == 256
 
 
 def test_endless_nesting_is_refused() -> None:

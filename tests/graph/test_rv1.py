@@ -54,6 +54,19 @@ def test_what_is_written_reads_back_as_the_same_resources() -> None:
         ({"expiration": -1}, "expiration"),
         ({"starttime": 9, "expiration": 3}, "before starttime"),
         ({"nodelist": ["a9223372036854775808", "b"]}, "does not fit"),
+        ({"nodelist": 5}, "nodelist: must be a list"),
+        ({"nodelist": "ab"}, "nodelist: must be a list"),
+        ({"properties": ["a"]}, "properties: must be an object"),
+        ({"properties": {"a": 3}}, "properties.a"),
+        (
+            {"R_lite": [{"rank": "0-16000", "children": {"core": "0-10000"}}], "nodelist": ["a[0-16000]"]},
+            "are more than",
+        ),
+        ({"R_lite": [{"rank": "0-99999999999", "children": {}}]}, "rank: idset"),
+        (
+            {"R_lite": [{"rank": "0", "children": {"core": "0-1"}}, {"rank": "0-1", "children": {"core": "1"}}]},
+            "rank 0: core1 appears twice",
+        ),
     ],
 )
 def test_bad_r_is_refused_with_the_field(change: dict[str, Any], message: str) -> None:

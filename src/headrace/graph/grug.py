@@ -10,9 +10,7 @@ import re
 from collections import deque
 from xml.etree import ElementTree
 
-from headrace.graph.model import Graph, GraphError
-
-_MAX_VERTICES = 50_000_000
+from headrace.graph.model import MAX_VERTICES, Graph, GraphError
 
 
 class _Attributes:
@@ -111,8 +109,8 @@ def _multiply(graph: Graph, sources: list[int], kind: _Attributes, edge: _Attrib
     scope = edge.number("id_scope", 0)
     start = edge.number("id_start", 0)
     stride = edge.number("id_stride", 1)
-    if len(graph) + scale * len(sources) > _MAX_VERTICES:
-        raise GraphError(f"{edge.where}: would make more than {_MAX_VERTICES} vertices")
+    if len(graph) + scale * len(sources) > MAX_VERTICES:
+        raise GraphError(f"{edge.where}: would make more than {MAX_VERTICES} vertices")
     counts: dict[int, int] = {}
     for source in sources:
         # Numbers are counted within the vertex `scope` levels above the parent.

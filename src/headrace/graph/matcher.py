@@ -18,6 +18,9 @@ from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 
+# How many ways to share resources among kinds of slots are weighed before the best so far is taken.
+_MOST_TRIES = 2000
+
 
 class Pick(NamedTuple):
     """A vertex taken: `needs` units of it, exclusively or not, `whole` with everything below it, else with `below`."""
@@ -429,7 +432,11 @@ def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[i
     if len(kinds) == 1:
         return [fit(kinds[0], units, vertices)]
 
+    tries = 0
+
     def best(i: int, units: dict[str, int], vertices: dict[str, int]) -> list[int]:
+        nonlocal tries
+        tries += 1
         most = fit(kinds[i], units, vertices)
         if i == len(kinds) - 1:
             return [most]
@@ -440,7 +447,7 @@ def _most_slots(kinds: Sequence[Mapping[str, int]], supply: Mapping[str, tuple[i
             numbers = [number, *best(i + 1, left, over)]
             if not chosen or sum(numbers) > sum(chosen):
                 chosen = numbers
-            if number < most - 64:
+            if number < most - 64 or tries > _MOST_TRIES:
                 break
         return chosen
 

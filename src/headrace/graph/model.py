@@ -15,6 +15,9 @@ _NO_CHILDREN: list[int] = []
 MAX_SIZE = 2**62
 # Ranks, and ids of cores and GPUs, become bits of integers: a bad one must not cost gigabytes.
 MAX_BITS = 2**24
+MAX_VERTICES = 2**24
+# The search goes down the levels by recursion.
+MAX_DEPTH = 200
 _AS_BITS = frozenset({"core", "gpu"})
 
 
@@ -105,9 +108,19 @@ class Graph:
         """Append a vertex below `parent` (-1: not yet placed, or the root) and return its number."""
         if not 0 <= size <= MAX_SIZE:
             raise GraphError(f"{type}{id}: size {size} is not between 0 and 2^62")
+        if not type:
+            raise GraphError(f"{name or basename or 'vertex'}: has no type")
+        if not -1 <= id < 2**63 or rank < -1:
+            raise GraphError(f"{type}{id}, rank {rank}: ids and ranks must be -1 (none) or more, and fit 63 bits")
+        if id < 0 and type in _AS_BITS:
+            raise GraphError(f"{name or type}: has no number; cores and GPUs need one, as R names them by it")
+        if name is not None and "/" in name:
+            raise GraphError(f"{name!r}: a name must not contain '/', which separates names in paths")
         if rank >= MAX_BITS or (id >= MAX_BITS and type in _AS_BITS):
             raise GraphError(f"{type}{id}, rank {rank}: ranks and ids of cores and GPUs must be below {MAX_BITS}")
         v = len(self.type)
+        if v == MAX_VERTICES:
+            raise GraphError(f"more than {MAX_VERTICES} vertices")
         self.type.append(type)
         self.basename.append(type if basename is None else basename)
         self.id.append(id)
@@ -144,7 +157,7 @@ class Graph:
     def finish(self) -> Graph:
         """Check that containment is one tree rooted at vertex `root`, and count what each subtree holds.
 
-        Raises GraphError for no root, several roots, or a cycle.
+        Raises GraphError for no root, several roots, a cycle, or more than MAX_DEPTH levels.
         """
         n = len(self.type)
         if n == 0:
@@ -157,6 +170,11 @@ class Graph:
                 seen[v] = 1
             lost = next(v for v in range(n) if not seen[v])
             raise GraphError(f"{self.name(lost)}: not contained in {self.name(root)} (a cycle, or a second root)")
+        depths = [0] * n
+        for v in order[1:]:
+            depth = depths[v] = depths[self.parent[v]] + 1
+            if depth > MAX_DEPTH:
+                raise GraphError(f"{self.name(v)}: more than {MAX_DEPTH} levels below {self.name(root)}")
         self.totals = self._count(order)
         self.by_path = None
         return self

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 SLOTS = ("slot", "xor_slot")
+_MAX_DEPTH = 64
+_MAX_RESOURCES = 512
 
 
 class RequestError(ValueError):
@@ -39,7 +41,12 @@ class Count:
             return low + (limit - low) // self.operand * self.operand
         value = low
         while True:
-            larger = value * self.operand if self.operator == "*" else value**self.operand
+            if self.operator == "*":
+                larger = value * self.operand
+            else:
+                # A power with more bits than the limit is not worked out, however large the operand.
+                bits = (value.bit_length() - 1) * self.operand
+                larger = limit + 1 if bits > limit.bit_length() else value**self.operand
             if larger > limit or larger <= value:
                 return value
             value = larger
@@ -142,12 +149,18 @@ def _count(value: Any, where: str) -> Count:
     return Count(low, high, operator, operand)
 
 
-def parse_resources(items: Any, where: str = "resources", depth: int = 0) -> list[Request]:
-    """The `resources` of a jobspec (RFC 14) as requests. Raises RequestError naming the field."""
+def parse_resources(items: Any, where: str = "resources", above: Sequence[int] = ()) -> list[Request]:
+    """The `resources` of a jobspec (RFC 14) as requests. Raises RequestError naming the field.
+
+    `above` are the numbers of resources listed beside those that contain these.
+    """
     if not isinstance(items, list) or not items:
         raise RequestError(f"{where}: must be a list of at least one resource")
-    if depth > 64:
-        raise RequestError(f"{where}: nested more than 64 levels deep")
+    if len(above) > _MAX_DEPTH:
+        raise RequestError(f"resources: nested more than {_MAX_DEPTH} levels deep")
+    beside = (*above, len(items))
+    if sum(beside) > _MAX_RESOURCES:
+        raise RequestError(f"{where}: more than {_MAX_RESOURCES} resources, here and above")
     out = []
     for i, item in enumerate(items):
         here = f"{where}[{i}]"
@@ -158,7 +171,7 @@ def parse_resources(items: Any, where: str = "resources", depth: int = 0) -> lis
             raise RequestError(f"{here}.type: must be a string, not {kind!r}")
         if "count" not in item:
             raise RequestError(f"{here}.count: missing")
-        below = parse_resources(item["with"], f"{here}.with", depth + 1) if "with" in item else []
+        below = parse_resources(item["with"], f"{here}.with", beside) if "with" in item else []
         if kind in SLOTS and not below:
             raise RequestError(f"{here}.with: a slot must contain at least one resource")
         exclusive = item.get("exclusive")
@@ -173,7 +186,11 @@ def parse_jobspec(obj: Any) -> JobRequest:
     if not isinstance(obj, dict):
         raise RequestError("jobspec: must be a mapping")
     attributes = obj.get("attributes") or {}
-    system = attributes.get("system") or {} if isinstance(attributes, dict) else {}
+    if not isinstance(attributes, dict):
+        raise RequestError(f"attributes: must be a mapping, not {attributes!r}")
+    system = attributes.get("system") or {}
+    if not isinstance(system, dict):
+        raise RequestError(f"attributes.system: must be a mapping, not {system!r}")
     duration = system.get("duration", 0)
     if isinstance(duration, bool) or not isinstance(duration, int | float) or not 0 <= duration < 2**53:
         raise RequestError(f"attributes.system.duration: must be a number of seconds of at least 0, not {duration!r}")

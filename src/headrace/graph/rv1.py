@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headrace.graph import jgf
-from headrace.graph.model import Graph, GraphError
+from headrace.graph.model import MAX_VERTICES, Graph, GraphError
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 
@@ -75,7 +75,10 @@ def parse(obj: Any) -> ExecutionSet:
         children = {str(k): _ids(v, f"{where}.children.{k}") for k, v in item["children"].items()}
         entries.extend(Entry(rank, "", children, {}) for rank in _ids(item.get("rank"), f"{where}.rank"))
     hosts: list[str] = []
-    for text in execution.get("nodelist") or []:
+    nodelist = execution.get("nodelist") or []
+    if not isinstance(nodelist, list):
+        raise GraphError(f"R: execution.nodelist: must be a list of host lists, not {nodelist!r}")
+    for text in nodelist:
         try:
             hosts.extend(Hostlist.parse(text))
         except (ValueError, TypeError) as exc:
@@ -86,7 +89,10 @@ def parse(obj: Any) -> ExecutionSet:
         raise GraphError(f"R: execution: {len(hosts)} hosts in nodelist but {len(ranks)} ranks in R_lite")
     host_of = dict(zip(ranks, hosts, strict=True))
     properties: dict[int, dict[str, str]] = {}
-    for name, where_ in (execution.get("properties") or {}).items():
+    given = execution.get("properties") or {}
+    if not isinstance(given, Mapping):
+        raise GraphError("R: execution.properties: must be an object of idsets by property")
+    for name, where_ in given.items():
         for rank in _ids(where_, f"R: execution.properties.{name}"):
             properties.setdefault(rank, {})[name] = ""
     for entry in entries:
@@ -125,6 +131,9 @@ def _build(found: ExecutionSet) -> Graph:
     graph = Graph()
     root = graph.add("cluster", id=0)
     by_rank: dict[int, int] = {}
+    total = sum(len(ids) for entry in found.entries for ids in entry.children.values())
+    if total > MAX_VERTICES:
+        raise GraphError(f"R: execution.R_lite: {total} resources are more than {MAX_VERTICES}")
     for entry in found.entries:
         node = by_rank.get(entry.rank)
         if node is None:
@@ -137,8 +146,12 @@ def _build(found: ExecutionSet) -> Graph:
             node = by_rank[entry.rank] = graph.add(
                 "node", root, basename=basename, id=number, rank=entry.rank, name=host, properties=entry.properties
             )
+        # An idset holds each id once, but a rank may be listed again.
+        seen = {(graph.type[c], graph.id[c]) for c in graph.children[node]}
         for kind, ids in entry.children.items():
             for i in ids:
+                if seen and (kind, i) in seen:
+                    raise GraphError(f"R: execution.R_lite: rank {entry.rank}: {kind}{i} appears twice")
                 graph.add(kind, node, id=i, rank=entry.rank)
     graph.start = found.start
     if found.expiration:

@@ -275,8 +275,16 @@ class Scheduler:
     # Spans
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """Enter a selection for a job. Raises SpanConflictError, with nothing changed, where it is not free."""
+        """Enter a selection for a job during [start, end).
+
+        Raises, with nothing changed, SpanConflictError where it is not free, and ValueError for a job that is there
+        already, a selection of nothing, or a time that ends before it begins.
+        """
         order = selection.order()
+        if jobid in self.jobs:
+            raise ValueError(f"job {jobid}: holds resources already; cancel it first")
+        if not order or end <= start:
+            raise ValueError(f"job {jobid}: {len(order)} vertices from {start} to {end} are nothing to hold")
         self._check(order, start, end)
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
@@ -367,6 +375,8 @@ class Scheduler:
                 takes = size[v] if exclusive else (needs if size[v] > 1 and not children[v] else 1)
                 if plan.peak(start, end) + takes > size[v]:
                     raise SpanConflictError(self.graph, v)
+            elif needs > size[v]:
+                raise SpanConflictError(self.graph, v)
             if exclusive:
                 users = shared.get(v)
                 if users is not None and users.times and users.peak(start, end):

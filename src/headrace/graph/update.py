@@ -26,13 +26,20 @@ def read(graph: Graph, form: str, text: str) -> Selection:
 
 def _from_jgf(graph: Graph, text: str) -> Selection:
     taken = []
+    seen: set[int] = set()
     for vertex in jgf.vertices(text):
         matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type]
         if len(matches) > 1:
             matches = [v for v in matches if graph.rank[v] == vertex.rank] or matches
         if not matches:
             raise GraphError(f"{vertex.path}: no such {vertex.type} in the graph")
-        taken.append((matches[0], vertex.size, vertex.exclusive))
+        v = matches[0]
+        if not 1 <= vertex.size <= graph.size[v]:
+            raise GraphError(f"{vertex.path}: size {vertex.size} is not between 1 and what there is, {graph.size[v]}")
+        if v in seen:
+            raise GraphError(f"{vertex.path}: named twice")
+        seen.add(v)
+        taken.append((v, vertex.size, vertex.exclusive))
     return from_vertices(graph, taken)
 
 
@@ -43,6 +50,7 @@ def _from_rv1(graph: Graph, text: str) -> Selection:
         raise GraphError(f"R: {exc}") from None
     nodes = {(graph.rank[v], graph.name(v)): v for v, kind in enumerate(graph.type) if kind == "node"}
     taken = []
+    seen: set[int] = set()
     full: dict[int, int] = {}
     for entry in rv1.parse(obj).entries:
         node = nodes.get((entry.rank, entry.host))
@@ -54,6 +62,9 @@ def _from_rv1(graph: Graph, text: str) -> Selection:
                 v = inside.get((kind, i))
                 if v is None:
                     raise GraphError(f"couldn't find vertex in graph for {kind}{i}")
+                if v in seen:
+                    raise GraphError(f"rank {entry.rank}: {kind}{i} named twice")
+                seen.add(v)
                 taken.append((v, graph.size[v], True))
                 full[node] = full.get(node, 0) + 1
     for node, count in full.items():
