@@ -52,6 +52,7 @@ def test_what_was_written_is_the_same_selection_again(form: str, writer: Any) ->
         ([vertex("/cluster0/node0/memory0", size=0)], "size 0"),
         ([vertex("/cluster0/node0/core0")] * 2, "named twice"),
         ([{"id": "1", "metadata": {"type": "core"}}], "no containment path"),
+        ([], "names no vertices"),
     ],
 )
 def test_jgf_of_what_is_not_there_is_refused(vertices: list[Any], message: str) -> None:
@@ -79,9 +80,8 @@ def test_r_of_what_is_not_there_is_refused(lite: list[tuple[str, str]], hosts: l
     ("jobid", "taken", "start", "end", "message"),
     [
         (1, [(2, 1, True)], 0, 10, "job 1: holds resources already"),
-        (2, [], 0, 10, "nothing to hold"),
-        (2, [(2, 1, True)], 9, 9, "nothing to hold"),
-        (2, [(2, 1, True)], 9, 3, "nothing to hold"),
+        (2, [(2, 1, True)], 9, 9, "between 9 and 9"),
+        (2, [(2, 1, True)], 9, 3, "between 9 and 3"),
         (2, [(3, 1, True)], 5, 9, "core1: not free"),
         (2, [(4, 99, False)], 5, 9, "memory0: not free"),
     ],

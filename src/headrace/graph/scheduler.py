@@ -278,13 +278,13 @@ class Scheduler:
         """Enter a selection for a job during [start, end).
 
         Raises, with nothing changed, SpanConflictError where it is not free, and ValueError for a job that is there
-        already, a selection of nothing, or a time that ends before it begins.
+        already or a time that ends before it begins.
         """
         order = selection.order()
         if jobid in self.jobs:
             raise ValueError(f"job {jobid}: holds resources already; cancel it first")
-        if not order or end <= start:
-            raise ValueError(f"job {jobid}: {len(order)} vertices from {start} to {end} are nothing to hold")
+        if end <= start:
+            raise ValueError(f"job {jobid}: holds nothing between {start} and {end}; the end must come after the start")
         self._check(order, start, end)
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children

@@ -15,13 +15,14 @@ from headrace.graph.selection import Selection, from_vertices
 def read(graph: Graph, form: str, text: str) -> Selection:
     """The vertices of `graph` that a document names, with their exclusivity.
 
-    Raises GraphError for one that is not there.
+    Raises GraphError for one that is not there, or if there are none.
     """
-    if form == "jgf":
-        return _from_jgf(graph, text)
-    if form == "rv1exec":
-        return _from_rv1(graph, text)
-    raise GraphError(f"format {form!r}: must be jgf or rv1exec")
+    if form not in ("jgf", "rv1exec"):
+        raise GraphError(f"format {form!r}: must be jgf or rv1exec")
+    selection = _from_jgf(graph, text) if form == "jgf" else _from_rv1(graph, text)
+    if not selection.marks:
+        raise GraphError(f"{form}: names no vertices")
+    return selection
 
 
 def _from_jgf(graph: Graph, text: str) -> Selection:
