@@ -61,6 +61,13 @@ def test_bad_jobspec_is_refused_with_the_field(jobspec: Any, field: str) -> None
         parse_jobspec(jobspec)
 
 
+def test_top_is_the_last_value_of_the_sequence_not_its_bound() -> None:
+    assert Count(2, 64, "^", 4).top == 16
+    assert Count(1, 64, "*", 3).top == 27
+    assert Count(1, 10, "+", 4).top == 9
+    assert Count(7).top == 7
+
+
 def test_a_power_beyond_all_bounds_is_not_worked_out() -> None:
     assert Count(2, 2**62, "^", 10**9).best(2**62) == 2
     assert Count(2, 2**62, "^", 2).best(300) == 256

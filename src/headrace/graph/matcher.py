@@ -284,7 +284,7 @@ class Matcher:
             if seen < len(candidates):
                 units += sum([c.units for c in candidates[seen:]])
                 counted[key] = (len(candidates), units)
-            if units < request.count.high * times:
+            if units < request.count.top * times:
                 return False
         return True
 

@@ -19,15 +19,19 @@ class RequestError(ValueError):
 
 
 class Count:
-    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand)."""
+    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand).
 
-    __slots__ = ("high", "low", "operand", "operator")
+    `top` is the largest value, which `high` need not be: 2 to 64 by squaring ends with 16.
+    """
+
+    __slots__ = ("high", "low", "operand", "operator", "top")
 
     def __init__(self, low: int, high: int | None = None, operator: str = "+", operand: int = 1) -> None:
         self.low = low
         self.high = low if high is None else high
         self.operator = operator
         self.operand = operand
+        self.top = self.best(self.high)
 
     def best(self, available: int) -> int:
         """The largest value of the sequence that is not more than `available`; 0 where not even the smallest is."""
