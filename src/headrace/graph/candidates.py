@@ -106,15 +106,22 @@ class ChildOrder:
         """The first `count` children of `v` in the order; they and the set to choose from are places by number."""
         return self._of(v).first(among, count)
 
+    def sorted(self, v: int, among: Sequence[int]) -> list[int]:
+        """Some children of `v` in the order."""
+        weighed = self._of(v)
+        rank, weights = weighed.rank, weighed.weights
+        return sorted(among, key=lambda c: (-weights[rank[c]], rank[c]))
+
     def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""
         if not self._weighed:
             return
         graph = self._graph
         root = graph.root
-        for item in order:
-            v = item.vertex
+        for v, _, exclusive, path, _ in order:
+            if exclusive:
+                continue
             up = graph.parent[v]
-            if up < 0 or item.exclusive or not graph.children[v] or (item.path and up == root):
+            if up < 0 or not graph.children[v] or (path and up == root):
                 continue
             self._of(up).weigh(v, scheduler.free(v, self._type, at))

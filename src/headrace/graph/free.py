@@ -26,6 +26,9 @@ class Nodes(NamedTuple):
     numbers: int
 
 
+NO_NODES = Nodes(0, 0)
+
+
 class Footprint(NamedTuple):
     """What a job means to the index, besides the nodes it has whole.
 
@@ -242,22 +245,22 @@ class FreeState:
                             touched_numbers |= 1 << number[u]
         found = [(h, b, self.node_of[h]) for h, b in bits.items()]
         every = Nodes(touched | ranks, touched_numbers | numbers)
-        return Footprint(Nodes(ranks, numbers), every, users, found, blocks)
+        return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks)
 
     def took(self, job: Footprint) -> None:
         """A job holds these; no other that was entered holds a whole node of them."""
         if not self.ready:
             return
-        ranks, numbers = self.whole
-        self.whole = Nodes(ranks | job.whole.ranks, numbers | job.whole.numbers)
+        if job.whole is not NO_NODES:
+            self.whole = Nodes(self.whole.ranks | job.whole.ranks, self.whole.numbers | job.whole.numbers)
         self.took_rest(job)
 
     def gave(self, job: Footprint) -> None:
         """A job no longer holds them."""
         if not self.ready:
             return
-        ranks, numbers = self.whole
-        self.whole = Nodes(ranks & ~job.whole.ranks, numbers & ~job.whole.numbers)
+        if job.whole is not NO_NODES:
+            self.whole = Nodes(self.whole.ranks & ~job.whole.ranks, self.whole.numbers & ~job.whole.numbers)
         self.gave_rest(job)
 
     def took_rest(self, job: Footprint) -> None:

@@ -236,9 +236,9 @@ class FreeIndex:
                 holders = [next(h for h in holders if state.fit(parts, h))]
             else:
                 holders = [h for h in holders if state.fit(parts, h)]
-        found = holders[0], state.best(parts, holders[0])
+        found: tuple[int, list[int]] = holders[0], []
         if len(holders) == 1:
-            return found
+            return holders[0], state.best(parts, holders[0])
         children, ids = self._graph.children, self._graph.id
         most = None
         # Of equal scores the first in the graph's order.
@@ -252,8 +252,8 @@ class FreeIndex:
 
     def _in_order(self, node: int, holders: list[int]) -> list[int]:
         """Holders in the order in which a search would come to them."""
-        if self._graph.parent[holders[0]] == node:
-            return [h for h in self._order(node) if h in self.state.free]
+        if all([self._graph.parent[h] == node for h in holders]):
+            return self._order.sorted(node, holders)
         out: list[int] = []
         stack = [node]
         while stack:

@@ -39,29 +39,31 @@ class Planner:
             self.steps = [amount, -amount]
             self._used = None
             return
-        i = self._place(start)
-        j = self._place(end)
-        steps, used = self.steps, self._used
-        steps[i] += amount
-        steps[j] -= amount
-        if used is not None:
-            used[i:j] = [u + amount for u in used[i:j]]
-        for k in (j, i):
-            if not steps[k]:
-                del steps[k], self.times[k]
-                if used is not None:
-                    del used[k]
-
-    def _place(self, t: int) -> int:
-        """The place of the step at `t`, which is made if it is not there."""
-        times, used = self.times, self._used
-        i = bisect_left(times, t)
-        if i == len(times) or times[i] != t:
-            times.insert(i, t)
-            self.steps.insert(i, 0)
+        times, steps, used = self.times, self.steps, self._used
+        i = bisect_left(times, start)
+        if i == len(times) or times[i] != start:
+            times.insert(i, start)
+            steps.insert(i, amount)
             if used is not None:
                 used.insert(i, used[i - 1] if i else 0)
-        return i
+        else:
+            steps[i] += amount
+        j = bisect_left(times, end, i)
+        if j == len(times) or times[j] != end:
+            times.insert(j, end)
+            steps.insert(j, -amount)
+            if used is not None:
+                used.insert(j, used[j - 1])
+        else:
+            steps[j] -= amount
+        if used is not None:
+            used[i:j] = [u + amount for u in used[i:j]]
+        if not (steps[i] and steps[j]):
+            for k in (j, i):
+                if not steps[k]:
+                    del steps[k], times[k]
+                    if used is not None:
+                        del used[k]
 
     def copy(self) -> Planner:
         """Another planner with the same use, that belongs to nobody."""

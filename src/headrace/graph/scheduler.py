@@ -65,10 +65,12 @@ class Found(NamedTuple):
 class _Spans(NamedTuple):
     """What a job added: amounts to planners, and the vertices of one unit that it has for itself.
 
-    Those of them that nobody else has used share the planner `own`.
+    Those of them that nobody else has used share the planner `own`. Flat lists, not pairs, as each object that lives
+    as long as its job costs the garbage collector time.
     """
 
-    amounts: list[tuple[Planner, int]]
+    planners: list[Planner]
+    amounts: list[int]
     units: list[int]
     own: Planner | None
 
@@ -289,7 +291,8 @@ class Scheduler:
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
-        spans: list[tuple[Planner, int]] = []
+        planners: list[Planner] = []
+        added: list[int] = []
         units_held: list[int] = []
         own: Planner | None = None
         sums: dict[int, dict[str, int]] = {}
@@ -315,7 +318,8 @@ class Scheduler:
                         plan = plans[v] = Planner(start, end, units)
                     else:
                         plan.add(start, end, units)
-                    spans.append((plan, units))
+                    planners.append(plan)
+                    added.append(units)
                 if not children[v] and up >= 0:
                     # A single resource, of which most jobs consist.
                     above = sums.get(up)
@@ -331,7 +335,8 @@ class Scheduler:
                     users = shared[v] = Planner(start, end, 1)
                 else:
                     users.add(start, end, 1)
-                spans.append((users, 1))
+                planners.append(users)
+                added.append(1)
                 amounts = sums.get(v)
                 if not children[v]:
                     if size[v] > 1:
@@ -339,7 +344,8 @@ class Scheduler:
                         if plan is None:
                             plan = plans[v] = Planner()
                         plan.add(start, end, needs)
-                        spans.append((plan, needs))
+                        planners.append(plan)
+                        added.append(needs)
                         amounts = {types[v]: needs}
                 elif amounts:
                     counts = busy.get(v)
@@ -351,7 +357,8 @@ class Scheduler:
                             planner = counts[name] = Planner(start, end, amount)
                         else:
                             planner.add(start, end, amount)
-                        spans.append((planner, amount))
+                        planners.append(planner)
+                        added.append(amount)
             if up >= 0 and amounts:
                 above = sums.get(up)
                 if above is None:
@@ -361,7 +368,7 @@ class Scheduler:
                         above[name] = above.get(name, 0) + amount
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
-        self._spans[jobid] = _Spans(spans, units_held, own)
+        self._spans[jobid] = _Spans(planners, added, units_held, own)
         self._order.used(self, order, start)
         self._timeline.add(jobid, start, end, order)
         return allocation
@@ -386,8 +393,8 @@ class Scheduler:
         """Give back everything the job holds. Raises KeyError for an unknown job."""
         allocation = self.jobs.pop(jobid)
         start, end = allocation.start, allocation.end
-        amounts, units, own = self._spans.pop(jobid)
-        for planner, amount in amounts:
+        planners, amounts, units, own = self._spans.pop(jobid)
+        for planner, amount in zip(planners, amounts, strict=True):
             planner.add(start, end, -amount)
         plans = self.plans
         for v in units:

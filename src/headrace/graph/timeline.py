@@ -13,15 +13,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.graph.free import Footprint, Nodes
+from headrace.graph.free import NO_NODES, Footprint, Nodes
 from headrace.graph.index import FreeIndex
 from headrace.graph.matcher import Pick
 from headrace.graph.planner import Planner
 from headrace.graph.profile import Profile
 from headrace.graph.request import Request
 from headrace.graph.selection import Chosen
-
-_NO_NODES = Nodes(0, 0)
 
 
 class _Entry(NamedTuple):
@@ -224,7 +222,7 @@ class Timeline:
         """
         index = self._index.state
         if not self._later and not self._over:
-            index.over = _NO_NODES
+            index.over = NO_NODES
             return
         whole = self._profile.whole_in(at, end)
         count = len(index.nodes)

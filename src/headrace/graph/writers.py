@@ -130,15 +130,23 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
             if kind in _EXECUTION_TYPES:
                 found[kind] = found.get(kind, 0) | 1 << ids[u]
             for kind in _EXECUTION_TYPES:
-                bits = 0
-                for kid in kids:
-                    if types[kid] == kind:
-                        bits |= 1 << ids[kid]
-                if bits:
-                    found[kind] = found.get(kind, 0) | bits
+                numbers = [ids[kid] for kid in kids if types[kid] == kind]
+                if numbers:
+                    found[kind] = found.get(kind, 0) | _bits(numbers)
             stack.extend([kid for kid in kids if children[kid]])
         found = graph.inside[v] = graph.shapes.setdefault(tuple(found.items()), found)
     return found
+
+
+def _bits(numbers: list[int]) -> int:
+    first, count = numbers[0], len(numbers)
+    # Nearly always a run.
+    if numbers[-1] == first + count - 1 and numbers == list(range(first, first + count)):
+        return ((1 << count) - 1) << first
+    bits = 0
+    for number in numbers:
+        bits |= 1 << number
+    return bits
 
 
 @lru_cache(maxsize=4096)
