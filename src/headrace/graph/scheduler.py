@@ -13,6 +13,7 @@ from typing import NamedTuple
 from headrace.graph.candidates import ChildOrder
 from headrace.graph.constraints import ConstraintCache
 from headrace.graph.index import FreeIndex
+from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
@@ -100,8 +101,11 @@ class Scheduler:
         return self._timeline.alike(at, end)
 
     def prepare(self) -> None:
-        """Build the index of free resources now rather than at the first match."""
+        """Work out now, rather than at the first match, what is free and what each node holds."""
         self._timeline.prepare()
+        for v, kind in enumerate(self.graph.type):
+            if kind == "node":
+                execution_ids(self.graph, v)
 
     # Matching
 

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from headrace.graph.inside import EXECUTION_TYPES, execution_ids
 from headrace.graph.model import Graph
 from headrace.graph.scheduler import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
-
-# Resources that run on a node and that R_lite lists.
-_EXECUTION_TYPES = frozenset({"core", "gpu"})
 
 
 def simple(graph: Graph, allocation: Allocation) -> str:
@@ -86,7 +84,7 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
     for v, _, _, _, whole in allocation.selection.order():
         kind = types[v]
-        if kind in _EXECUTION_TYPES:
+        if kind in EXECUTION_TYPES:
             pending[kind] = pending.get(kind, 0) | 1 << ids[v]
         elif whole:
             for name, bits in execution_ids(graph, v).items():
@@ -114,39 +112,6 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     execution["starttime"] = allocation.start
     execution["expiration"] = allocation.end
     return execution
-
-
-def execution_ids(graph: Graph, v: int) -> dict[str, int]:
-    """The ids, as bits, of the cores and GPUs below a vertex. The graph keeps them, as whole nodes are given again."""
-    found = graph.inside.get(v)
-    if found is None:
-        found = {}
-        types, ids, children = graph.type, graph.id, graph.children
-        stack = [v]
-        while stack:
-            u = stack.pop()
-            kids = children[u]
-            kind = types[u]
-            if kind in _EXECUTION_TYPES:
-                found[kind] = found.get(kind, 0) | 1 << ids[u]
-            for kind in _EXECUTION_TYPES:
-                numbers = [ids[kid] for kid in kids if types[kid] == kind]
-                if numbers:
-                    found[kind] = found.get(kind, 0) | _bits(numbers)
-            stack.extend([kid for kid in kids if children[kid]])
-        found = graph.inside[v] = graph.shapes.setdefault(tuple(found.items()), found)
-    return found
-
-
-def _bits(numbers: list[int]) -> int:
-    first, count = numbers[0], len(numbers)
-    # Nearly always a run.
-    if numbers[-1] == first + count - 1 and numbers == list(range(first, first + count)):
-        return ((1 << count) - 1) << first
-    bits = 0
-    for number in numbers:
-        bits |= 1 << number
-    return bits
 
 
 @lru_cache(maxsize=4096)
