@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from headrace.graph.inside import execution_ids
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.scheduler import Allocation
 from headrace.graph.selection import Selection, from_vertices
-from headrace.graph.inside import execution_ids
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
