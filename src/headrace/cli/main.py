@@ -74,6 +74,8 @@ _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
 
 def flux(argv: Optional[List[str]] = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        _open_closed_streams()
     args = sys.argv[1:] if argv is None else list(argv)
     try:
         status = _drive(args)
@@ -175,6 +177,18 @@ def _report(prefix: str, exc: CommandError) -> int:
 def _abandon_stdout() -> None:
     """Point stdout at /dev/null so that the interpreter's last flush cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _open_closed_streams() -> None:
+    """Give streams that our caller closed /dev/null, so that no socket or file takes their numbers."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            # The lowest free number, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _load(name: str, entry: Tuple[str, str]) -> Any:
