@@ -142,3 +142,32 @@ def test_only_the_standard_library_and_headrace_are_imported():
             for name in names:
                 top = name.split(".")[0]
                 assert top in ("flux", "headrace") or top in sys.stdlib_module_names, f"{path} imports {name}"
+
+
+def test_the_reactor_returns_when_nothing_is_left_to_wait_for():
+    lines = run(
+        """
+        print(h.reactor_run())
+        spec = j.JobspecV1.from_command(["true"])
+        def submitted(future):
+            print("submitted", future.get_id() > 0)
+            j.event_watch_async(h, future.get_id()).then(event)
+        def event(future):
+            entry = future.get_event()
+            if entry is None or entry.name == "clean":
+                print("event", entry and entry.name)
+        j.submit_async(h, spec).then(submitted)
+        h.rpc("attr.get", {"name": "size"}).then(lambda future: print("attr", future.get()["value"]))
+        h.rpc("attr.get", {"name": "size"})
+        h.reactor_run()
+        with h.timer_watcher_create(0.01, lambda *_: print("timer")):
+            h.reactor_run()
+        w = h.signal_watcher_create(10, lambda h, w, *_: (print("signal"), w.stop()))
+        w.start()
+        import os, threading
+        threading.Timer(0.05, os.kill, (os.getpid(), 10)).start()
+        h.reactor_run()
+        """
+    )
+    assert sorted(lines[:3]) == ["0", "attr 1", "submitted True"]
+    assert lines[3:] == ["event clean", "event None", "timer", "signal"]

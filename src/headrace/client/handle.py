@@ -96,6 +96,10 @@ class Rpc:
     def ready(self) -> bool:
         return bool(self._inbox)
 
+    @property
+    def has_callback(self) -> bool:
+        return self._callback is not None
+
     def then(self, callback: Callable[[Rpc], None]) -> Rpc:
         """Have a reactor call `callback(self)` once for each response; the callback takes it with `get()`."""
         self._callback = callback
@@ -265,6 +269,14 @@ class Handle:
             worked = True
             self.request_callback(self._requests.popleft())
         return worked
+
+    def expects_callback(self) -> bool:
+        """Whether anything that may still arrive has a callback."""
+        return (
+            bool(self.event_callbacks)
+            or self.request_callback is not None
+            or any(call.has_callback for call in self._calls.values())
+        )
 
     # -- events
 

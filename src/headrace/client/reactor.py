@@ -85,6 +85,11 @@ class Reactor:
         old = signal.signal(signum, handler)
         self._signals.setdefault(signum, old)
 
+    def remove_signal(self, signum: int) -> None:
+        """Put back the handler that `signum` had."""
+        if signum in self._signals:
+            signal.signal(signum, self._signals.pop(signum))
+
     def _drain_wakeup(self, _revents: int) -> None:
         assert self._wakeup is not None
         try:
@@ -104,16 +109,30 @@ class Reactor:
     def stop(self) -> None:
         self._running = False
 
-    def run(self) -> None:
-        """Run until `stop()`. Exceptions of callbacks leave through here; signal handlers are put back."""
+    def run(self, until_idle: bool = False) -> None:
+        """Run until `stop()`. Exceptions of callbacks leave through here; signal handlers are put back.
+
+        With `until_idle` also until nothing is left that could call back: no timer, signal or descriptor is watched
+        and no handle has a call with a callback.
+        """
         self._running = True
         try:
             while self._running:
                 if any([handle.dispatch() for handle in self._handles]):
                     continue
+                if until_idle and self._is_idle():
+                    return
                 self._run_once(self._next_timeout())
         finally:
             self._restore_signals()
+
+    def _is_idle(self) -> bool:
+        return not (
+            self._signals
+            or len(self._fds) > len(self._handles) + (self._wakeup is not None)
+            or any(handle.expects_callback() for handle in self._handles)
+            or any(timer.active for _, _, timer in self._timers)
+        )
 
     def _next_timeout(self) -> Optional[float]:
         while self._timers and not self._timers[0][2].active:

@@ -112,7 +112,7 @@ class Flux:
         self._status = 0
         self._running = True
         try:
-            self.reactor.run()
+            self.reactor.run(until_idle=True)
         finally:
             self._running = False
         self.raise_if_exception()

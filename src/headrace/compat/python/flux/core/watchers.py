@@ -90,7 +90,9 @@ class SignalWatcher(Watcher):
         return self
 
     def stop(self) -> SignalWatcher:
-        self._started = False
+        if self._started:
+            self._started = False
+            self.flux_handle.reactor.remove_signal(self.signum)
         return self
 
     def _on_signal(self) -> None:

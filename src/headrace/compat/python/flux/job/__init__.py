@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux.job.event import JobException, event_wait, event_watch, job_output
+from flux.job.event import JobException, event_wait, event_watch, event_watch_async, job_output
 from flux.job.executor import FluxExecutor, FluxExecutorFuture
 from flux.job.ids import JobID, id_encode, id_parse
 from flux.job.info import JobInfo, JobList, get_job, job_info_lookup, job_list, job_list_id, job_list_inactive
@@ -38,6 +38,7 @@ __all__ = [
     "cancel_async",
     "event_wait",
     "event_watch",
+    "event_watch_async",
     "get_job",
     "id_encode",
     "id_parse",

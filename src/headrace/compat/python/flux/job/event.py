@@ -6,6 +6,7 @@ import errno
 import json
 from typing import TYPE_CHECKING, Any, Dict, Iterator, NamedTuple, Optional
 
+from flux.future import Future
 from flux.job.ids import JobID, to_id
 from headrace.spec import stdio
 from headrace.spec.eventlog import decode_line
@@ -66,6 +67,28 @@ def event_watch(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> It
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
     for answer in flux_handle.handle.stream("job-info.eventlog-watch", body):
         yield EventLogEvent(answer["event"])
+
+
+class JobEventWatchFuture(Future):
+    """The events of a job, one by one."""
+
+    def get_event(self, autoreset: bool = True) -> Optional[EventLogEvent]:
+        """The next event, None after the last one; `autoreset` makes room for the one after it."""
+        try:
+            event = EventLogEvent(self.get()["event"])
+        except OSError as exc:
+            if exc.errno == errno.ENODATA:
+                return None
+            raise
+        if autoreset:
+            self.reset()
+        return event
+
+
+def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:
+    """A future for every event of the job, past and to come; its callback runs once for each and once at the end."""
+    body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
+    return JobEventWatchFuture(flux_handle, flux_handle.handle.stream("job-info.eventlog-watch", body))
 
 
 def event_wait(
