@@ -239,6 +239,7 @@ def test_a_trace_shows_what_a_module_receives_and_sends_until_it_is_canceled(how
     assert re.fullmatch(r"\d+\.\d{6} probe tx < probe\.echo \[8\]\n", told["printed"])
 
 
+_SIMPLE = "-Ssched.module=simple"
 _JOBS = """
 flux run -N2 hostname | wc -l
 flux submit --quiet --cc=1-20 true; flux submit --quiet false; flux queue drain
@@ -253,7 +254,7 @@ def test_jobs_run_with_scheduler_and_listing_loaded_as_processes():
     load = """
     for name in sched-simple job-list; do flux module remove $name; flux module load --exec $name; done
     """
-    done = start("--test-size=2", load + _JOBS)
+    done = start("--test-size=2", _SIMPLE, load + _JOBS)
     assert done.out == _PRINTED
     assert not done.left
 
@@ -261,7 +262,7 @@ def test_jobs_run_with_scheduler_and_listing_loaded_as_processes():
 @pytest.mark.parametrize("size", ["--test-size=2", "--test-size=1"])
 def test_jobs_run_when_the_configuration_puts_them_into_processes(size):
     jobs = _JOBS.replace("-N2 hostname", "-N2 hostname" if size[-1] == "2" else "-n2 hostname")
-    done = start(size, '--conf=headrace.exec-modules=["sched-simple","job-list"]', jobs)
+    done = start(size, _SIMPLE, '--conf=headrace.exec-modules=["sched-simple","job-list"]', jobs)
     assert done.out == _PRINTED
     assert not done.left
 
@@ -272,29 +273,30 @@ def test_every_module_that_can_be_apart_works_apart():
     flux run -N2 hostname | wc -l; flux kvs put a=1; flux kvs get a; flux resource list -no {nnodes}
     flux submit --wait -vvv true 2>&1 | grep -c clean; flux job eventlog $(flux job last) | grep -c clean
     """
-    done = start("--test-size=2", f"--conf=headrace.exec-modules={apart}", script)
+    done = start("--test-size=2", _SIMPLE, f"--conf=headrace.exec-modules={apart}", script)
     assert done.out == "2\n1\n2\n0\n0\n1\n1\n", done.err
     assert not done.left
 
 
-def test_a_scheduler_that_is_killed_takes_up_its_jobs_when_it_is_loaded_again():
-    script = """
+@pytest.mark.parametrize("scheduler", ["simple", "graph"])
+def test_a_scheduler_that_is_killed_takes_up_its_jobs_when_it_is_loaded_again(scheduler):
+    script = f"""
     flux submit --quiet -n1 sleep 0.5
     kill -9 $(flux python -c "$PID"); flux submit --quiet -n1 true
-    flux module load --exec sched-simple && flux queue drain
-    flux jobs -a -no {name}:{status} | sort
+    flux module load --exec sched-{scheduler} && flux queue drain
+    flux jobs -a -no {{name}}:{{status}} | sort
     """
     pid = (
         "from headrace.client.handle import Handle; mods = Handle().rpc('module.list').get()['mods']; "
-        "print(*[mod['pid'] for mod in mods if mod['name'] == 'sched-simple'])"
+        "print(*[mod['pid'] for mod in mods if mod['name'].startswith('sched-')])"
     )
-    done = start('--conf=headrace.exec-modules=["sched-simple"]', script, PID=pid)
+    done = start(f"-Ssched.module={scheduler}", '--conf=headrace.exec-modules=["sched-simple"]', script, PID=pid)
     assert done.out == "sleep:COMPLETED\ntrue:COMPLETED\n"
     assert not done.left
 
 
 def test_kill_9_of_the_broker_ends_its_modules():
     script = "flux run true; kill -9 $(flux getattr broker.pid); sleep 30"
-    done = start("--test-size=1", '--conf=headrace.exec-modules=["sched-simple"]', script)
+    done = start("--test-size=1", script)
     assert done.rc == 137
     assert not done.left

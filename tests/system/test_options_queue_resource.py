@@ -147,7 +147,7 @@ RESOURCE = [
         1,
     ),
     Line(
-        "flux module remove sched-simple; flux resource reload two.json; flux resource info",
+        "flux module remove sched-graph; flux resource reload two.json; flux resource info",
         "2 Nodes, 8 Cores, 0 GPUs\n",
     ),
     Line(
@@ -174,7 +174,7 @@ RESOURCE = [
         1,
     ),
     Line("flux resource reload --xml nosuch", like("flux-resource: ERROR: .*/nosuch: No such file or directory\n"), 1),
-    Line("flux module load sched-simple; flux resource info", "2 Nodes, 2 Cores, 2 GPUs\n"),
+    Line("flux module load sched-graph; flux resource info", "2 Nodes, 2 Cores, 2 GPUs\n"),
 ]
 
 R = [

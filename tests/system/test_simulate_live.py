@@ -12,24 +12,24 @@ from instance import start
 # Policies that keep their promises are left out: a promise remembers when it was made, which is another time here.
 # What is done first in an instance, and the shapes of jobs: sched-simple places them on other cores than the graph
 # does, so it is asked for single cores, of which it matters only how many are free.
-_GRAPH = "flux module remove sched-simple && flux module load sched-graph match-policy=first queue-policy="
-SCHEDULERS = {"sched-simple": ("true ", "cores"), "sched-graph": (_GRAPH, "cores,wide,nodes")}
+_GRAPH = "flux module remove sched-graph && flux module load sched-graph match-policy=first queue-policy="
+SCHEDULERS = {"simple": ("true ", "cores"), "graph": (_GRAPH, "cores,wide,nodes")}
 
 
 @pytest.mark.parametrize(
     ("scheduler", "policy", "seed"),
     [
-        ("sched-simple", "fcfs", 1),
-        ("sched-simple", "fcfs", 2),
-        ("sched-graph", "fcfs", 3),
-        ("sched-graph", "easy", 4),
-        ("sched-graph", "easy", 5),
+        ("simple", "fcfs", 1),
+        ("simple", "fcfs", 2),
+        ("graph", "fcfs", 3),
+        ("graph", "easy", 4),
+        ("graph", "easy", 5),
     ],
 )
 def test_jobs_start_in_the_order_that_was_simulated(scheduler: str, policy: str, seed: int) -> None:
     prepare, shapes = SCHEDULERS[scheduler]
     driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy} {shapes}"
-    done = start("--test-size=4", f"{prepare}{policy} && {driver}")
+    done = start("--test-size=4", f"-Ssched.module={scheduler}", f"{prepare}{policy} && {driver}")
     assert done.rc == 0, done.err
     orders = json.loads(done.out)
     assert orders["live"] == orders["simulated"], f"seed {seed}"

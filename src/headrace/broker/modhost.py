@@ -36,14 +36,14 @@ LEADER_MODULES = (
     "job-ingest",
     "job-info",
     "job-list",
-    "sched-simple",
+    "sched-graph",
     "job-exec",
     "rexec",
     "heartbeat",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
-EXEC_MODULES: frozenset[str] = frozenset()
+EXEC_MODULES = frozenset({"sched-graph"})
 # Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
 _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
@@ -52,7 +52,7 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
     """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for a scheduler there is not."""
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
     skip = _listed(config, "skip-modules")
-    return [_scheduler(attrs, config) if name == "sched-simple" else name for name in names if name not in skip]
+    return [_scheduler(attrs, config) if name == "sched-graph" else name for name in names if name not in skip]
 
 
 def exec_modules(config: dict[str, Any]) -> frozenset[str]:
@@ -72,7 +72,7 @@ def _scheduler(attrs: AttrTable, config: dict[str, Any]) -> str:
     name = attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
     if name not in (None, "simple", "graph"):
         raise RpcError(errno.EINVAL, f"sched.module: must be simple or graph, not {name!r}")
-    return f"sched-{name or 'simple'}"
+    return f"sched-{name or 'graph'}"
 
 
 class ModuleHost:

@@ -26,6 +26,8 @@ NAME = "job-exec"
 _EVENTS = "guest.exec.eventlog"
 # Seconds that the first entries of a log wait for those of the shells.
 _PATIENCE = 0.01
+# Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
+_TICK = 0.0005
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -336,7 +338,7 @@ class _Leader:
             self._fail(job, "mock run exception generated")
         elif sim.override:
             return
-        elif sim.run > 0:
+        elif sim.run >= _TICK:
             job.timer = self.ctx.call_later(sim.run, self._simulated_end, job)
         else:
             self.ctx.call_soon(self._simulated_end, job)
