@@ -82,6 +82,15 @@ def _raw(job: Job) -> list[bytes]:
     ]
 
 
+@pytest.mark.parametrize("script", ["yes | head -c 5000", "head -c 5000 /dev/zero", r"seq 1 4000; printf '\\377'"])
+def test_the_output_limit_keeps_what_comes_before_it(world: World, script: str) -> None:
+    job = world.shell(script, options={"output": {"limit": "1k"}})
+    assert [len(b"".join(_raw(job)))] == [1024]
+    assert "output limit of 1024 bytes reached, the rest is dropped" in [
+        context["message"] for name, context in job.entries if name == "log"
+    ]
+
+
 def test_much_output_arrives_whole(world: World) -> None:
     assert len(world.shell("seq 1 200000", 2).text(rank=1)) == 1288895
 

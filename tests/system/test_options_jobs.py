@@ -36,6 +36,7 @@ LISTING = [
     Line("flux jobs -R --level=1 --stats -no {name}", like(f"1 running, .*\nin\n\n{ID}:\n2 running, .*\ndeep\njob1\n")),
     # one thread asks all instances, but a wrong number is refused
     Line("flux jobs -R --threads=2 -no {name} | tail -1", "job2\n"),
+    Line("flux jobs -c -1", like("usage: .*argument -c/--count: '-1' must be 0 or a positive integer\n"), 2),
     Line("flux jobs --threads=0", like("usage: .*argument --threads: '0' must be a positive integer\n"), 2),
     Line("flux shutdown --quiet $(cat in)"),
     Line(
@@ -52,6 +53,13 @@ LISTING = [
         "flux job list -s pending | jq -r .name; flux job list -s pending --all-users | jq -r .name; "
         "flux cancel --user=all --quiet",
         "mine\ntheirs\nmine\n",
+    ),
+    # a format may begin with the keys to sort by; --sort goes before them
+    Line(
+        "flux submit --quiet --urgency=hold a; flux submit --quiet --urgency=hold b; flux jobs -no 'sort:name {name}'; "
+        "flux jobs -no 'sort:-name {name}'; flux jobs --sort=-name -no 'sort:name {name}'; "
+        "flux jobs -o 'sort:nosuch {name}'; flux cancel --all --quiet",
+        "a\nb\n" + "b\na\n" * 2 + "flux-jobs: ERROR: Invalid sort key: nosuch\n",
     ),
     # an update is in the job's eventlog when the command ends
     Line(

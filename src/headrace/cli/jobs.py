@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from argparse import ArgumentTypeError
 
 from headrace.cli import jobinfo
 from headrace.cli.arguments import Parser, job_id, positive_int
@@ -41,12 +42,19 @@ _PURPOSES = {
 }
 
 
+def _count(text: str) -> int:
+    """An argument that is a number of jobs, 0 for all."""
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"'{text}' must be 0 or a positive integer")
+    return int(text)
+
+
 def _parser() -> Parser:
     parser = Parser("flux-jobs", description="List jobs")
     add = parser.add_argument
     add("-a", action="store_true", help="List jobs in all states")
     add("-A", action="store_true", help="List jobs of all users")
-    add("-c", "--count", type=int, metavar="N", default=1000, help="Limit the number of jobs (default 1000, 0: all)")
+    add("-c", "--count", type=_count, metavar="N", default=1000, help="Limit the number of jobs (default 1000, 0: all)")
     add("-f", "--filter", metavar="STATE|RESULT", help="List jobs with these states or results")
     add("--since", metavar="WHEN", help="Include jobs that became inactive since WHEN (implies -a)")
     add("-n", "--no-header", "--suppress-header", action="store_true", help="Do not print the header")
@@ -76,6 +84,8 @@ def main(argv: List[str]) -> int:
         sys.stdout.write(help_text("flux-jobs", FORMATS, _PURPOSES))
         return 0
     try:
+        args.format, keys = _split_sort(choose(args.format, FORMATS))
+        args.sort = args.sort or keys
         layout = _layout(args.format)
         handle = Handle()
         if args.stats or args.stats_only:
@@ -85,6 +95,14 @@ def main(argv: List[str]) -> int:
         return _list(handle, args, layout)
     except FormatError as exc:
         raise CommandError(str(exc)) from None
+
+
+def _split_sort(text: str) -> Tuple[str, str]:
+    """(format, sort keys) of a format that may begin with `sort:KEY,... `."""
+    if not text.startswith("sort:"):
+        return text, ""
+    keys, _, rest = text[len("sort:") :].partition(" ")
+    return rest.lstrip(), keys
 
 
 def _layout(text: str) -> Format:

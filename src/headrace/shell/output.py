@@ -180,13 +180,21 @@ class Output:
         if size:
             if self._cut:
                 return
+            left = self._limit - self._used
             self._used += size
-            if self._used > self._limit:
+            if size > left:
                 self._cut = True
+                self._emit_start(entry, left)
                 text = f"output limit of {self._limit} bytes reached, the rest is dropped"
                 self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
                 return
         self._emit([entry])
+
+    def _emit_start(self, entry: Entry, size: int) -> None:
+        """Emit the first `size` bytes of a data entry's content."""
+        content = stdio.decode_data(entry[2]).data or b""
+        if size:
+            self._emit([[entry[0], "data", stdio.data(entry[2]["stream"], entry[2]["rank"], content[:size])]])
 
     def from_peer(self, message: dict[str, Any]) -> None:
         """What another node's shell sent to the lead."""
@@ -195,7 +203,7 @@ class Output:
             return
         for entry in message["entries"]:
             context = entry[2]
-            size = len(context.get("data") or "") if entry[1] == "data" else 0
+            size = len(context.get("data") or "") * context.get("repeat", 1) if entry[1] == "data" else 0
             self._log(entry, size)
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
