@@ -226,3 +226,23 @@ def test_a_module_that_breaks_the_framing_is_killed(tmp_path: Path):
         return broker.lines
 
     assert "a frame does not start with the magic number" in asyncio.run(main())[0]
+
+
+def test_a_streaming_request_is_kept_for_its_sender_until_it_is_forgotten(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        text = "def load(ctx, args): ctx.call_later(1000, print)\n"
+        module = await running(broker, tmp_path / "silent.py", text)
+        broker.router.services["silent"] = module
+        for tag in (1, 2):
+            request = m.request("silent.wait", {}, matchtag=tag, flags=m.FLAG_STREAMING)
+            request.routes.append(b"asker")
+            module.send(request)
+        broker.router.forget("silent.wait", b"asker", 1)
+        assert list(module._waiting[b"asker"]) == [2]
+        broker.router.forget("silent.wait", b"asker", 2)
+        broker.router.forget("silent.wait", b"asker", 2)
+        assert not module._waiting
+        await module.unload()
+
+    asyncio.run(main())

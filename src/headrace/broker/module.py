@@ -412,7 +412,9 @@ class ModuleContext:
     def forget(self, matchtag: int) -> None:
         """Drop the callback of a call; later responses are ignored."""
         self._pending.pop(matchtag, None)
-        self._streaming_calls.pop(matchtag, None)
+        target = self._streaming_calls.pop(matchtag, None)
+        if target is not None:
+            self.broker.router.forget(target[0], self._route, matchtag)
 
     def streams(self, method: str) -> StreamSet:
         """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""

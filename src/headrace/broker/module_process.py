@@ -215,10 +215,13 @@ class ModuleProcess:
             router.post(self._control, msg)
 
     def _answered(self, msg: Message) -> None:
-        sender = msg.routes[0] if msg.routes else b""
+        self.forget_request(msg.routes[0] if msg.routes else b"", msg.aux2)
+
+    def forget_request(self, sender: bytes, matchtag: int) -> None:
+        """Nobody is to be told any more if the module ends before it answers this request."""
         requests = self._waiting.get(sender)
         if requests is not None:
-            requests.pop(msg.aux2, None)
+            requests.pop(matchtag, None)
             if not requests:
                 del self._waiting[sender]
 

@@ -137,6 +137,12 @@ class Router:
             if peer is not None:
                 return peer
 
+    def forget(self, topic: str, sender: bytes, matchtag: int) -> None:
+        """`sender` waits no longer for answers to its streaming request: a provider that keeps it lets it go."""
+        keeper = getattr(self.service_of(topic), "forget_request", None)
+        if keeper is not None:
+            keeper(sender, matchtag)
+
     def refuse(self, msg: Message, errnum: int, text: str = "") -> None:
         """Answer request `msg` with an error, unless it wants no answer."""
         if not msg.flags & m.FLAG_NORESPONSE:
