@@ -160,6 +160,39 @@ def test_bulksubmit_combines_lists_in_order(flux):
     )
 
 
+@pytest.mark.parametrize("use", ["{.p2}", "{0.p2}"])
+def test_bulksubmit_defines_replacements_whose_use_is_use_of_the_input(flux, use):
+    outcome = flux("bulksubmit", "--dry-run", "--define=p2=2**int(x)", "-n", use, "hostname", ":::", "0", "1", "2")
+    assert outcome.stdout == "".join(f"bulksubmit: submit -n{2**x} hostname\n" for x in range(3))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os", "--define=f=import os: invalid syntax: write a Python expression of x"),
+        ("1/int(x)", "--define=f: ZeroDivisionError: division by zero (x is '0')"),
+    ],
+)
+def test_bulksubmit_names_a_definition_that_does_not_work(flux, code, message):
+    outcome = flux("bulksubmit", "--dry-run", f"--define=f={code}", "echo", "{.f}", ":::", "0")
+    assert (outcome.rc, outcome.stderr) == (1, f"flux-bulksubmit: ERROR: {message}\n")
+
+
+def test_what_is_not_utf8_is_dropped_from_the_environment_and_refused_elsewhere(flux):
+    outcome = flux("run", "--dry-run", "true", X="\udcff", Y="é👍")
+    assert outcome.stderr == "warning: environment variable X is not UTF-8 text and is left out of the job\n"
+    environment = json.loads(outcome.stdout)["attributes"]["system"]["environment"]
+    assert "X" not in environment
+    assert environment["Y"] == "é👍"
+    outcome = flux("run", "--dry-run", "printf", "%s", "a\udcffb")
+    assert (outcome.rc, outcome.stdout) == (1, "")
+    assert outcome.stderr == (
+        "flux-run: ERROR: argument 2 of the command ('a\\xffb') is not UTF-8 text: a job's must be\n"
+    )
+    outcome = flux("submit", "--dry-run", "--job-name=\udcff", "true")
+    assert outcome.stderr == 'flux-submit: ERROR: job of the job is not UTF-8 text: {"name": "\\udcff"}\n'
+
+
 def test_bulksubmit_knows_linked_lists_paths_and_counters(flux):
     outcome = flux(
         "bulksubmit", "--dry-run", "c", "{./%}", "{1}", "{seq1}", ":::", "/x/a.c", "/x/b.c", ":::+", "1", "2"

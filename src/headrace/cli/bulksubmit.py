@@ -140,7 +140,7 @@ def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[boo
 def _texts(args: Namespace) -> List[str]:
     found: List[str] = []
     for name, value in vars(args).items():
-        if name != "command":
+        if name not in ("command", "define"):
             found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return found
 
@@ -174,7 +174,10 @@ def _definition(text: str) -> Tuple[str, Any]:
     name, sep, code = text.partition("=")
     if not sep:
         raise CommandError(f"--define: '{text}' is not NAME=CODE")
-    return name, compile(code, f"--define={name}", "eval")
+    try:
+        return name, compile(code, f"--define={name}", "eval")
+    except SyntaxError as exc:
+        raise CommandError(f"--define={text}: {exc.msg}: write a Python expression of x") from None
 
 
 def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], copies: bool) -> str:
@@ -195,7 +198,10 @@ def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], c
         if form in _PATH_FORMS:
             return _PATH_FORMS[form](value)
         if form in definitions:
-            return str(eval(definitions[form], {"x": value, "os": os, "re": re}))
+            try:
+                return str(eval(definitions[form], {"x": value, "os": os, "re": re}))
+            except Exception as exc:
+                raise CommandError(f"--define={form}: {type(exc).__name__}: {exc} (x is {value!r})") from None
         raise CommandError(f"{match.group(0)}: {form} is not defined: use --define={form}=CODE")
 
     return _REPLACEMENT.sub(replace, word)

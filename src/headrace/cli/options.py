@@ -202,6 +202,7 @@ def _parameters(args: Namespace) -> Dict[str, Any]:
 
 def _environment(rules: Any) -> Tuple[Dict[str, str], Dict[str, str]]:
     """(variables, variables whose value the shell expands) of the job."""
+    _drop_variables_that_are_no_text()
     if not rules:
         # What no rules make, without reading the file of rules: nearly every submission comes this way.
         variables = dict(os.environ)
@@ -210,6 +211,24 @@ def _environment(rules: Any) -> Tuple[Dict[str, str], Dict[str, str]]:
     from headrace.spec import envrules
 
     return envrules.apply(rules, os.environ)
+
+
+def _drop_variables_that_are_no_text() -> None:
+    """A jobspec is JSON, which has no bytes outside UTF-8: such a variable of ours is told of once and left out."""
+    if b"".join([*os.environb, *os.environb.values()]).isascii():
+        return
+    for name, value in list(os.environ.items()):
+        if not _is_text(name + value):
+            sys.stderr.write(f"warning: environment variable {name} is not UTF-8 text and is left out of the job\n")
+            del os.environ[name]
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_ranks(text: str) -> bool:
@@ -338,11 +357,25 @@ def urgency(args: Namespace) -> int:
 
 
 def print_jobspec(jobspec: Jobspec) -> None:
-    sys.stdout.write(json.dumps(jobspec) + "\n")
+    sys.stdout.write(_encode(jobspec) + "\n")
+
+
+def _encode(jobspec: Jobspec) -> str:
+    """The jobspec as JSON. Raises CommandError for bytes that are not UTF-8 (RFC 14 has only text)."""
+    text = json.dumps(jobspec)
+    if "\\udc" in text:
+        for number, word in enumerate(jobspec["tasks"][0]["command"]):
+            if not _is_text(word):
+                what = f"argument {number} of the command" if number else "the command"
+                raise CommandError(f"{what} ({ascii(os.fsencode(word))[1:]}) is not UTF-8 text: a job's must be")
+        for name, value in jobspec["attributes"]["system"].items():
+            if not _is_text(json.dumps(value, ensure_ascii=False)):
+                raise CommandError(f"{name} of the job is not UTF-8 text: {json.dumps(value)}")
+    return text
 
 
 def encode_request(jobspec: Jobspec, args: Namespace) -> Dict[str, Any]:
     """The payload of job-ingest.submit."""
     from headrace.cli.signing import sign
 
-    return {"J": sign(json.dumps(jobspec)), "urgency": urgency(args), "flags": submit_flags(args)}
+    return {"J": sign(_encode(jobspec)), "urgency": urgency(args), "flags": submit_flags(args)}
