@@ -187,3 +187,13 @@ def test_another_uid_gets_nothing(tmp_path):
     script = "chmod 755 $TMPDIR $TMPDIR/flux-*; setpriv --reuid=65534 --clear-groups flux getattr size; echo rc=$?"
     done = start(script)
     assert done.out == "rc=1\n"
+
+
+def test_the_time_limit_of_a_batch_job_ends_its_instance_and_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "long.sh"
+    script.write_text("#!/bin/sh\nsleep 100; echo after\n")
+    submit = f"J=$(flux batch --output={tmp_path}/out -n1 -t 1s {script}); flux queue drain"
+    done = start(f"{submit}; flux jobs -no '{{status}} {{returncode}}' $J")
+    assert (done.out, done.rc) == ("TIMEOUT 142\n", 0)
+    assert "after" not in (tmp_path / "out").read_text()
+    assert not done.left

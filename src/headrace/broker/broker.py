@@ -124,7 +124,8 @@ class Broker:
         self.events.subscribe(_StateListener(self), "broker.state")
         if self.rank == 0:
             self.groups = Groups(self.modules.builtin("groups"))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # SIGALRM is how a job's time limit reaches an instance that is a job.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
             self.loop.add_signal_handler(number, self._signalled, number)
         try:
             if self._agent_socket is not None:
@@ -304,7 +305,8 @@ class Broker:
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:
-        self.exit_code = status
+        # A program that a time limit ended says so, whatever it made of the signal.
+        self.exit_code = self.exit_code if self.exit_code == 128 + signal.SIGALRM else status
         level = logging.ERROR if status else logging.INFO
         self.log(level, "broker", text)
         self.advance("rc2-fail" if status else "rc2-success")
