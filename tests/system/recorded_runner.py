@@ -36,7 +36,7 @@ def run(command: str, home: str, env: dict[str, str]) -> dict[str, object]:
 
 def main() -> None:
     lines_path, home, results_path = sys.argv[1:]
-    env = {**os.environ, "HOME": home, "LANG": "C.UTF-8", "PWD": home}
+    env = {**os.environ, "HOME": home, "LANG": "C.UTF-8", "PWD": home, "SHELL": "/bin/bash"}
     # Commands buffer what they print to a pipe, as they did when they were recorded.
     env.pop("PYTHONUNBUFFERED", None)
     with open(lines_path) as lines, open(results_path, "w") as results:
