@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -91,6 +92,24 @@ def test_kill_9_of_the_lead_leaves_no_process(tmp_path):
     for line in left:
         os.kill(int(line.split()[0]), signal.SIGKILL)
     assert len(left) <= 1
+
+
+def test_kill_9_of_flux_start_ends_its_brokers_and_everything_they_run():
+    with tempfile.TemporaryDirectory(prefix="hr-", dir="/tmp") as folder:
+        process = subprocess.Popen(
+            [FLUX, "start", "--test-size=3", "flux run -N3 sh -c 'echo begun; exec sleep 1000'"],
+            env=clean_env(HR_TEST=folder, TMPDIR=folder),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.kill()
+        deadline = time.monotonic() + 30
+        while left := processes_with(f"HR_TEST={folder}") + os.listdir(folder):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

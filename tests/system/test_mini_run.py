@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,28 @@ def test_a_signal_ends_the_job_and_leaves_nothing(env: dict[str, str], tmp_path:
         process.send_signal(number)
         assert process.wait(30) == 128 + number
     assert left(env) == ([], [])
+
+
+def test_kill_9_of_the_command_ends_the_cluster(env: dict[str, str], tmp_path: Path) -> None:
+    container = {"command": "sh -c 'echo begun; exec sleep 1000'"}
+    process = subprocess.Popen(
+        [HEADRACE, "mini", "run", write(tmp_path, container, size=2, tasks=2)],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.kill()
+    until_nothing_is_left(env)
+
+
+def until_nothing_is_left(env: dict[str, str]) -> None:
+    deadline = time.monotonic() + 30
+    while left(env) != ([], []):
+        assert time.monotonic() < deadline, left(env)
+        time.sleep(0.05)
 
 
 def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:

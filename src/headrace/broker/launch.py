@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..agent import keeper
+from ..agent import keeper, linux
 from ..compat.environment import with_flux
 from . import boot, module_process
 from .attrs import AttrError, AttrTable
@@ -184,6 +184,7 @@ def start_many(options: LaunchOptions) -> int:
     _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
     keeper.become_keeper()
     pids: dict[int, int] = {}
+    own = os.getpid()
     for info in infos:
         pid = os.fork()
         if pid == 0:
@@ -191,6 +192,8 @@ def start_many(options: LaunchOptions) -> int:
             try:
                 if info.rank:
                     options.attrs["rundir-cleanup"] = "0"
+                else:
+                    _end_with(own)
                 code = run_broker(info, options, rundir)
             except BaseException as exc:
                 print(f"flux-broker: {exc}", file=sys.stderr)
@@ -205,6 +208,13 @@ def start_many(options: LaunchOptions) -> int:
         if options.attrs.get("rundir-cleanup", "1") == "1":
             # A leader that was killed could not do it.
             shutil.rmtree(rundir, ignore_errors=True)
+
+
+def _end_with(starter: int) -> None:
+    """In the leader: be told to shut down when `starter` is killed; the followers end with the leader."""
+    linux.die_with_parent(signal.SIGTERM)
+    if os.getppid() != starter:
+        raise LaunchError("flux start was killed")
 
 
 def _wait(pids: dict[int, int], size: int, rundir: str) -> int:

@@ -2,7 +2,8 @@
 
 A shell runs the plan's text around `flux start`; a named pipe brings back the moments that matter (brokers started,
 instance ready, job done). The brokers live in a session of their own, so that Ctrl-C comes to this process alone, which
-then ends them in order. All pods' commands run once: one machine has one file system.
+then ends them in order; when this process is killed, its lifeline does. All pods' commands run once: one machine has one
+file system.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from .lifeline import lifeline
 from .plan import Mode, Plan, hosts_of
 
 _MARKS = ("start", "ready", "done")
@@ -66,15 +68,16 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
         _write_files(plan, work, flux)
         pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)
         try:
-            shell = _shell()
-            command = [shell, os.path.join(work, "outer")]
-            process = subprocess.Popen(
-                command, cwd=_directory(plan, folder), env=_environment(plan, work, flux), start_new_session=True
-            )
-            try:
-                marks = _follow(plan, process, pipe, stopped, work, say)
-            finally:
-                _end_session(process.pid)
+            command = [_shell(), os.path.join(work, "outer")]
+            with lifeline(lambda shell: _end_all(shell, work)) as started:
+                process = subprocess.Popen(
+                    command, cwd=_directory(plan, folder), env=_environment(plan, work, flux), start_new_session=True
+                )
+                started(process.pid)
+                try:
+                    marks = _follow(plan, process, pipe, stopped, work, say)
+                finally:
+                    _end_session(process.pid)
         finally:
             os.close(pipe)
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -289,3 +292,14 @@ def _end_session(leader: int) -> None:
     for pid in _session(leader):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _end_all(shell: int, work: str) -> None:
+    """What `run` does after a signal, for a `run` that was killed."""
+    if shell:
+        _signal_leader(shell, signal.SIGTERM)
+        deadline = time.monotonic() + _PATIENCE
+        while _session(shell) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _end_session(shell)
+    shutil.rmtree(work, ignore_errors=True)
