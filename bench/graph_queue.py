@@ -59,7 +59,10 @@ def main() -> int:
     p.add_argument("--policies", default="fcfs,easy,hybrid,conservative")
     args = p.parse_args()
     graph = jgf.read(machine(args.nodes))
+    gc.collect()
     gc.freeze()
+    # As in the processes that schedule.
+    gc.set_threshold(50_000, 20, 50)
     for name in args.policies.split(","):
         rng = random.Random(1)
         queue = Queue(Scheduler(graph, "lonode"), name)

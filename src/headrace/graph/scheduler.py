@@ -7,7 +7,7 @@ taking the same spans away undoes it exactly. Time is whole seconds and always a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
@@ -181,7 +181,7 @@ class Scheduler:
         self,
         request: JobRequest,
         now: int,
-        ranges: Sequence[tuple[int, int]],
+        ranges: Iterable[tuple[int, int]],
         effort: int | None = None,
         counts: bool = True,
     ) -> Found:
@@ -202,7 +202,7 @@ class Scheduler:
         return Found(None, self.graph.end, 0, tried)
 
     def moments(
-        self, request: JobRequest, now: int, ranges: Sequence[tuple[int, int]], counts: bool = True
+        self, request: JobRequest, now: int, ranges: Iterable[tuple[int, int]], counts: bool = True
     ) -> Iterator[int]:
         """The moments in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
 

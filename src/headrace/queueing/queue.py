@@ -12,21 +12,26 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest, Request
-from headrace.graph.scheduler import Allocation, Scheduler
+from headrace.graph.scheduler import Allocation, Found, Scheduler
+from headrace.queueing.gaps import Ask, Gaps
 from headrace.queueing.misses import FOR_EVER, Misses, Ranges, common
 from headrace.queueing.policies import QueuePolicy, by_name
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
 OVERRUN = 30
-# How many questions to the graph one call may ask to make or improve promises; a question takes about .1 ms.
-EFFORT = 250
+# How many questions to the graph one call may ask to make or improve promises; with what follows from the answer, one
+# takes .2 to .4 ms when many promises have been made.
+EFFORT = 48
 # How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
 STARTS = 64
+# How many steps of the plan of gaps take as long as a question to the graph.
+_STEPS = 512
 
 
 class Started(NamedTuple):
@@ -108,11 +113,18 @@ class Queue:
         self._dead: dict[str, int] = {}
         self._tried: set[int] = set()
         self._misses = Misses()
+        # Where there may be room, of policies that promise many jobs a start; and what each shape asks of it.
+        self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if self.policy.keeps else None
+        self._asks: dict[str, Ask | None] = {}
+        # Jobs may hold something else than was entered.
+        self._resized = False
         # For each promise, up to which gift it is known to be the earliest; and how far the last improving got.
         self._checked: dict[int, int] = {}
         self._cursor = 0
         # Up to which gift promised jobs were offered a start at once.
         self._offered = 0
+        # So many of the first jobs are all promised.
+        self._served = 0
 
     # What happens to jobs
 
@@ -136,10 +148,11 @@ class Queue:
 
     def cancel(self, jobid: int) -> None:
         """Forget a pending job. Raises KeyError."""
-        entry = self.pending.pop(jobid)
-        self._remove(entry)
+        if jobid not in self.pending:
+            raise KeyError(jobid)
         if jobid in self.planned:
             self._drop(jobid)
+        self._remove(self.pending.pop(jobid))
         self._told.pop(jobid, None)
         self._changed = True
 
@@ -148,10 +161,13 @@ class Queue:
         self.running.remove(jobid)
         end = self.scheduler.jobs[jobid].end
         self.scheduler.cancel(jobid)
+        if self._gaps is not None:
+            self._gaps.remove(jobid)
         self._gave(self._now, end)
 
     def touch(self) -> None:
         """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
+        self._resized = True
         self._gave(self._now, FOR_EVER)
 
     def drop_plans(self, before: int = FOR_EVER) -> None:
@@ -168,7 +184,9 @@ class Queue:
         return self._starts[0][0] if self._starts else None
 
     def _insert(self, entry: _Pending) -> None:
-        insort(self._order, entry.place)
+        at = bisect_left(self._order, entry.place)
+        self._order.insert(at, entry.place)
+        self._served = min(self._served, at)
         insort(self._shapes.setdefault(entry.shape, []), entry.place)
         lengths = self._lengths.setdefault(entry.shape, {})
         lengths[entry.length] = lengths.get(entry.length, 0) + 1
@@ -176,7 +194,9 @@ class Queue:
 
     def _remove(self, entry: _Pending) -> None:
         self._possible.pop(entry.place[2], None)
-        del self._order[bisect_left(self._order, entry.place)]
+        at = bisect_left(self._order, entry.place)
+        del self._order[at]
+        self._served -= at < self._served
         places = self._shapes[entry.shape]
         del places[bisect_left(places, entry.place)]
         lengths = self._lengths[entry.shape]
@@ -185,6 +205,7 @@ class Queue:
             del lengths[entry.length]
         if not places:
             del self._shapes[entry.shape], self._lengths[entry.shape]
+            self._asks.pop(entry.shape, None)
 
     def _gave(self, start: int, end: int) -> None:
         """Something became free during [start, end)."""
@@ -204,6 +225,8 @@ class Queue:
         insort(self._starts, (allocation.start, jobid))
         self._checked[jobid] = self._misses.count
         self._news.add(jobid)
+        if self._gaps is not None:
+            self._gaps.put(jobid, allocation)
 
     def _drop(self, jobid: int) -> Allocation:
         """Take a promise back: what it reserved is free."""
@@ -213,9 +236,12 @@ class Queue:
 
     def _take_out(self, jobid: int) -> Allocation:
         allocation = self.planned.pop(jobid)
+        self._served = min(self._served, bisect_left(self._order, self.pending[jobid].place))
         del self._starts[bisect_left(self._starts, (allocation.start, jobid))]
         del self._checked[jobid]
         self.scheduler.cancel(jobid)
+        if self._gaps is not None:
+            self._gaps.remove(jobid)
         return allocation
 
     # Scheduling
@@ -225,6 +251,10 @@ class Queue:
         if now != self._now:
             self._now = now
             self._forget_now()
+            if self._gaps is not None:
+                self._gaps.settle(now)
+        if self._resized:
+            self._resize()
         self._hold_overrun(now)
         if self._generation != self.scheduler.generation:
             self._drop_lost()
@@ -269,12 +299,25 @@ class Queue:
         for jobid in late:
             held = self.scheduler.jobs[jobid]
             self.scheduler.cancel(jobid)
-            self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False)
+            longer = self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False)
+            if self._gaps is not None:
+                self._gaps.put(jobid, longer)
+
+    def _resize(self) -> None:
+        """Somebody else may have changed what running jobs hold."""
+        self._resized = False
+        if self._gaps is not None:
+            for jobid in self._gaps.changed(self.scheduler.jobs):
+                self._gaps.remove(jobid)
+                if jobid in self.scheduler.jobs:
+                    self._gaps.put(jobid, self.scheduler.jobs[jobid])
 
     def _drop_lost(self) -> None:
         """The graph has changed: promises of what is down cannot be kept."""
         self._generation = self.scheduler.generation
         self._misses.forget()
+        self._asks.clear()
+        self._served = 0
         up = self.scheduler.graph.up
         for jobid, allocation in list(self.planned.items()):
             if not all(up[v] for v in allocation.selection.marks):
@@ -296,6 +339,8 @@ class Queue:
         self._remove(self.pending.pop(jobid))
         self._told.pop(jobid, None)
         self.running.add(jobid)
+        if self._gaps is not None:
+            self._gaps.put(jobid, allocation)
         self._first_end = min(self._first_end, allocation.end)
         decisions.append(Started(jobid, allocation))
 
@@ -331,7 +376,8 @@ class Queue:
         offered = self._misses.count
         offers = offered != self._offered
         order, planned = self._order, self.planned
-        waiting = begun = 0
+        waiting = 0 if offers or limit is not None else self._served
+        begun = 0
         while waiting < len(order):
             jobid = order[waiting][2]
             kept = planned.get(jobid)
@@ -358,6 +404,7 @@ class Queue:
                     break
                 waiting += found
                 begun += not found
+        self._served = waiting
         if not self.unfinished:
             self._offered = offered
 
@@ -370,8 +417,7 @@ class Queue:
         entry = self.pending[jobid]
         keeps = self.policy.keeps
         ranges = self._misses.ranges(entry.shape, entry.length, now) if keeps else [(now, FOR_EVER)]
-        found = self.scheduler.search(entry.request, now, ranges, effort)
-        self._spent += found.tried
+        found = self._search(entry, now, ranges, effort)
         if keeps:
             known = found.selection is not None or found.spent
             self._misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
@@ -387,6 +433,36 @@ class Queue:
             return 0
         self._failed_now(entry, now)
         return 1
+
+    def _search(self, entry: _Pending, now: int, ranges: Ranges, effort: int | None) -> Found:
+        """The earliest start in `ranges`, of those that the plan of gaps leaves."""
+        gaps, ask = self._gaps, self._ask(entry, now)
+        if gaps is None or ask is None:
+            found = self.scheduler.search(entry.request, now, ranges, effort)
+            self._spent += found.tried
+            return found
+        gaps.work, most = 0, FOR_EVER if effort is None else max(effort, 1) * _STEPS
+        reached: list[int] = []
+
+        def open_ranges() -> Iterator[tuple[int, int]]:
+            for start, end in gaps.openings(ask, entry.length, ranges, most):
+                if start == end:
+                    reached.append(start)
+                yield start, end
+
+        found = self.scheduler.search(entry.request, now, open_ranges(), effort)
+        self._spent += found.tried + gaps.work // _STEPS
+        if reached and found.selection is None and not found.spent:
+            return found._replace(start=reached[0], spent=True)
+        return found
+
+    def _ask(self, entry: _Pending, now: int) -> Ask | None:
+        if self._gaps is None:
+            return None
+        if entry.shape not in self._asks:
+            allowed = self.scheduler.matcher(entry.request, now).allowed
+            self._asks[entry.shape] = self._gaps.ask(entry.request.resources, allowed)
+        return self._asks[entry.shape]
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
         entry = self.pending[jobid]

@@ -1,0 +1,397 @@
+"""Which parts of the machine are free when, counted rather than matched: what is looked at before the graph is.
+
+A job with a long queue before it is offered thousands of moments, at nearly all of which nothing is free for as long as
+it lasts. Here that is seen without a question to the graph: for each kind of slot that is asked for there is, over
+time, the set of places that have one free, and what lasts from one moment to another is the intersection of the sets
+in between. Counts know nothing of which cores are free, nor of other queues' jobs, so a gap may turn out not to fit;
+but what fits is always in a gap.
+
+A place is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from headrace.graph.model import Graph
+from headrace.graph.planner import Planner
+from headrace.graph.request import Request
+from headrace.graph.scheduler import Allocation
+
+_BEGIN = -(2**62)
+_LEVELS_KEPT = 128
+
+Parts = tuple[tuple[str, int], ...]
+
+
+class _Steps:
+    """A set of places over time: `sets[i]` during [times[i], times[i + 1]). Everything at first."""
+
+    __slots__ = ("_all", "_tidy", "sets", "times")
+
+    def __init__(self, all_: int) -> None:
+        self._all = all_
+        self.times = [_BEGIN]
+        self.sets = [all_]
+        self._tidy = 64
+
+    def _cut(self, t: int) -> int:
+        i = bisect_left(self.times, t)
+        if i == len(self.times) or self.times[i] != t:
+            self.times.insert(i, t)
+            self.sets.insert(i, self.sets[i - 1])
+        return i
+
+    def _join(self, i: int) -> None:
+        if self.sets[i] == self.sets[i - 1]:
+            del self.sets[i], self.times[i]
+
+    def take(self, start: int, end: int, mask: int) -> None:
+        """The places of `mask` leave the set during [start, end)."""
+        i, j = self._cut(start), self._cut(end)
+        keep = ~mask
+        self.sets[i:j] = [s & keep for s in self.sets[i:j]]
+        self._join(j)
+        self._join(i)
+
+    def give(self, start: int, end: int, mask: int) -> None:
+        """The places of `mask` are in the set during [start, end)."""
+        i, j = self._cut(start), self._cut(end)
+        self.sets[i:j] = [s | mask for s in self.sets[i:j]]
+        self._join(j)
+        self._join(i)
+
+    def forget(self, before: int) -> None:
+        """What was before a moment no longer matters; now and then, make neighbours that are equal one."""
+        i = bisect_right(self.times, before) - 1
+        if i > 0:
+            del self.times[1 : i + 1], self.sets[:i]
+        if len(self.times) > self._tidy:
+            times, sets = self.times[:1], self.sets[:1]
+            for t, s in zip(self.times, self.sets, strict=True):
+                if s != sets[-1]:
+                    times.append(t)
+                    sets.append(s)
+            self.times, self.sets = times, sets
+            self._tidy = 64 + 2 * len(times)
+
+
+class _Level:
+    """Where one slot of `parts` is free, as far as places are used in part."""
+
+    __slots__ = ("room", "steps")
+
+    def __init__(self, room: dict[str, list[int]], able: int) -> None:
+        # By type and place, how much may be used there; below 0 where there never is enough.
+        self.room = room
+        self.steps = _Steps(able)
+
+
+class Ask(NamedTuple):
+    """What must be free for a request: at least `wanted` of the places `among`, for slots of `parts` (None: whole)."""
+
+    parts: Parts | None
+    among: int
+    wanted: int
+
+
+class _Effect(NamedTuple):
+    """What a job takes: places wholly, nodes that others can no longer have whole, and amounts by place and type."""
+
+    allocation: Allocation
+    whole: int
+    nodes: list[int]
+    parts: dict[tuple[int, str], int]
+
+
+class Gaps:
+    """The free places of a graph over time, as the jobs that were entered leave them. `work` counts what was looked at.
+
+    `whole` are the types that the match policy only gives whole.
+    """
+
+    def __init__(self, graph: Graph, whole: frozenset[str]) -> None:
+        self.graph = graph
+        self.work = 0
+        self._usable = whole <= {"node"}
+        self._whole_only = bool(whole)
+        self._jobs: dict[int, _Effect] = {}
+        self._place: dict[int, int] = {}
+        self._have: list[dict[str, int]] = []
+        # By node: its places as a set, and the first of them, which stands for the node.
+        self._masks: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        # Types all of which are single, below a node, and not on several levels of it: where they are.
+        self._held_by: dict[str, frozenset[int]] = {}
+        self._find_places()
+        self._all = (1 << len(self._have)) - 1
+        self._heads = sum(self._first.values())
+        # Places that no job has wholly, and places whose node nobody uses a part of.
+        self._free = _Steps(self._all)
+        self._untouched = _Steps(self._all)
+        self._users: dict[int, Planner] = {}
+        self._used: dict[tuple[int, str], Planner] = {}
+        self._levels: dict[Parts, _Level] = {}
+
+    def _find_places(self) -> None:
+        graph = self.graph
+        types, children, size = graph.type, graph.children, graph.size
+        seen: dict[str, int] = {}
+        odd: set[str] = set()
+        holders: dict[str, set[int]] = {}
+        for node in graph.preorder(graph.root):
+            if types[node] != "node":
+                continue
+            first = len(self._have)
+            for v in graph.preorder(node):
+                have: dict[str, int] = {}
+                for child in children[v]:
+                    if not children[child]:
+                        kind = types[child]
+                        have[kind] = have.get(kind, 0) + 1
+                        if size[child] != 1:
+                            odd.add(kind)
+                if have:
+                    above = [u for u in graph.ancestors(v) if u in self._place]
+                    odd.update(kind for u in above for kind in have.keys() & self._have[self._place[u]].keys())
+                    for kind, count in have.items():
+                        seen[kind] = seen.get(kind, 0) + count
+                        holders.setdefault(kind, set()).add(len(self._have))
+                    self._place[v] = len(self._have)
+                    self._have.append(have)
+            if len(self._have) == first:
+                self._place[node] = first
+                self._have.append({})
+            self._first[node] = 1 << first
+            self._masks[node] = (1 << len(self._have)) - (1 << first)
+        totals = graph.totals[graph.root]
+        for kind, places in holders.items():
+            if kind not in odd and seen[kind] == totals[kind]:
+                self._held_by[kind] = frozenset(places)
+
+    def _mask(self, v: int) -> int:
+        """The places in the subtree of a vertex."""
+        found = self._masks.get(v)
+        if found is None:
+            found = 0
+            for below in self.graph.preorder(v):
+                place = self._place.get(below)
+                if place is not None:
+                    found |= 1 << place
+            self._masks[v] = found
+        return found
+
+    # Jobs
+
+    def put(self, jobid: int, allocation: Allocation) -> None:
+        """Enter what a job holds or is promised, in place of what was entered for it before."""
+        if jobid in self._jobs:
+            self.remove(jobid)
+        effect = self._jobs[jobid] = self._effect(allocation)
+        start, end = allocation.start, allocation.end
+        if effect.whole:
+            self._free.take(start, end, effect.whole)
+        for node in effect.nodes:
+            planner = self._users.setdefault(node, Planner())
+            planner.add(start, end, 1)
+            for a, b in _crossing(planner, start, end, 0, 1):
+                self._untouched.take(a, b, self._masks[node])
+        for (place, kind), amount in effect.parts.items():
+            planner = self._used.setdefault((place, kind), Planner())
+            planner.add(start, end, amount)
+            for level in self._levels.values():
+                if kind in level.room:
+                    for a, b in _crossing(planner, start, end, level.room[kind][place], amount):
+                        level.steps.take(a, b, 1 << place)
+
+    def remove(self, jobid: int) -> None:
+        """A job's time is over, or its promise is taken back; jobs that were not entered are ignored."""
+        effect = self._jobs.pop(jobid, None)
+        if effect is None:
+            return
+        start, end = effect.allocation.start, effect.allocation.end
+        if effect.whole:
+            self._free.give(start, end, effect.whole)
+        for node in effect.nodes:
+            planner = self._users[node]
+            for a, b in _crossing(planner, start, end, 0, 1):
+                self._untouched.give(a, b, self._masks[node])
+            planner.add(start, end, -1)
+        for (place, kind), amount in effect.parts.items():
+            planner = self._used[place, kind]
+            for level in self._levels.values():
+                if kind in level.room:
+                    for a, b in _crossing(planner, start, end, level.room[kind][place], amount):
+                        level.steps.give(a, b, 1 << place)
+                        for other, rooms in level.room.items():
+                            # What is still short of another type.
+                            beside = self._used.get((place, other)) if other != kind else None
+                            if beside is not None:
+                                for c, d in _crossing(beside, a, b, rooms[place], None):
+                                    level.steps.take(c, d, 1 << place)
+            planner.add(start, end, -amount)
+
+    def settle(self, now: int) -> None:
+        """No question will be about a time before `now`."""
+        for steps in (self._free, self._untouched, *(level.steps for level in self._levels.values())):
+            steps.forget(now)
+
+    def changed(self, jobs: dict[int, Allocation]) -> Iterator[int]:
+        """The jobs that were entered and hold something else, or nothing, according to `jobs`."""
+        return (jobid for jobid, effect in list(self._jobs.items()) if jobs.get(jobid) is not effect.allocation)
+
+    def _effect(self, allocation: Allocation) -> _Effect:
+        graph, place = self.graph, self._place
+        types, parent, children, size = graph.type, graph.parent, graph.children, graph.size
+        whole = 0
+        nodes: list[int] = []
+        parts: dict[tuple[int, str], int] = {}
+        for v, _, exclusive, _, _ in allocation.selection.order():
+            if exclusive:
+                if children[v] or v in place:
+                    whole |= self._mask(v)
+                elif size[v] == 1:
+                    at = place.get(parent[v])
+                    if at is not None:
+                        key = (at, types[v])
+                        parts[key] = parts.get(key, 0) + 1
+            elif types[v] == "node":
+                nodes.append(v)
+        return _Effect(allocation, whole, nodes, parts)
+
+    # Questions
+
+    def ask(self, requests: list[Request], allowed: frozenset[int] | None) -> Ask | None:
+        """What a request needs at least, on the nodes `allowed` (None: all); None if that cannot be told here."""
+        if not self._usable or len(requests) != 1:
+            return None
+        top = requests[0]
+        among = self._all if allowed is None else sum(self._masks[node] for node in allowed)
+        inner = top.with_
+        if top.is_slot and len(inner) == 1 and inner[0].type == "node":
+            return Ask(None, among & self._heads, top.count.low * inner[0].count.low)
+        if top.type == "node" and (top.exclusive or self._whole_only):
+            return Ask(None, among & self._heads, top.count.low)
+        if top.type == "node" and len(inner) == 1:
+            slot, nodes, slots = inner[0], top.count.low, 1
+        else:
+            slot, nodes, slots = top, 1, top.count.low
+        parts = self._parts(slot)
+        if parts is None:
+            return None
+        # So many slots do not fit into fewer places than this.
+        most = max((min(have.get(kind, 0) // n for kind, n in parts) for have in self._have), default=0)
+        if not most:
+            return None
+        if self._whole_only:
+            return Ask(None, among & self._heads, nodes)
+        return Ask(parts, among, max(nodes, -(-slots // most)))
+
+    def _parts(self, slot: Request) -> Parts | None:
+        """What a slot consists of, if it must all come from one place."""
+        if not slot.is_slot or slot.is_xor or not slot.with_:
+            return None
+        held_by = self._held_by.get(slot.with_[0].type)
+        for part in slot.with_:
+            if part.with_ or held_by is None or self._held_by.get(part.type) != held_by:
+                return None
+        parts = tuple((part.type, part.count.low) for part in slot.with_)
+        return parts if len(dict(parts)) == len(parts) else None
+
+    def _steps(self, parts: Parts | None) -> _Steps:
+        if parts is None:
+            return self._untouched
+        level = self._levels.get(parts)
+        if level is None:
+            if len(self._levels) >= _LEVELS_KEPT:
+                del self._levels[next(iter(self._levels))]
+            level = self._levels[parts] = self._make_level(parts)
+        return level.steps
+
+    def _make_level(self, parts: Parts) -> _Level:
+        room = {kind: [have.get(kind, 0) - count for have in self._have] for kind, count in parts}
+        able = sum(1 << place for place in range(len(self._have)) if all(rooms[place] >= 0 for rooms in room.values()))
+        level = _Level(room, able)
+        for (place, kind), planner in self._used.items():
+            if kind in room and planner.times:
+                for a, b in _crossing(planner, planner.times[0], planner.times[-1], room[kind][place], None):
+                    level.steps.take(a, b, 1 << place)
+        return level
+
+    def openings(
+        self, ask: Ask, length: int, ranges: Iterable[tuple[int, int]], most: int
+    ) -> Iterator[tuple[int, int]]:
+        """The parts of ranges of starts [from, to) at whose beginning a job of `length` seconds may fit, in order.
+
+        Ends early once `work` has come to `most`, with a range that is empty where it got to.
+        """
+        steps = self._steps(ask.parts)
+        for begin, end in ranges:
+            t = begin
+            while t < end:
+                if self.work >= most:
+                    yield t, t
+                    return
+                later = self._later(ask, steps, t, t + length)
+                if later > t:
+                    t = later
+                    continue
+                stop = min(end, self._next_change(steps, t))
+                yield t, stop
+                t = stop
+
+    def _next_change(self, steps: _Steps, t: int) -> int:
+        found = 2**62
+        for times in (self._free.times, steps.times):
+            i = bisect_right(times, t)
+            if i < len(times):
+                found = min(found, times[i])
+        return found
+
+    def _later(self, ask: Ask, steps: _Steps, start: int, end: int) -> int:
+        """`start` if enough is free during [start, end), else a later moment before which no start is any good."""
+        times, sets = self._free.times, self._free.sets
+        others, those = steps.times, steps.sets
+        wanted = ask.wanted
+        i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
+        known = i + j
+        # From the end backwards: the first shortage that is met is the last, and nothing before it needs a look.
+        free = ask.among & sets[i] & those[j]
+        front = min(times[i + 1] if i + 1 < len(times) else 2**62, others[j + 1] if j + 1 < len(others) else 2**62)
+        while free.bit_count() >= wanted:
+            a, b = times[i], others[j]
+            if a <= start and b <= start:
+                self.work += known - i - j + 2
+                return start
+            if a >= b:
+                i -= 1
+                front = a
+                free &= sets[i]
+            if b >= a:
+                j -= 1
+                front = b
+                free &= those[j]
+        self.work += known - i - j + 2
+        return front
+
+
+def _crossing(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:
+    """Where in [start, end) more than `room` is in use, but would not be with `amount` less (None: whatever it is)."""
+    times, used = planner.times, planner.used
+    i = max(bisect_right(times, start) - 1, 0)
+    begin: int | None = None
+    while i < len(times) and times[i] < end:
+        over = used[i] > room and (amount is None or used[i] - amount <= room)
+        if over and begin is None:
+            begin = max(times[i], start)
+        elif not over and begin is not None:
+            yield begin, times[i]
+            begin = None
+        i += 1
+    if begin is not None:
+        yield begin, end
+
+
+__all__ = ["Ask", "Gaps"]

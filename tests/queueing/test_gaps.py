@@ -1,0 +1,184 @@
+"""Gaps leave out only what the graph would refuse, whatever was entered and taken out before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.graph import Graph, Scheduler, parse_jobspec
+from headrace.queueing import Planned, Queue, Started
+from headrace.queueing.gaps import Gaps
+
+_END = 200
+
+
+def cluster(sockets: int = 2) -> Graph:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for n in range(3):
+        node = graph.add("node", root, id=n, rank=n)
+        for s in range(sockets):
+            at = graph.add("socket", node, id=s) if sockets > 1 else node
+            for c in range(4):
+                graph.add("core", at, id=4 * s + c)
+            graph.add("gpu", at, id=s)
+    return graph.finish()
+
+
+def slot(count: int, **inside: int) -> dict[str, Any]:
+    return {"type": "slot", "label": "t", "count": count, "with": [{"type": t, "count": n} for t, n in inside.items()]}
+
+
+def request(resource: dict[str, Any], duration: int, constraint: Any = None) -> Any:
+    system = {"duration": duration, **({"constraints": constraint} if constraint else {})}
+    return parse_jobspec({"resources": [resource], "attributes": {"system": system}})
+
+
+SHAPES = [
+    slot(1, core=1),
+    slot(1, core=3),
+    slot(2, core=2),
+    slot(1, core=2, gpu=1),
+    slot(5, core=1),
+    {"type": "node", "count": 1, "exclusive": True},
+    {"type": "node", "count": 2, "exclusive": True},
+    {"type": "node", "count": 2, "with": [slot(1, core=2)]},
+    {"type": "slot", "label": "t", "count": 1, "with": [{"type": "node", "count": 1}]},
+    {"type": "socket", "count": 1, "exclusive": True},
+]
+
+steps = st.lists(
+    st.tuples(st.sampled_from(SHAPES), st.integers(1, 40), st.booleans(), st.integers(0, 100)), min_size=4, max_size=24
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.sampled_from(["first", "low", "lonode", "lonodex"]), st.sampled_from([1, 2]))
+def test_every_moment_at_which_a_request_fits_is_in_an_opening(
+    plan: list[tuple[Any, int, bool, int]], policy: str, sockets: int
+) -> None:
+    scheduler = Scheduler(cluster(sockets), policy)
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    for jobid, (shape, duration, keep, ask) in enumerate(plan):
+        wanted = request(shape, duration)
+        asked = gaps.ask(wanted.resources, None)
+        fits = [t for t in range(0, 130, 3) if scheduler.match_at(wanted, t)[0] is not None]
+        if asked is not None:
+            opened = list(gaps.openings(asked, duration, [(0, _END)], 2**62))
+            assert all(any(a <= t < b for a, b in opened) for t in fits), (shape, fits, opened)
+        if fits:
+            at = fits[ask % len(fits)]
+            selection, matcher = scheduler.match_at(wanted, at)
+            assert selection is not None
+            gaps.put(jobid, scheduler.add(jobid, selection, at, matcher.end, at > 0))
+        if not keep:
+            gone = next(iter(scheduler.jobs), None)
+            if gone is not None:
+                gaps.remove(gone)
+                scheduler.cancel(gone)
+
+
+def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
+    scheduler = Scheduler(cluster(), "lonode")
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    asked, whole = (gaps.ask(request(shape, 10).resources, None) for shape in (SHAPES[1], SHAPES[5]))
+    assert asked is not None
+    assert whole is not None
+    # Two jobs a socket, two sockets a node; the last socket has but two cores left.
+    for jobid, end in enumerate([20, 21, 40, 22, 23, 24, 60, 25, 26, 27, 50]):
+        assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+        allocation = scheduler.allocate(jobid, request(slot(1, core=2), end), 0).allocation
+        assert allocation is not None
+        gaps.put(jobid, allocation)
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 21
+    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62))[0] == 40
+    gaps.remove(2)
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 21
+    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62))[0] == 22
+    gaps.remove(3)
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+
+
+def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
+    scheduler = Scheduler(cluster(), "lonode")
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    asked = gaps.ask(request(SHAPES[3], 10).resources, None)
+    assert asked is not None
+    for jobid in range(12):
+        shape = slot(1, core=1, gpu=1) if jobid % 2 == 0 else slot(1, core=3)
+        allocation = scheduler.allocate(jobid, request(shape, 30), 0).allocation
+        assert allocation is not None
+        gaps.put(jobid, allocation)
+    gaps.remove(1)
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 30
+    gaps.remove(0)
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+
+
+def test_only_nodes_that_a_constraint_allows_count() -> None:
+    scheduler = Scheduler(cluster(), "low")
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    allocation = scheduler.allocate(1, request(SHAPES[5], 50), 0).allocation
+    assert allocation is not None
+    gaps.put(1, allocation)
+    node = next(v for v, mark in allocation.selection.marks.items() if mark.exclusive)
+    here = gaps.ask(request(SHAPES[0], 5).resources, frozenset([node]))
+    assert here is not None
+    assert next(gaps.openings(here, 5, [(0, _END)], 2**62))[0] == 50
+
+
+def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
+    scheduler = Scheduler(cluster(), "low")
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    for jobid in range(30):
+        found = scheduler.reserve(jobid, request({"type": "node", "count": 3, "exclusive": True}, 5), 0).allocation
+        assert found is not None
+        gaps.put(jobid, found)
+    for jobid in range(0, 30, 2):
+        gaps.remove(jobid)
+        scheduler.cancel(jobid)
+    asked = gaps.ask(request(SHAPES[0], 6).resources, None)
+    assert asked is not None
+    [(start, end)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 20)
+    assert start == end
+    assert 0 < start < 150
+    assert next(gaps.openings(asked, 6, [(start, _END)], 2**62))[0] == 150
+
+
+@pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, memory=4), slot(1, socket=1)])
+def test_what_is_not_counted_is_left_to_the_graph(odd: dict[str, Any]) -> None:
+    gaps = Gaps(cluster(), frozenset())
+    assert gaps.ask(request(odd, 5).resources, None) is None
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "conservative"])
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(st.sampled_from(SHAPES), st.integers(1, 30), st.integers(1, 4), st.integers(0, 20)), max_size=25
+    )
+)
+def test_with_and_without_gaps_the_same_is_decided(policy: str, jobs: list[tuple[Any, int, int, int]]) -> None:
+    def run(gaps: bool) -> list[tuple[int, int, int]]:
+        queue = Queue(Scheduler(cluster(), "low"), policy, effort=None)
+        if not gaps:
+            queue._gaps = None
+        happened = []
+        ends: list[tuple[int, int]] = []
+        for now in range(600):
+            for end, jobid in sorted(ends):
+                if end == now:
+                    queue.finish(jobid)
+            for jobid, (shape, duration, _, arrival) in enumerate(jobs):
+                if arrival == now:
+                    queue.submit(jobid, request(shape, duration))
+            for d in queue.schedule(now):
+                happened.append((now, d.jobid, d.start if isinstance(d, Planned) else -1))
+                if isinstance(d, Started):
+                    ends.append((now + max(1, jobs[d.jobid][1] * jobs[d.jobid][2] // 4), d.jobid))
+        return happened
+
+    assert run(True) == run(False)
