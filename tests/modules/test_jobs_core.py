@@ -361,6 +361,25 @@ def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
     assert [job.id for job in world.asked("alloc")] == [1, 1]
 
 
+def test_jobs_of_a_stopped_queue_say_so_until_it_is_started_or_they_end() -> None:
+    world = World(["batch"])
+    world.submit(1, queue="batch")
+    world.submit(2, queue="batch", urgency=0)
+    first, held = world.core.active[1], world.core.active[2]
+    assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
+    assert not held.annotations
+    world.core.start_queues(["batch"], False, "maintenance", True)
+    assert first.annotations == {"sched": {"reason_pending": "queue stopped: maintenance"}}
+    world.core.start_queues(["batch"], True, None, True)
+    assert not first.annotations
+    world.core.alloc_reply(1, ANNOTATE, None, {"sched": {"reason_pending": "no core"}}, "")
+    world.core.start_queues(["batch"], False, None, True)
+    world.alloc(1, CANCEL)
+    assert first.annotations == {"sched": {"reason_pending": "queue stopped"}}
+    world.core.raise_exception(first, "cancel", 0, "", 0)
+    assert not first.annotations
+
+
 def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
     world = World(["batch", "debug"])
     assert world.submit(1, queue="batch") == ""

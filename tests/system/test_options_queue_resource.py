@@ -13,6 +13,11 @@ EPOCH = r"1\d{9}\.\d{6}"
 CONFIG = Path(__file__).parent.parent / "data" / "commands"
 
 QUEUE = [
+    Line(
+        "flux submit -q batch --urgency=17 true >id; flux jobs -no '{contextual_info}'; flux queue stop -q batch -m paint;"
+        "flux jobs -no '{contextual_info}'; flux cancel $(cat id)",
+        "queue stopped\nqueue stopped: paint\n",
+    ),
     Line("flux queue start --all", "batch: Scheduling is started\ndebug: Scheduling is started\n"),
     Line("flux queue stop debug --message='one and two'", "debug: Scheduling is stopped: one and two\n"),
     Line(

@@ -2,8 +2,8 @@
 
 A shell runs the plan's text around `flux start`; a named pipe brings back the moments that matter (brokers started,
 instance ready, job done). The brokers live in a session of their own, so that Ctrl-C comes to this process alone, which
-then ends them in order; when this process is killed, its lifeline does. All pods' commands run once: one machine has one
-file system.
+then ends them in order; when this process is killed, its lifeline does. All pods' commands run once: one machine has
+one file system.
 """
 
 from __future__ import annotations

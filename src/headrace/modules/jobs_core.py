@@ -118,12 +118,24 @@ class Core:
         if job.alloc_pending:
             if not wanted:
                 self._cancel_alloc(job)
-        elif wanted and self.sched_ready:
+            return
+        if job.annotations:
+            self._forget_annotations(job)
+        if not wanted:
+            self._say_stopped(job)
+        elif self.sched_ready:
             if self.sched_limit:
                 heapq.heappush(self._queued, (-job.priority, job.id))
                 self._fill()
             else:
                 self._ask(job)
+
+    def _say_stopped(self, job: Job) -> None:
+        """Annotate a job that its queue holds back as a scheduler would: who looks on asks why it waits."""
+        why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
+        if why:
+            job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
+            self.effects.append(("annotations", job))
 
     def _ask(self, job: Job) -> None:
         job.alloc_pending = True
@@ -347,6 +359,8 @@ class Core:
         self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
     ) -> None:
         """An exception (RFC 21); one of severity 0 ends the job."""
+        if severity == 0 and job.state == SCHED:
+            self._forget_annotations(job)
         context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
         self.post(job, "exception", context)
         self.effects.append(("exception", job.id, kind, severity))

@@ -84,6 +84,15 @@ class Queues:
         queue = self.table.get(name)
         return queue is not None and queue.started
 
+    def stop_note(self, name: str) -> str:
+        """Why jobs of a queue do not go to the scheduler, "" if they do."""
+        queue = self.table.get(name)
+        if queue is None:
+            return f"queue {name} is gone" if name else "a named queue is required"
+        if queue.started:
+            return ""
+        return f"queue stopped: {queue.stop_reason}" if queue.stop_reason else "queue stopped"
+
     def status(self, name: str | None) -> dict[str, Any]:
         """The answer to queue-status; raises QueueError."""
         queue = self.get(name)
