@@ -12,7 +12,11 @@ import signal
 from collections.abc import Mapping, Sequence
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-_RESET = [number for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)]
+_RESET = [
+    number for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
+]
+
+_Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
 _found: dict[tuple[str, str], str] = {}
 _state: dict[str, object] = {"cwd": None, "cpus": None}
@@ -82,31 +86,38 @@ def spawn(
     env: Mapping[str, str],
     fds: Sequence[tuple[int, int]],
     limits: Mapping[int, int] | None = None,
-    new_session: bool = False,
+    terminal: str = "",
     group: int = 0,
 ) -> int:
-    """Start `argv` in a process group of its own (or a session); `fds` are (ours, its) pairs. Returns the pid.
+    """Start `argv` in a process group of its own; `fds` are (ours, its) pairs. Returns the pid.
+
+    With `terminal`, a device that controls no session yet, it leads a session of its own with that as its standard
+    streams and its controlling terminal, in the foreground.
 
     Raises OSError: ENOENT and EACCES mean the program, E2BIG the arguments.
     """
     path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
-    actions = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
+    actions: list[_Action] = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
+    if terminal:
+        # A session without a terminal gets the first that its leader opens; one that is inherited does not count.
+        opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
+        actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
     if limits:
         for number, value in limits.items():
             resource.setrlimit(number, (value, _soft[number][1]))
     try:
-        return _spawn(path, argv, env, actions, new_session, group)
+        return _spawn(path, argv, env, actions, bool(terminal), group)
     except FileNotFoundError:
         if "/" in argv[0]:
             raise
         # The cache may be older than the file system.
         _found.pop((argv[0], env.get("PATH", _DEFAULT_PATH)), None)
         path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
-        return _spawn(path, argv, env, actions, new_session, group)
+        return _spawn(path, argv, env, actions, bool(terminal), group)
     except OSError as exc:
         if exc.errno != errno.ENOEXEC:
             raise
-        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, new_session, group)
+        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, bool(terminal), group)
     finally:
         if limits:
             for number in limits:
@@ -117,7 +128,7 @@ def _spawn(
     path: str,
     argv: list[str],
     env: Mapping[str, str],
-    actions: list[tuple[int, int, int]],
+    actions: list[_Action],
     new_session: bool,
     group: int,
 ) -> int:

@@ -67,8 +67,8 @@ class Task:
         try:
             if pty:
                 terminal = Pty(job, self)
+                # Ours must stay open until the task has opened it itself.
                 its.append(terminal.slave)
-                fds = [(terminal.slave, 0), (terminal.slave, 1), (terminal.slave, 2)]
             else:
                 if stdin < 0:
                     stdin_read, stdin_write = os.pipe2(os.O_CLOEXEC)
@@ -92,7 +92,7 @@ class Task:
                 env["PMI_RANK"] = str(self.rank)
                 env["PMI_SIZE"] = str(job.size)
                 env["PMI_SPAWNED"] = "0"
-            self.pid = spawn(argv, env, fds, limits, new_session=terminal is not None)
+            self.pid = spawn(argv, env, fds, limits, terminal=os.ttyname(terminal.slave) if terminal else "")
         except BaseException:
             for fd in [*ours, *its]:
                 os.close(fd)
