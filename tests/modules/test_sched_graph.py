@@ -289,6 +289,10 @@ def test_higher_priority_goes_first_and_can_change_while_waiting(in_broker: Run)
             "unsatisfiable request: need 2 exclusive node(s), only 1 eligible",
         ),
         (
+            jobspec(nnodes=1, exclusive=True, constraints={"properties": ["debug", "bug"]}),
+            "unsatisfiable request: need 1 exclusive node(s), only 0 eligible; no node has property bug",
+        ),
+        (
             jobspec(nslots=3, nnodes=1),
             "unsatisfiable request: need 1 node(s) with 3 slot(s) of 1 core(s), only 0 eligible",
         ),

@@ -190,6 +190,10 @@ def test_higher_priority_goes_first_and_can_change_while_waiting(in_broker: Run)
             jobspec(nnodes=2, exclusive=True, constraints={"properties": ["debug"]}),
             "unsatisfiable request: need 2 exclusive node(s), only 1 eligible",
         ),
+        (
+            jobspec(nnodes=1, exclusive=True, constraints={"properties": ["debug", "bug"]}),
+            "unsatisfiable request: need 1 exclusive node(s), only 0 eligible; no node has property bug",
+        ),
     ],
 )
 def test_what_can_never_run_is_denied_with_the_reason(in_broker: Run, spec: Jobspec, note: str) -> None:

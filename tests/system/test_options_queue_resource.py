@@ -14,7 +14,7 @@ CONFIG = Path(__file__).parent.parent / "data" / "commands"
 
 QUEUE = [
     Line(
-        "flux submit -q batch --urgency=17 true >id; flux jobs -no '{contextual_info}'; flux queue stop -q batch -m paint;"
+        "flux submit -q batch true >id; flux jobs -no '{contextual_info}'; flux queue stop batch --quiet -m paint; "
         "flux jobs -no '{contextual_info}'; flux cancel $(cat id)",
         "queue stopped\nqueue stopped: paint\n",
     ),

@@ -14,6 +14,7 @@ from headrace.graph.constraints import ConstraintCache
 from headrace.graph.matcher import Failure, explain
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.spec import jobspec as js
+from headrace.spec.constraint_why import excluding
 
 _PROMISED = "resources are free but promised to jobs before it"
 
@@ -82,19 +83,30 @@ def _idle(scheduler: Scheduler, v: int, now: int) -> bool:
 
 def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
     """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else what there is too
-    little of, else as the matcher says.
+    little of, else as the matcher says; then what the constraint says that no node meets.
     """
+    cache = ConstraintCache(scheduler.graph)
+    nobody = excluding(request.constraint or {}, lambda part: cache.allowed(part) != frozenset())
+    text = _refusal(scheduler, jobspec, request, failure, cache.allowed(request.constraint))
+    return f"unsatisfiable request: {text}; {nobody}" if nobody else f"unsatisfiable request: {text}"
+
+
+def _refusal(
+    scheduler: Scheduler,
+    jobspec: Mapping[str, Any],
+    request: JobRequest,
+    failure: Failure | None,
+    allowed: frozenset[int] | None,
+) -> str:
     try:
         wanted = js.slot_request(dict(jobspec))
     except js.JobspecError:
         have = scheduler.graph.totals[scheduler.graph.root]
         for kind, amount in total_needs(request.resources).items():
             if have.get(kind, 0) < amount:
-                return f"unsatisfiable request: need {amount} {kind}, the whole system has {have.get(kind, 0)}"
-        reason = explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
-        return f"unsatisfiable request: {reason}"
+                return f"need {amount} {kind}, the whole system has {have.get(kind, 0)}"
+        return explain(scheduler.graph, failure) if failure is not None else "no part of the system matches it"
     graph = scheduler.graph
-    allowed = ConstraintCache(graph).allowed(request.constraint)
     total = slots = eligible = 0
     per_node = wanted.nslots // wanted.nnodes if wanted.nnodes else 1
     for v, kind in enumerate(graph.type):
@@ -112,5 +124,5 @@ def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReques
         slot += f" and {wanted.gpus} gpu(s)"
     if wanted.nnodes:
         kind, of = ("exclusive ", "") if wanted.exclusive else ("", f" with {slot}")
-        return f"unsatisfiable request: need {wanted.nnodes} {kind}node(s){of}, only {eligible} eligible"
-    return f"unsatisfiable request: need {slot}, only {slots} such slot(s) available (total cores: {total})"
+        return f"need {wanted.nnodes} {kind}node(s){of}, only {eligible} eligible"
+    return f"need {slot}, only {slots} such slot(s) available (total cores: {total})"

@@ -26,6 +26,7 @@ from headrace.modules.sched_simple_pool import (
 )
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
+from headrace.spec.constraint_why import excluding
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet, RsetError
@@ -275,10 +276,19 @@ class _Scheduler:
         if isinstance(jobspec, str):
             jobspec = msgspec.json.decode(jobspec)
         try:
-            self.pool.check(request_of(jobspec), self._mask(js.constraints(jobspec)))
+            self._refuse_impossible(request_of(jobspec), jobspec)
         except (Unsatisfiable, js.JobspecError, ConstraintError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         return EMPTY
+
+    def _refuse_impossible(self, request: Request, jobspec: dict[str, Any]) -> None:
+        """Raise Unsatisfiable when an idle system is too small, with the part of the constraint that leaves no node."""
+        constraint = js.constraints(jobspec)
+        try:
+            self.pool.check(request, self._mask(constraint))
+        except Unsatisfiable as exc:
+            nobody = excluding(constraint or {}, lambda part: bool(self._mask(part)))
+            raise Unsatisfiable(f"{exc}; {nobody}" if nobody else str(exc)) from None
 
     def _resource_status(self, msg: Message) -> dict[str, Any]:
         down = self.rset.select_ranks(Idset.from_bits(self.pool.all & ~self.pool.up))
@@ -345,7 +355,7 @@ class _Scheduler:
         shares = self.pool.allocate(job.request, job.mask)
         if shares is None:
             try:
-                self.pool.check(job.request, job.mask)
+                self._refuse_impossible(job.request, job.msg.obj["jobspec"])
             except Unsatisfiable as exc:
                 self._drop(job)
                 self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": str(exc)})
