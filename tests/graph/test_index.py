@@ -14,8 +14,13 @@ from headrace.graph.selection import Selection, select
 POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex"]
 
 
-def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1, racks: int = 0) -> Graph:
-    """A cluster; with racks, node ids fall from rack to rack, so that neither order is the graph's."""
+def cluster(
+    nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1, racks: int = 0, step: int = 1, loose: int = 0
+) -> Graph:
+    """A cluster; with racks, node ids fall from rack to rack, so that neither order is the graph's.
+
+    Ids of cores are `step` apart; `loose` cores are in the node itself, beside its sockets.
+    """
     graph = Graph()
     root = graph.add("cluster", id=0)
     above = [graph.add("rack", root, id=r) for r in range(racks)] or [root]
@@ -25,9 +30,11 @@ def cluster(nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1, rac
         holders = [graph.add("socket", node, id=s) for s in range(sockets)] or [node]
         for s, holder in enumerate(holders):
             for c in range(cores):
-                graph.add("core", holder, id=s * cores + c, rank=n)
+                graph.add("core", holder, id=(s * cores + c) * step, rank=n)
             for g in range(gpus):
                 graph.add("gpu", holder, id=s * gpus + g, rank=n)
+        for c in range(loose):
+            graph.add("core", node, id=1000 + c, rank=n)
     return graph.finish()
 
 
@@ -35,7 +42,7 @@ def spec(rng: random.Random) -> dict[str, Any]:
     inside = [{"type": "core", "count": rng.randint(1, 4)}]
     if rng.random() < 0.4:
         inside.append({"type": "gpu", "count": 1})
-    slot: dict[str, Any] = {"type": "slot", "count": rng.choice([1, 1, 2, 3]), "label": "t", "with": inside}
+    slot: dict[str, Any] = {"type": "slot", "count": rng.choice([1, 1, 2, 3, 3, 7]), "label": "t", "with": inside}
     kind = rng.random()
     if kind < 0.4:
         resources = [slot]
@@ -66,13 +73,22 @@ def taken(selection: Selection) -> list[tuple[int, int, bool]]:
     return [(item.vertex, item.needs, item.exclusive) for item in selection.items]
 
 
-@pytest.mark.parametrize(("sockets", "racks"), [(0, 0), (2, 0), (2, 2)])
+CLUSTERS: dict[str, dict[str, int]] = {
+    "no sockets": {"sockets": 0},
+    "sockets": {},
+    "racks": {"racks": 2},
+    "gaps between ids": {"sockets": 3, "step": 3},
+    "cores beside sockets": {"loose": 2},
+}
+
+
+@pytest.mark.parametrize("made", CLUSTERS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_index_chooses_as_the_search_does(policy: str, sockets: int, racks: int) -> None:
+def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
     answered = 0
     for seed in range(6):
         rng = random.Random(seed)
-        scheduler = Scheduler(cluster(sockets=sockets, racks=racks), policy)
+        scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
         for jobid in range(120):
             if scheduler.jobs and rng.random() < 0.35:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))

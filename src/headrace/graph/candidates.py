@@ -12,6 +12,7 @@ found by a few integer operations. Bit i is the child with the i-th highest numb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headrace.graph.model import Graph
@@ -20,15 +21,30 @@ if TYPE_CHECKING:
     from headrace.graph.scheduler import Scheduler
     from headrace.graph.selection import Chosen
 
+_WINDOW = (1 << 64) - 1
+
+
+def numbers(bits: int) -> Iterator[int]:
+    """The numbers of the bits of a set, lowest first; 64 at a time, as sets may be large."""
+    base = 0
+    while bits:
+        skip = (bits & -bits).bit_length() - 1
+        bits >>= skip
+        base += skip
+        window = bits & _WINDOW
+        while window:
+            bit = window & -window
+            yield base + bit.bit_length() - 1
+            window ^= bit
+        bits >>= 64
+        base += 64
+
 
 def lowest(bits: int, count: int) -> list[int]:
     """The numbers of the `count` lowest bits of a set, or of all if there are fewer."""
-    found: list[int] = []
-    while bits and len(found) < count:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found
+    if count == 1:
+        return [(bits & -bits).bit_length() - 1] if bits else []
+    return list(islice(numbers(bits), count))
 
 
 class _Weighed:
@@ -51,11 +67,12 @@ class _Weighed:
     def __iter__(self) -> Iterator[int]:
         ranked = self.ranked
         for weight in sorted(self.buckets, reverse=True):
-            bits = self.buckets.get(weight, 0)
-            while bits:
-                bit = bits & -bits
-                yield ranked[bit.bit_length() - 1]
-                bits ^= bit
+            for i in numbers(self.buckets.get(weight, 0)):
+                yield ranked[i]
+
+    def among(self, bits: int) -> Iterator[int]:
+        for weight in sorted(self.buckets, reverse=True):
+            yield from numbers(self.buckets[weight] & bits)
 
     def first(self, among: int, count: int) -> list[int]:
         found: list[int] = []
@@ -105,6 +122,10 @@ class ChildOrder:
     def first(self, v: int, among: int, count: int) -> list[int]:
         """The first `count` children of `v` in the order; they and the set to choose from are places by number."""
         return self._of(v).first(among, count)
+
+    def among(self, v: int, bits: int) -> Iterator[int]:
+        """As `first`, one after the other, for as long as they are wanted."""
+        return self._of(v).among(bits)
 
     def sorted(self, v: int, among: Sequence[int]) -> list[int]:
         """Some children of `v` in the order."""

@@ -7,12 +7,12 @@ it, brought up to date for the nodes that changed since it was last asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
-from headrace.graph.selection import Chosen
+from headrace.graph.selection import Run, Selection
 
 _MAX_SHAPES = 64
 # How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
@@ -86,6 +86,8 @@ class FreeState:
         self.node_of: dict[int, int] = {}
         self.free: dict[int, int] = {}
         self.masks: dict[int, dict[str, int]] = {}
+        # What to add to the place of a resource of a holder to get its id, by type, where that is one number.
+        self.shift: dict[int, dict[str, int]] = {}
         self.blocked: dict[int, int] = {}
         self.rank: list[int] = []
         self.by_rank: list[int] = []
@@ -128,8 +130,10 @@ class FreeState:
                 return
         spread: set[str] = {kind for kind, amount in graph.totals[root].items() if amount}
         holding: dict[str, set[int]] = {}
+        uneven: set[int] = set()
         seen: dict[str, int] = {}
         shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        shifts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for n, node in enumerate(nodes):
             holders: list[int] = []
             stack = [node]
@@ -138,6 +142,7 @@ class FreeState:
                 free = 0
                 masks: dict[str, int] = {}
                 last: dict[str, int] = {}
+                moved: dict[str, int] = {}
                 inner = []
                 for i, child in enumerate(children[h]):
                     if children[child]:
@@ -146,17 +151,27 @@ class FreeState:
                     kind = types[child]
                     if size[child] != 1 or ids[child] <= last.get(kind, -1):
                         spread.discard(kind)
+                    if self.policy.stops and i and graph.uniq[child] <= graph.uniq[children[h][i - 1]]:
+                        # Tried in another order than that of their places.
+                        spread.discard(kind)
                     last[kind] = ids[child]
+                    if moved.setdefault(kind, ids[child] - i) != ids[child] - i:
+                        uneven.add(h)
                     bit = 1 << i
                     masks[kind] = masks.get(kind, 0) | bit
                     seen[kind] = seen.get(kind, 0) + 1
                     if up[child]:
                         free |= bit
                 stack.extend(reversed(inner))
+                for above in (u for u in graph.ancestors(h) if u in self.masks):
+                    # A slot is put together at the upper one, of what both hold.
+                    spread.difference_update(masks.keys() & self.masks[above].keys())
                 if masks:
                     holders.append(h)
                     self.free[h] = free
                     self.masks[h] = shapes.setdefault(tuple(masks.items()), masks)
+                    if h not in uneven:
+                        self.shift[h] = shifts.setdefault(tuple(moved.items()), moved)
                     self.node_of[h] = n
                     for kind in masks:
                         holding.setdefault(kind, set()).add(h)
@@ -213,7 +228,7 @@ class FreeState:
         elif self.idle & bit:
             self.idle ^= bit
 
-    def footprint(self, order: Sequence[Chosen]) -> Footprint:
+    def footprint(self, selection: Selection) -> Footprint:
         """What `took` and `gave` need to know of a job that holds these vertices."""
         number, parent, position, children = self.number, self.graph.parent, self.graph.position, self.graph.children
         holders = self.free
@@ -223,7 +238,7 @@ class FreeState:
         users: list[int] = []
         bits: dict[int, int] = {}
         blocks: list[int] = []
-        for v, _, exclusive, _, _ in order:
+        for v, _, exclusive, _, _ in selection.inner_order():
             n = number.get(v)
             if n is not None:
                 if exclusive:
@@ -243,6 +258,8 @@ class FreeState:
                         if u in number:
                             touched |= 1 << self.rank[number[u]]
                             touched_numbers |= 1 << number[u]
+        for h, run in selection.runs.items():
+            bits[h] = bits.get(h, 0) | run.bits
         found = [(h, b, self.node_of[h]) for h, b in bits.items()]
         every = Nodes(touched | ranks, touched_numbers | numbers)
         return Footprint(Nodes(ranks, numbers) if ranks else NO_NODES, every, users, found, blocks)
@@ -322,10 +339,6 @@ class FreeState:
                 self.changes.append(n)
                 if u in self.number:
                     self._weigh_idle(n)
-
-    def touch(self, n: int) -> None:
-        """A node was changed from outside."""
-        self.changes.append(n)
 
     def shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> Shape:
         key = (parts, per_node)
@@ -447,46 +460,84 @@ class FreeState:
         return self._fit_free(parts, h)
 
     def _fit_free(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
-        free, masks = self.free[h], self.masks[h]
-        fit = -1
-        for kind, count in parts:
-            mask = masks.get(kind)
-            if mask is None:
-                return 0
-            n = (free & mask).bit_count() // count
-            if not n:
-                return 0
-            if fit < 0 or n < fit:
-                fit = n
-        return fit
+        return fit_of(parts, self.free[h], self.masks[h])
 
     def sum(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
-        children, ids = self.graph.children[h], self.graph.id
-        return sum([ids[children[i]] for i in self.best(parts, h)])
+        """The sum of the ids of the best slot of a holder that can serve one."""
+        return self.sum_of(h, self.best(parts, h, 1, self.free[h]))
 
-    def best(self, parts: tuple[tuple[str, int], ...], h: int) -> list[int]:
-        """Positions of the resources of the best slot of a holder that can serve one."""
-        free, masks = self.free[h], self.masks[h]
-        out: list[int] = []
-        low = self.policy.order < 0
+    def sum_of(self, h: int, bits: int) -> int:
+        """The sum of the ids of resources of a holder."""
+        children, ids = self.graph.children[h], self.graph.id
+        total = 0
+        while bits:
+            i = bits.bit_length() - 1
+            total += ids[children[i]]
+            bits ^= 1 << i
+        return total
+
+    def best(self, parts: tuple[tuple[str, int], ...], h: int, slots: int, free: int) -> int:
+        """The resources of the `slots` best slots of a holder, of those of `free`, which are enough."""
+        masks = self.masks[h]
+        pick = _lowest_bits if self.policy.order < 0 else _highest_bits
+        out = 0
         for kind, count in parts:
-            bits = free & masks[kind]
-            if low:
-                i = (bits & -bits).bit_length() - 1
-                run = ((1 << count) - 1) << i
-                if bits & run == run:
-                    out.extend(range(i, i + count))
-                    continue
-            else:
-                i = bits.bit_length() - count
-                if i >= 0 and bits >> i == (1 << count) - 1:
-                    out.extend(range(i + count - 1, i - 1, -1))
-                    continue
-            for _ in range(count):
-                i = (bits & -bits if low else bits).bit_length() - 1
-                out.append(i)
-                bits ^= 1 << i
+            out |= pick(free & masks[kind], count * slots)
         return out
+
+    def run(self, parts: tuple[tuple[str, int], ...], h: int, bits: int) -> Run:
+        """Resources of a holder, as they stand in a selection."""
+        children, masks, shift = self.graph.children[h], self.masks[h], self.shift.get(h)
+        first = (bits & -bits).bit_length() - 1
+        last = bits.bit_length()
+        if bits >> first == (1 << (last - first)) - 1:
+            vertices = children[first:last]
+        else:
+            vertices = [children[i] for i in range(first, last) if bits >> i & 1]
+        ids: dict[str, int] = {}
+        for kind, _ in parts:
+            if shift is None:
+                ids[kind] = sum([1 << self.graph.id[v] for v in vertices if self.graph.type[v] == kind])
+            else:
+                by, some = shift[kind], bits & masks[kind]
+                ids[kind] = some << by if by >= 0 else some >> -by
+        return Run(vertices, bits, ids)
+
+
+def fit_of(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
+    """How many slots can be made of what is free, given where resources of each type have their bits."""
+    fit = -1
+    for kind, count in parts:
+        mask = masks.get(kind)
+        if mask is None:
+            return 0
+        n = (free & mask).bit_count() // count
+        if not n:
+            return 0
+        if fit < 0 or n < fit:
+            fit = n
+    return fit
+
+
+def _lowest_bits(bits: int, count: int) -> int:
+    first = (bits & -bits).bit_length() - 1
+    run = ((1 << count) - 1) << first
+    if bits & run == run:
+        return run
+    rest = bits
+    for _ in range(count):
+        rest &= rest - 1
+    return bits ^ rest
+
+
+def _highest_bits(bits: int, count: int) -> int:
+    i = bits.bit_length() - count
+    if i >= 0 and bits >> i == (1 << count) - 1:
+        return bits >> i << i
+    rest = bits
+    for _ in range(count):
+        rest ^= 1 << (rest.bit_length() - 1)
+    return bits ^ rest
 
 
 def _each(bits: int) -> list[int]:

@@ -8,18 +8,32 @@ matcher.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from itertools import repeat
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from operator import or_
+from typing import NamedTuple
 
-from headrace.graph.candidates import ChildOrder, lowest
-from headrace.graph.free import FreeState, Nodes, Shape
+from headrace.graph.candidates import ChildOrder, lowest, numbers
+from headrace.graph.free import FreeState, Nodes, Shape, fit_of
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
+from headrace.graph.selection import Run
 
+Parts = tuple[tuple[str, int], ...]
+
+
+class Answer(NamedTuple):
+    """What is to be taken: vertices, and single resources by the vertex that holds them."""
+
+    picks: Sequence[Pick]
+    runs: Mapping[int, Run]
+
+
+NOTHING = Answer((), {})
 _EVERY_NODE = Nodes(-1, -1)
 
 
@@ -38,8 +52,8 @@ class FreeIndex:
         self.state.forget()
         self._allowed.clear()
 
-    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> list[Pick] | None:
-        """Picks for the requests; empty if there are none; None where this index cannot tell."""
+    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> Answer | None:
+        """What serves the requests; NOTHING if nothing does; None where this index cannot tell."""
         whole = self._whole(requests)
         if whole is not None:
             count, inner, slots = whole
@@ -62,8 +76,6 @@ class FreeIndex:
             return None
         if self._policy.whole:
             return self._nodes_for_slots(parts, count, allowed)
-        if self._policy.stops and count > 1:
-            return None
         return self._match_slots(parts, count, allowed)
 
     def candidates(self, requests: Sequence[Request]) -> Nodes:
@@ -81,7 +93,7 @@ class FreeIndex:
 
     def match_untouched(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
-    ) -> list[Pick] | None:
+    ) -> Answer | None:
         """As `match`, for whole nodes alone (else None), where all that is used is the nodes of `touched`."""
         whole = self._whole(requests)
         if whole is None:
@@ -89,14 +101,14 @@ class FreeIndex:
         count, parts, slots = whole
         bits = self.state.sound & ~touched()
         if bits.bit_count() < count:
-            return []
+            return NOTHING
         if parts:
             bits &= self.state.can_unused(parts, slots)
         if allowed is not None:
             bits &= self._allowed_ranks(allowed, True)
         return self._whole_nodes(count, bits)
 
-    def _whole(self, requests: Sequence[Request]) -> tuple[int, tuple[tuple[str, int], ...], int] | None:
+    def _whole(self, requests: Sequence[Request]) -> tuple[int, Parts, int] | None:
         """How many whole nodes are asked for, and what slots each must have (none: no matter), if that is all."""
         top = requests[0]
         count, inner = top.count.low, top.with_
@@ -114,7 +126,7 @@ class FreeIndex:
         parts = self._parts(inner[0]) if len(inner) == 1 else None
         return (count, parts, inner[0].count.low) if parts else None
 
-    def _parts(self, slot: Request) -> tuple[tuple[str, int], ...] | None:
+    def _parts(self, slot: Request) -> Parts | None:
         """The types and counts of a slot that this index can serve: single resources, all held by the same vertices."""
         if slot.type != "slot" or slot.count.low != slot.count.high:
             return None
@@ -133,26 +145,24 @@ class FreeIndex:
             return None
         return tuple(parts)
 
-    def _whole_nodes(self, count: int, bits: int) -> list[Pick]:
+    def _whole_nodes(self, count: int, bits: int) -> Answer:
         """`count` of a set of nodes by preference."""
         if bits.bit_count() < count:
-            return []
+            return NOTHING
         nodes, size = self.state.nodes, self._graph.size
-        return [Pick(nodes[n], size[nodes[n]], True, True, ()) for n in self._best_ranked(bits, count)]
+        return Answer([Pick(nodes[n], size[nodes[n]], True, True, ()) for n in self._best_ranked(bits, count)], {})
 
-    def _nodes_for_slots(
-        self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
-    ) -> list[Pick]:
+    def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """As many whole nodes as `count` slots fill."""
         bits = self.state.idle & self.state.shape(parts, 1).can & self._mask(allowed, True)
         picks = []
-        for n in self._best_ranked(bits, count):
+        for n in self._by_preference(bits):
             node = self.state.nodes[n]
             picks.append(Pick(node, self._graph.size[node], True, True, ()))
-            count -= sum(self.state.fit(parts, h) for h in self.state.holders[n])
+            count -= sum([self.state.fit(parts, h) for h in self.state.holders[n]])
             if count <= 0:
-                return picks
-        return []
+                return Answer(picks, {})
+        return NOTHING
 
     def _allowed_bits(self, allowed: frozenset[int], ranked: bool) -> int:
         bits = bytearray((len(self.state.nodes) + 7) // 8)
@@ -177,78 +187,118 @@ class FreeIndex:
             known = self._allowed[ranked] = (allowed, self._allowed_bits(allowed, ranked))
         return known[1]
 
-    def _match_slots(
-        self, parts: tuple[tuple[str, int], ...], count: int, allowed: frozenset[int] | None
-    ) -> list[Pick]:
+    def _match_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """`count` slots, each where it is best."""
         policy = self._policy
-        scored = policy.order != 0 and not policy.node_weight
-        mask = self._mask(allowed, not scored)
-        picks: list[Pick] = []
-        undo: list[tuple[int, int]] = []
-        for _ in range(count):
-            shape = self.state.shape(parts, 0)
-            best = [self._best_scored(shape, mask)] if scored else self._best_ranked(shape.can & mask, 1)
-            n = best[0] if best else -1
-            if n < 0:
-                picks = []
-                break
-            h, positions = self._best_slot(parts, n)
-            self._pick(h, positions, picks)
-            if count > 1:
-                undo.append((h, self.state.free[h]))
-                bits = 0
-                for i in positions:
-                    bits |= 1 << i
-                self.state.free[h] ^= bits
-                self.state.touch(n)
-        for h, bits in reversed(undo):
-            self.state.free[h] = bits
-            self.state.touch(self.state.node_of[h])
-        return picks
+        shape = self.state.shape(parts, 0)
+        runs: dict[int, Run] = {}
+        if policy.order != 0 and not policy.node_weight:
+            found = self._best_slots(shape, count, self._mask(allowed, False))
+            for h, bits in found.items():
+                runs[h] = self.state.run(parts, h, bits)
+            return Answer((), runs) if runs else NOTHING
+        # What prefers by node uses up one before it comes to the next.
+        for n in self._by_preference(shape.can & self._mask(allowed, True)):
+            count -= self._take_slots(parts, n, count, runs)
+            if not count:
+                return Answer((), runs)
+        return NOTHING
 
-    def _best_scored(self, shape: Shape, mask: int) -> int:
-        for score in sorted(shape.buckets, reverse=self._policy.order > 0):
-            bits = shape.buckets[score] & mask
-            if bits:
-                return (bits & -bits).bit_length() - 1
-        return -1
+    def _by_preference(self, bits: int) -> Iterable[int]:
+        """The nodes of a set of ranks, the best first."""
+        ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
+        return map(self.state.by_rank.__getitem__, ranks)
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
         """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
         ranks = self._order.first(self._graph.root, bits, count) if self._policy.stops else lowest(bits, count)
         return [self.state.by_rank[rank] for rank in ranks]
 
-    def _pick(self, h: int, positions: Sequence[int], picks: list[Pick]) -> None:
-        """Single resources of a holder, each a pick of its own; a large job has thousands, so no frame for each."""
-        children = self._graph.children[h]
-        single = zip([children[i] for i in positions], repeat(1), repeat(True), repeat(True), repeat(()))
-        picks.extend(map(tuple.__new__, repeat(Pick), single))
-
-    def _best_slot(self, parts: tuple[tuple[str, int], ...], n: int) -> tuple[int, list[int]]:
-        """The holder in a node to take a slot from, and the places of what is taken."""
-        state = self.state
+    def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
+        """Add the best slots of a node to `runs`, up to `most`; returns how many."""
+        state, order = self.state, self._policy.order
         holders = state.holders[n]
-        order = self._policy.order
-        if len(holders) > 1:
-            if order == 0:
-                holders = self._in_order(state.nodes[n], holders)
-                holders = [next(h for h in holders if state.fit(parts, h))]
-            else:
-                holders = [h for h in holders if state.fit(parts, h)]
-        found: tuple[int, list[int]] = holders[0], []
-        if len(holders) == 1:
-            return holders[0], state.best(parts, holders[0])
-        children, ids = self._graph.children, self._graph.id
-        most = None
-        # Of equal scores the first in the graph's order.
-        for h in holders:
-            positions = state.best(parts, h)
-            kids = children[h]
-            score = order * sum([ids[kids[i]] for i in positions])
-            if most is None or score > most:
-                most, found = score, (h, positions)
-        return found
+        if order == 0 and len(holders) > 1:
+            holders = self._in_order(state.nodes[n], holders)
+        fits = [(h, fit) for h in holders if (fit := state.fit(parts, h))]
+        if order and len(fits) > 1 and sum([fit for _, fit in fits]) > most:
+            fits = self._share_out(parts, fits, most)
+        left = most
+        for h, fit in fits:
+            slots = fit if fit < left else left
+            runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+            left -= slots
+            if not left:
+                break
+        return most - left
+
+    def _share_out(self, parts: Parts, fits: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+        """How many of `count` slots to take from which holder, given how many each can serve: the best by score."""
+        state, order = self.state, self._policy.order
+        if count == 1:
+            # Of equal scores the first in the graph's order.
+            return [(max(fits, key=lambda fit: order * state.sum(parts, fit[0]))[0], 1)]
+        scores: list[tuple[int, int]] = []
+        for place, (h, fit) in enumerate(fits):
+            free = state.free[h]
+            for _ in range(min(fit, count)):
+                bits = state.best(parts, h, 1, free)
+                scores.append((-order * state.sum_of(h, bits), place))
+                free ^= bits
+        scores.sort()
+        places = [place for _, place in scores[:count]]
+        return [(h, times) for place, (h, _) in enumerate(fits) if (times := places.count(place))]
+
+    def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
+        """`count` slots by score wherever they are, as bits by holder; empty if there are not so many.
+
+        Goes from score to score. A node whose best slot was taken is due again at the score of its next.
+        """
+        order, state = self._policy.order, self.state
+        due: dict[int, list[int]] = {}
+        taken: dict[int, int] = {}
+        scores = [-order * score for score in shape.buckets]
+        heapify(scores)
+        while scores:
+            score = -order * heappop(scores)
+            again = due.pop(score, [])
+            nodes = list(islice(numbers(shape.buckets.get(score, 0) & mask), count))
+            last = len(nodes) + len(again) >= count
+            for n in sorted([*nodes, *again]) if again else nodes:
+                later = None
+                for h in state.holders[n]:
+                    count, rest = self._take_scored(shape.parts, h, score, count, taken)
+                    if not count:
+                        return taken
+                    if rest is not None and (later is None or order * rest > order * later):
+                        later = rest
+                if later is not None and not last:
+                    if later not in due and later not in shape.buckets:
+                        heappush(scores, -order * later)
+                    due.setdefault(later, []).append(n)
+        return {}
+
+    def _take_scored(
+        self, parts: Parts, h: int, score: int, count: int, taken: dict[int, int]
+    ) -> tuple[int, int | None]:
+        """Take slots of just this score from a holder: how many are still wanted then, and the score of the next."""
+        state = self.state
+        if state.blocked and state.blocked.get(h):
+            return count, None
+        gone = taken.get(h, 0)
+        free = state.free[h] ^ gone
+        while fit_of(parts, free, state.masks[h]):
+            bits = state.best(parts, h, 1, free)
+            found = state.sum_of(h, bits)
+            if found != score:
+                return count, found
+            free ^= bits
+            gone |= bits
+            taken[h] = gone
+            count -= 1
+            if not count:
+                break
+        return count, None
 
     def _in_order(self, node: int, holders: list[int]) -> list[int]:
         """Holders in the order in which a search would come to them."""
@@ -263,30 +313,16 @@ class FreeIndex:
             stack.extend(reversed([c for c in self._order(v) if self._graph.children[c]]))
         return out
 
-    def _match_nodes(
-        self, parts: tuple[tuple[str, int], ...], slots: int, count: int, allowed: frozenset[int] | None
-    ) -> list[Pick]:
+    def _match_nodes(self, parts: Parts, slots: int, count: int, allowed: frozenset[int] | None) -> Answer:
         """`count` nodes with `slots` slots each."""
         shape = self.state.shape(parts, slots)
         bits = shape.can & self._mask(allowed, True)
         if bits.bit_count() < count:
-            return []
+            return NOTHING
         nodes = self.state.nodes
-        return [
-            Pick(nodes[n], 1, False, False, self._slots_of(parts, slots, n)) for n in self._best_ranked(bits, count)
-        ]
-
-    def _slots_of(self, parts: tuple[tuple[str, int], ...], slots: int, n: int) -> list[Pick]:
-        """The best `slots` slots of a node that has them."""
         picks: list[Pick] = []
-        undo: list[tuple[int, int]] = []
-        for i in range(slots):
-            h, positions = self._best_slot(parts, n)
-            self._pick(h, positions, picks)
-            if i + 1 < slots:
-                undo.append((h, self.state.free[h]))
-                for p in positions:
-                    self.state.free[h] ^= 1 << p
-        for h, free in reversed(undo):
-            self.state.free[h] = free
-        return picks
+        runs: dict[int, Run] = {}
+        for n in self._best_ranked(bits, count):
+            picks.append(Pick(nodes[n], 1, False, False, ()))
+            self._take_slots(parts, n, slots, runs)
+        return Answer(picks, runs)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
 from headrace.graph.constraints import ConstraintCache
-from headrace.graph.index import FreeIndex
+from headrace.graph.index import NOTHING, FreeIndex
 from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
-from headrace.graph.selection import Chosen, Selection, from_vertices, select
+from headrace.graph.selection import Selection, from_vertices, select
 from headrace.graph.timeline import Timeline
 
 
@@ -125,9 +125,9 @@ class Scheduler:
             return None, matcher
         quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end)
         if quick is not None:
-            if not quick:
+            if quick is NOTHING:
                 return None, matcher
-            return select(self.graph, quick, self.policy.whole), matcher
+            return select(self.graph, quick.picks, self.policy.whole, quick.runs), matcher
         self._lift_fully()
         picks = matcher.match(request.resources)
         return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
@@ -286,12 +286,11 @@ class Scheduler:
         Raises, with nothing changed, SpanConflictError where it is not free, and ValueError for a job that is there
         already or a time that ends before it begins.
         """
-        order = selection.order()
         if jobid in self.jobs:
             raise ValueError(f"job {jobid}: holds resources already; cancel it first")
         if end <= start:
             raise ValueError(f"job {jobid}: holds nothing between {start} and {end}; the end must come after the start")
-        self._check(order, start, end)
+        self._check(selection, start, end)
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
@@ -300,24 +299,32 @@ class Scheduler:
         units_held: list[int] = []
         own: Planner | None = None
         sums: dict[int, dict[str, int]] = {}
+        for h, run in selection.runs.items():
+            vertices = run.vertices
+            units_held.extend(vertices)
+            if own is None:
+                own = Planner(start, end, 1)
+                own.common = True
+            if plans.keys().isdisjoint(vertices):
+                plans.update(dict.fromkeys(vertices, own))
+            else:
+                for v in vertices:
+                    self._hold(v, start, end, own)
+            sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
+        order = selection.inner_order()
         for v, needs, exclusive, _, _ in order:
             up = parent[v]
             amounts: dict[str, int] | None
             if exclusive:
                 units = size[v]
-                plan = plans.get(v)
                 if units == 1:
                     units_held.append(v)
-                    if plan is None:
-                        if own is None:
-                            own = Planner(start, end, 1)
-                            own.common = True
-                        plans[v] = own
-                    else:
-                        if plan.common:
-                            plan = plans[v] = plan.copy()
-                        plan.add(start, end, 1)
+                    if own is None:
+                        own = Planner(start, end, 1)
+                        own.common = True
+                    self._hold(v, start, end, own)
                 else:
+                    plan = plans.get(v)
                     if plan is None:
                         plan = plans[v] = Planner(start, end, units)
                     else:
@@ -374,13 +381,30 @@ class Scheduler:
         self.jobs[jobid] = allocation
         self._spans[jobid] = _Spans(planners, added, units_held, own)
         self._order.used(self, order, start)
-        self._timeline.add(jobid, start, end, order)
+        self._timeline.add(jobid, start, end, selection)
         return allocation
 
-    def _check(self, order: list[Chosen], start: int, end: int) -> None:
+    def _hold(self, v: int, start: int, end: int, own: Planner) -> None:
+        """A vertex of one unit is in use in [start, end); `own` is the planner that says just that."""
+        plan = self.plans.get(v)
+        if plan is None:
+            self.plans[v] = own
+            return
+        if plan.common:
+            plan = self.plans[v] = plan.copy()
+        plan.add(start, end, 1)
+
+    def _check(self, selection: Selection, start: int, end: int) -> None:
         size, children = self.graph.size, self.graph.children
         plans, shared = self.plans, self.shared
-        for v, needs, exclusive, _, _ in order:
+        for run in selection.runs.values():
+            if plans.keys().isdisjoint(run.vertices) and shared.keys().isdisjoint(run.vertices):
+                continue
+            for v in run.vertices:
+                for planner in (plans.get(v), shared.get(v)):
+                    if planner is not None and planner.peak(start, end):
+                        raise SpanConflictError(self.graph, v)
+        for v, needs, exclusive, _, _ in selection.inner_order():
             plan = plans.get(v)
             if plan is not None and plan.times:
                 takes = size[v] if exclusive else (needs if size[v] > 1 and not children[v] else 1)

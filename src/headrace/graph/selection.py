@@ -6,7 +6,7 @@ need every vertex ask for `items`, which fills them in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.graph.matcher import Pick
@@ -27,23 +27,78 @@ class Chosen(NamedTuple):
 _new = tuple.__new__
 
 
+class Run(NamedTuple):
+    """Single resources of one vertex, each given exclusively: in the graph's order, and their places as bits.
+
+    `ids` are their numbers as bits, by type.
+    """
+
+    vertices: Sequence[int]
+    bits: int
+    ids: Mapping[str, int]
+
+
+_NO_RUNS: Mapping[int, Run] = {}
+
+
 class Selection:
-    """The chosen vertices of a graph: `marks` by vertex, and below each the chosen ones in the graph's order."""
+    """The chosen vertices of a graph: `marks` by vertex, and below each the chosen ones in the graph's order.
 
-    __slots__ = ("_expanded", "_order", "below", "graph", "marks")
+    A job of a thousand cores is a few dozen `runs`, by the vertex that holds them; `inner` is everything else, which is
+    all that is looked at one by one. Readers that want each core find it in `marks`, `below` and `order`.
+    """
 
-    def __init__(self, graph: Graph, marks: dict[int, Chosen], below: dict[int, list[int]]) -> None:
+    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "graph", "inner", "runs")
+
+    def __init__(
+        self,
+        graph: Graph,
+        marks: dict[int, Chosen],
+        below: dict[int, list[int]],
+        runs: Mapping[int, Run] = _NO_RUNS,
+    ) -> None:
         self.graph = graph
-        self.marks = marks
-        self.below = below
+        self.inner = marks
+        self.runs = runs
+        self._below = below
+        self._filled = None if runs else (marks, below)
         self._expanded: tuple[list[Chosen], list[int]] | None = None
+        self._inner_order: list[Chosen] | None = None
         self._order: list[Chosen] | None = None
+
+    def _fill(self) -> tuple[dict[int, Chosen], dict[int, list[int]]]:
+        if self._filled is None:
+            marks, below = dict(self.inner), dict(self._below)
+            position = self.graph.position
+            for h, run in self.runs.items():
+                for v in run.vertices:
+                    marks[v] = _new(Chosen, (v, 1, True, False, True))
+                kids = below.get(h)
+                below[h] = sorted([*kids, *run.vertices], key=position.__getitem__) if kids else list(run.vertices)
+            self._filled = marks, below
+        return self._filled
+
+    @property
+    def marks(self) -> dict[int, Chosen]:
+        return self._fill()[0]
+
+    @property
+    def below(self) -> dict[int, list[int]]:
+        return self._fill()[1]
 
     def order(self) -> list[Chosen]:
         """The marked vertices, children before parents, in the graph's order; what whole ones stand for is left out."""
-        if self._order is not None:
-            return self._order
-        marks, below = self.marks, self.below
+        if self._order is None:
+            self._order = self._sorted(self.marks, self.below) if self.runs else self.inner_order()
+        return self._order
+
+    def inner_order(self) -> list[Chosen]:
+        """As `order`, without the resources of `runs`."""
+        if self._inner_order is None:
+            self._inner_order = self._sorted(self.inner, self._below)
+        return self._inner_order
+
+    def _sorted(self, marks: dict[int, Chosen], below: dict[int, list[int]]) -> list[Chosen]:
         root = self.graph.root
         out: list[Chosen] = []
         walk = [root] if root in marks else []
@@ -55,7 +110,6 @@ class Selection:
             if kids:
                 walk.extend(kids)
         out.reverse()
-        self._order = out
         return out
 
     def _expand(self) -> tuple[list[Chosen], list[int]]:
@@ -107,13 +161,22 @@ class Selection:
 
     def covers(self, v: int) -> bool:
         """Whether the selection includes a vertex."""
-        if v in self.marks:
+        marks = self.marks
+        if v in marks:
             return True
-        return any(up in self.marks and self.marks[up].whole for up in self.graph.ancestors(v))
+        return any(up in marks and marks[up].whole for up in self.graph.ancestors(v))
 
 
-def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozenset()) -> Selection:
-    """The selection of `picks`; vertices on the way of a type in `whole` are given whole (node-exclusive policies)."""
+def select(
+    graph: Graph,
+    picks: Sequence[Pick],
+    whole: frozenset[str] = frozenset(),
+    runs: Mapping[int, Run] = _NO_RUNS,
+) -> Selection:
+    """The selection of `picks` and `runs`, which do not overlap.
+
+    Vertices on the way to picks of a type in `whole` are given whole (node-exclusive policies).
+    """
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
     parent, size, types, children = graph.parent, graph.size, graph.type, graph.children
@@ -147,11 +210,23 @@ def select(graph: Graph, picks: Sequence[Pick], whole: frozenset[str] = frozense
             stack.extend(reversed(inner))
     for v in whole_ones:
         below.pop(v, None)
+    for h in runs:
+        v = h
+        while v >= 0 and v not in marks:
+            marks[v] = _new(Chosen, (v, size[v], False, True, False))
+            child, v = v, parent[v]
+            if v >= 0:
+                kids = below.get(v)
+                if kids is None:
+                    below[v] = [child]
+                else:
+                    kids.append(child)
+                    unsorted.add(v)
     position = graph.position
     for v in unsorted:
         if v in below:
             below[v].sort(key=position.__getitem__)
-    return Selection(graph, marks, below)
+    return Selection(graph, marks, below, runs)
 
 
 def from_vertices(graph: Graph, taken: Iterable[tuple[int, int, bool]]) -> Selection:

@@ -14,18 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headrace.graph.free import NO_NODES, Footprint, Nodes
-from headrace.graph.index import FreeIndex
-from headrace.graph.matcher import Pick
+from headrace.graph.index import Answer, FreeIndex
 from headrace.graph.planner import Planner
 from headrace.graph.profile import Profile
 from headrace.graph.request import Request
-from headrace.graph.selection import Chosen
+from headrace.graph.selection import Selection
 
 
 class _Entry(NamedTuple):
     start: int
     end: int
-    order: Sequence[Chosen]
+    selection: Selection
     # None until the index is there to say.
     job: Footprint | None
 
@@ -54,9 +53,9 @@ class Timeline:
         # As a planner, one step a moment however many jobs end then.
         self._ends = Planner()
 
-    def add(self, jobid: int, start: int, end: int, order: Sequence[Chosen]) -> None:
-        job = self._index.state.footprint(order) if self._index.state.ready and self._index.state.usable else None
-        entry = self._jobs[jobid] = _Entry(start, end, order, job)
+    def add(self, jobid: int, start: int, end: int, selection: Selection) -> None:
+        job = self._index.state.footprint(selection) if self._index.state.ready and self._index.state.usable else None
+        entry = self._jobs[jobid] = _Entry(start, end, selection, job)
         self._ends.add(-1, end, 1)
         if start > self._now:
             insort(self._later, (start, jobid))
@@ -156,7 +155,7 @@ class Timeline:
             index.build()
             if index.usable:
                 for jobid, entry in self._jobs.items():
-                    self._jobs[jobid] = entry._replace(job=index.footprint(entry.order))
+                    self._jobs[jobid] = entry._replace(job=index.footprint(entry.selection))
                 for _, jobid in self._ended[self._left :]:
                     self._step(jobid, index.took)
                 for _, jobid in self._later:
@@ -182,17 +181,15 @@ class Timeline:
 
     # Questions
 
-    def match(
-        self, requests: Sequence[Request], allowed: frozenset[int] | None, at: int, end: int
-    ) -> list[Pick] | None:
-        """What is to be taken during [at, end): picks, an empty list if there is nothing, None if it cannot be told."""
+    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None, at: int, end: int) -> Answer | None:
+        """What is to be taken during [at, end); `NOTHING` if there is nothing, None if it cannot be told."""
         index = self._index
         if at < self._now or not self.prepare():
             return None
         if self._later or at > self._now:
-            picks = index.match_untouched(requests, allowed, lambda: self._touched(at, end))
-            if picks is not None:
-                return picks
+            answer = index.match_untouched(requests, allowed, lambda: self._touched(at, end))
+            if answer is not None:
+                return answer
         self._move(at)
         self._overlay(requests, at, end)
         return index.match(requests, allowed)

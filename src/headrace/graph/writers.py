@@ -82,8 +82,13 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     pending: dict[str, int] = {}
     types, ids = graph.type, graph.id
     # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
-    for v, _, _, _, whole in allocation.selection.order():
+    runs = allocation.selection.runs
+    for v, _, _, _, whole in allocation.selection.inner_order():
         kind = types[v]
+        if v in runs:
+            for name, bits in runs[v].ids.items():
+                if name in EXECUTION_TYPES:
+                    pending[name] = pending.get(name, 0) | bits
         if kind in EXECUTION_TYPES:
             pending[kind] = pending.get(kind, 0) | 1 << ids[v]
         elif whole:
