@@ -447,10 +447,11 @@ class FreeState:
                     return 0
             return None
         for h in self.holders[n]:
-            if self.fit(shape.parts, h):
-                score = self.sum(shape.parts, h)
-                if best is None or score * order > best * order:
-                    best = score
+            if self.blocked and self.blocked.get(h):
+                continue
+            found = self.next_slot(shape.parts, h, self.free[h])
+            if found is not None and (best is None or found[1] * order > best * order):
+                best = found[1]
         return best
 
     def fit(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
@@ -462,9 +463,20 @@ class FreeState:
     def _fit_free(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
         return fit_of(parts, self.free[h], self.masks[h])
 
-    def sum(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
-        """The sum of the ids of the best slot of a holder that can serve one."""
-        return self.sum_of(h, self.best(parts, h, 1, self.free[h]))
+    def next_slot(self, parts: tuple[tuple[str, int], ...], h: int, free: int) -> tuple[int, int] | None:
+        """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""
+        if len(parts) == 1 and parts[0][1] == 1:
+            # A core each, as most ask.
+            mask = self.masks[h].get(parts[0][0])
+            some = free & mask if mask is not None else 0
+            if not some:
+                return None
+            i = ((some & -some) if self.policy.order < 0 else some).bit_length() - 1
+            return 1 << i, self.graph.id[self.graph.children[h][i]]
+        if not fit_of(parts, free, self.masks[h]):
+            return None
+        bits = self.best(parts, h, 1, free)
+        return bits, self.sum_of(h, bits)
 
     def sum_of(self, h: int, bits: int) -> int:
         """The sum of the ids of resources of a holder."""

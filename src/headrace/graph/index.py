@@ -16,7 +16,7 @@ from operator import or_
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder, lowest, numbers
-from headrace.graph.free import FreeState, Nodes, Shape, fit_of
+from headrace.graph.free import FreeState, Nodes, Shape
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
@@ -232,12 +232,15 @@ class FreeIndex:
                 break
         return most - left
 
+    def _score(self, parts: Parts, h: int) -> int:
+        return self.state.sum_of(h, self.state.best(parts, h, 1, self.state.free[h]))
+
     def _share_out(self, parts: Parts, fits: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
         """How many of `count` slots to take from which holder, given how many each can serve: the best by score."""
         state, order = self.state, self._policy.order
         if count == 1:
             # Of equal scores the first in the graph's order.
-            return [(max(fits, key=lambda fit: order * state.sum(parts, fit[0]))[0], 1)]
+            return [(max([h for h, _ in fits], key=lambda h: order * self._score(parts, h)), 1)]
         scores: list[tuple[int, int]] = []
         for place, (h, fit) in enumerate(fits):
             free = state.free[h]
@@ -287,17 +290,14 @@ class FreeIndex:
             return count, None
         gone = taken.get(h, 0)
         free = state.free[h] ^ gone
-        while fit_of(parts, free, state.masks[h]):
-            bits = state.best(parts, h, 1, free)
-            found = state.sum_of(h, bits)
-            if found != score:
-                return count, found
+        while count and (found := state.next_slot(parts, h, free)) is not None:
+            bits, reached = found
+            if reached != score:
+                return count, reached
             free ^= bits
             gone |= bits
             taken[h] = gone
             count -= 1
-            if not count:
-                break
         return count, None
 
     def _in_order(self, node: int, holders: list[int]) -> list[int]:

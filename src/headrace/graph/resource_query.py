@@ -20,11 +20,12 @@ from headrace.graph.policies import POLICIES
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.writers import WRITERS
 
+_NAME = "headrace-resource-query"
 _READERS = {"grug": grug.read, "jgf": jgf.read, "rv1exec": rv1.read}
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="resource-query", description="Ask a resource graph what would be given to a job.")
+    p = argparse.ArgumentParser(prog=_NAME, description="Ask a resource graph what would be given to a job.")
     p.add_argument("-L", "--load-file", required=True, help="the graph")
     p.add_argument(
         "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
@@ -65,19 +66,18 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     """Run the command; returns the exit status."""
     args = parser().parse_args(argv)
     if args.match_policy not in POLICIES:
-        print(
-            f"resource-query: match policy {args.match_policy!r}: must be one of {', '.join(POLICIES)}", file=sys.stderr
-        )
+        print(f"{_NAME}: match policy {args.match_policy!r}: must be one of {', '.join(POLICIES)}", file=sys.stderr)
         return 1
     try:
         graph = load(args.load_format, args.load_file)
     except OSError as exc:
-        print(f"ERROR: can't open {args.load_file}: {exc.strerror}", file=sys.stderr)
+        print(f"{_NAME}: ERROR: can't open {args.load_file}: {exc.strerror}", file=sys.stderr)
         return 1
     except (GraphError, UnicodeDecodeError) as exc:
         detail = f"unpack_rank: error splitting hostname={exc.host}; " if isinstance(exc, rv1.HostError) else str(exc)
         print(
-            f": Runtime error: resource_query_t: ERROR: {detail}\nERROR: error generating resources\n", file=sys.stderr
+            f"{_NAME}: Runtime error: resource_query_t: ERROR: {detail}\nERROR: error generating resources\n",
+            file=sys.stderr,
         )
         return 1
     with contextlib.ExitStack() as stack:

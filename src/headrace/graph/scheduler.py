@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.graph.candidates import ChildOrder
 from headrace.graph.constraints import ConstraintCache
@@ -64,16 +64,41 @@ class Found(NamedTuple):
 
 
 class _Spans(NamedTuple):
-    """What a job added: amounts to planners, and the vertices of one unit that it has for itself.
+    """What a job added to planners: vertices of one unit that it has for itself (`units`) and that it shares (`users`),
+    and other amounts, each to the planner of a key in a map.
 
-    Those of them that nobody else has used share the planner `own`. Flat lists, not pairs, as each object that lives
-    as long as its job costs the garbage collector time.
+    Where nobody else has used anything the job's own planner for that amount stands, of `common`. Flat lists, not
+    tuples, as each object that lives as long as its job costs the garbage collector time.
     """
 
-    planners: list[Planner]
-    amounts: list[int]
     units: list[int]
-    own: Planner | None
+    users: list[int]
+    maps: list[Any]
+    keys: list[Any]
+    amounts: list[int]
+    common: dict[int, Planner]
+
+    def hold(self, planners: dict[Any, Planner], key: int | str, start: int, end: int, amount: int) -> None:
+        """An amount is in use in [start, end)."""
+        self.maps.append(planners)
+        self.keys.append(key)
+        self.amounts.append(amount)
+        own = self.common.get(amount)
+        if own is None:
+            own = self.common[amount] = Planner(start, end, amount)
+            own.common = True
+        _hold(planners, key, own, start, end, amount)
+
+
+def _hold(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
+    """`own` is the planner that says just that an amount is in use in [start, end), to stand for it where it can."""
+    plan = planners.get(key)
+    if plan is None:
+        planners[key] = own
+        return
+    if plan.common:
+        plan = planners[key] = plan.copy()
+    plan.add(start, end, amount)
 
 
 class Scheduler:
@@ -294,82 +319,55 @@ class Scheduler:
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
-        planners: list[Planner] = []
-        added: list[int] = []
-        units_held: list[int] = []
-        own: Planner | None = None
+        own = Planner(start, end, 1)
+        own.common = True
+        spans = _Spans([], [], [], [], [], {1: own})
+        units_held, users_held = spans.units, spans.users
         sums: dict[int, dict[str, int]] = {}
         for h, run in selection.runs.items():
             vertices = run.vertices
             units_held.extend(vertices)
-            if own is None:
-                own = Planner(start, end, 1)
-                own.common = True
             if plans.keys().isdisjoint(vertices):
                 plans.update(dict.fromkeys(vertices, own))
             else:
                 for v in vertices:
-                    self._hold(v, start, end, own)
+                    _hold(plans, v, own, start, end, 1)
             sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
-        order = selection.inner_order()
-        for v, needs, exclusive, _, _ in order:
+        for v, needs, exclusive, _, _ in selection.inner_order():
             up = parent[v]
             amounts: dict[str, int] | None
             if exclusive:
-                units = size[v]
-                if units == 1:
+                if size[v] == 1:
                     units_held.append(v)
-                    if own is None:
-                        own = Planner(start, end, 1)
-                        own.common = True
-                    self._hold(v, start, end, own)
+                    _hold(plans, v, own, start, end, 1)
                 else:
-                    plan = plans.get(v)
-                    if plan is None:
-                        plan = plans[v] = Planner(start, end, units)
-                    else:
-                        plan.add(start, end, units)
-                    planners.append(plan)
-                    added.append(units)
+                    spans.hold(plans, v, start, end, size[v])
                 if not children[v] and up >= 0:
                     # A single resource, of which most jobs consist.
                     above = sums.get(up)
                     if above is None:
                         above = sums[up] = {}
                     kind = types[v]
-                    above[kind] = above.get(kind, 0) + units
+                    above[kind] = above.get(kind, 0) + size[v]
                     continue
                 amounts = totals[v]
             else:
-                users = shared.get(v)
-                if users is None:
-                    users = shared[v] = Planner(start, end, 1)
+                users_held.append(v)
+                if v in shared:
+                    _hold(shared, v, own, start, end, 1)
                 else:
-                    users.add(start, end, 1)
-                planners.append(users)
-                added.append(1)
+                    shared[v] = own
                 amounts = sums.get(v)
                 if not children[v]:
                     if size[v] > 1:
-                        plan = plans.get(v)
-                        if plan is None:
-                            plan = plans[v] = Planner()
-                        plan.add(start, end, needs)
-                        planners.append(plan)
-                        added.append(needs)
+                        spans.hold(plans, v, start, end, needs)
                         amounts = {types[v]: needs}
                 elif amounts:
                     counts = busy.get(v)
                     if counts is None:
                         counts = busy[v] = {}
                     for name, amount in amounts.items():
-                        planner = counts.get(name)
-                        if planner is None:
-                            planner = counts[name] = Planner(start, end, amount)
-                        else:
-                            planner.add(start, end, amount)
-                        planners.append(planner)
-                        added.append(amount)
+                        spans.hold(counts, name, start, end, amount)
             if up >= 0 and amounts:
                 above = sums.get(up)
                 if above is None:
@@ -379,20 +377,10 @@ class Scheduler:
                         above[name] = above.get(name, 0) + amount
         allocation = Allocation(jobid, start, end, reserved, selection)
         self.jobs[jobid] = allocation
-        self._spans[jobid] = _Spans(planners, added, units_held, own)
-        self._order.used(self, order, start)
+        self._spans[jobid] = spans
+        self._order.used(self, selection.inner_order(), start)
         self._timeline.add(jobid, start, end, selection)
         return allocation
-
-    def _hold(self, v: int, start: int, end: int, own: Planner) -> None:
-        """A vertex of one unit is in use in [start, end); `own` is the planner that says just that."""
-        plan = self.plans.get(v)
-        if plan is None:
-            self.plans[v] = own
-            return
-        if plan.common:
-            plan = self.plans[v] = plan.copy()
-        plan.add(start, end, 1)
 
     def _check(self, selection: Selection, start: int, end: int) -> None:
         size, children = self.graph.size, self.graph.children
@@ -421,18 +409,23 @@ class Scheduler:
         """Give back everything the job holds. Raises KeyError for an unknown job."""
         allocation = self.jobs.pop(jobid)
         start, end = allocation.start, allocation.end
-        planners, amounts, units, own = self._spans.pop(jobid)
-        for planner, amount in zip(planners, amounts, strict=True):
-            planner.add(start, end, -amount)
-        plans = self.plans
-        for v in units:
-            plan = plans[v]
-            if plan is own:
-                del plans[v]
+        units, users, maps, keys, amounts, common = self._spans.pop(jobid)
+        own = common[1]
+        for held, vertices in ((self.plans, units), (self.shared, users)):
+            for v in vertices:
+                plan = held[v]
+                if plan is own:
+                    del held[v]
+                else:
+                    plan.add(start, end, -1)
+                    if not plan.times:
+                        del held[v]
+        for planners, key, amount in zip(maps, keys, amounts, strict=True):
+            plan = planners[key]
+            if plan is common.get(amount):
+                del planners[key]
             else:
-                plan.add(start, end, -1)
-                if not plan.times:
-                    del plans[v]
+                plan.add(start, end, -amount)
         self._timeline.remove(jobid)
 
     def release(self, jobid: int, part: Selection) -> None:
