@@ -24,6 +24,7 @@ from . import boot, module_process
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
+from .config_keys import attributes, doubts
 from .modhost import FOLLOWER_MODULES, LEADER_MODULES, exec_modules, names_for
 from .module import RpcError
 
@@ -89,6 +90,9 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
 
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
+    if info.rank == 0:
+        for line in doubts(options.config):
+            print(f"flux-broker: warning: {line}", file=sys.stderr)
     agent = spawn_agent(rundir if own else "")
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
@@ -154,6 +158,7 @@ def _check(options: LaunchOptions) -> None:
 def _preload(modules: Iterable[str]) -> None:
     """Import what the brokers will need once, so that the processes forked from here share its memory and its time."""
     import asyncio
+    options.attrs = {**attributes(options.config), **options.attrs}
 
     from ..agent import agent as _agent  # noqa: F401
     from ..modules.discovery import discover

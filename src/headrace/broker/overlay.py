@@ -133,6 +133,8 @@ class Overlay:
             sock.connect(self.boot.parent_uri)
             hello = m.request(
                 "overlay.hello",
+            patience = duration.parse(attrs.get("tbon.connect_timeout"))
+            sock.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
                 {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
                 matchtag=1,
             )

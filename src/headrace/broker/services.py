@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from . import config as configuration
-from . import drain
+from . import dmesg, drain
+from .config_keys import doubts
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
@@ -162,8 +163,14 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
 
     def remove(msg: Message) -> _Empty:
         name = _text(msg, "service")
+        doubt(new)
         if not msg.routes or broker.router.services.get(name) is not broker.router.peers.get(msg.routes[-1]):
             raise RpcError(errno.ENOENT)
+    def doubt(config: dict[str, Any]) -> None:
+        if broker.rank == 0:
+            for line in doubts(config):
+                broker.log(logging.WARNING, "config", line)
+
         del broker.router.services[name]
         return EMPTY
 
@@ -176,6 +183,7 @@ def _getenv(msg: Message) -> dict[str, Any]:
 
 
 def _setenv(msg: Message) -> _Empty:
+    doubt(broker.config)
     for name, value in (msg.obj or {}).get("env", {}).items():
         if value is None:
             os.environ.pop(name, None)

@@ -1,0 +1,85 @@
+"""Keys of a configuration that nobody listens to are named; those that Flux has are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomllib
+
+from headrace.broker.config_keys import attributes, doubts
+
+RECORDED = Path(__file__).parent.parent / "data" / "commands" / "queues.toml"
+
+# Every key of flux-config(5) and RFC 33 that stands in a table whose keys are looked at.
+KNOWN = """
+[access]
+allow-guest-user = true
+allow-root-owner = true
+[exec]
+imp = "/x"
+job-shell = "/x"
+kill-timeout = "5s"
+max-kill-count = 3
+service = "rexec"
+sdexec-properties.MemoryMax = "90%"
+testexec.allow-guests = true
+[policy]
+jobspec.defaults.system = {queue = "batch", duration = "1h"}
+limits = {duration = "1h", job-size = {min.ncores = 1, max = {nnodes = 2, ncores = 3, ngpus = 4}}}
+scheduler.anything = 1
+[queues.batch]
+requires = ["x"]
+policy.limits.job-size.max.nnodes = -1
+[queues.empty]
+[resource]
+path = "/x"
+exclude = "0"
+norestrict = true
+noverify = true
+rediscover = true
+[tbon]
+topo = "kary:2"
+torpid_min = "1s"
+[sched-fluxion-qmanager]
+queue-policy = "easy"
+[my-plugin]
+anything = 1
+"""
+
+
+def test_what_flux_knows_raises_no_doubts() -> None:
+    assert doubts(tomllib.loads(KNOWN)) == []
+    assert doubts(tomllib.loads(RECORDED.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("queues.batch.requries = []", "queues.batch.requries: unknown key, did you mean requires?"),
+        ("queues.b.policy.limits.job-size.max.nodes = 1", "queues.b.policy.limits.job-size.max.nodes: unknown key, "),
+        ("policy.limits.duraton = '1h'", "policy.limits.duraton: unknown key, did you mean duration?"),
+        ("policy.jobspec.defaults.duration = '1h'", "policy.jobspec.defaults.duration: unknown key, not system"),
+        ("resource.noverfiy = true", "resource.noverfiy: unknown key, did you mean noverify?"),
+        ("exec.kill_timeout = '1s'", "exec.kill_timeout: unknown key, did you mean kill-timeout?"),
+        ("tbon.tcp-user-timeout = '1s'", "tbon.tcp-user-timeout: unknown key, did you mean tcp_user_timeout?"),
+        ("access.guests = true", "access.guests: unknown key, not allow-guest-user or allow-root-owner"),
+        ("headrace.exec-module = []", "headrace.exec-module: unknown key, did you mean exec-modules?"),
+        ("queue.batch.requires = []", "queue: unknown table, did you mean queues?"),
+        ("queues.batch.hosts = 'a'", "queues.batch.hosts: has no effect in Headrace"),
+        ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),
+    ],
+)
+def test_a_key_without_listener_is_named_with_what_was_meant(text: str, line: str) -> None:
+    (found,) = doubts(tomllib.loads(text))
+    assert found.startswith(line)
+
+
+def test_values_of_a_wrong_kind_are_left_to_those_who_read_them() -> None:
+    assert doubts({"queues": 3, "exec": [], "policy": {"limits": "x"}}) == []
+
+
+def test_the_table_tbon_sets_broker_attributes() -> None:
+    table = {"topo": "kary:2", "zmq_io_threads": 2, "zmqdebug": True, "nonsense": 1}
+    assert attributes({"tbon": table}) == {"tbon.topo": "kary:2", "tbon.zmq_io_threads": "2", "tbon.zmqdebug": "1"}
+    assert attributes({"tbon": 3}) == {}

@@ -1,0 +1,30 @@
+"""Configuration files as an administrator writes them: what is said of mistakes, and what takes effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instance import start
+
+
+def test_unknown_keys_are_named_on_stderr_and_in_the_log_and_again_at_a_reload(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[resource]\nnoverfiy = true\n")
+    script = "flux dmesg | grep -c noverfiy; flux config reload; flux dmesg | grep -c noverfiy"
+    done = start("--test-size=2", f"--config-path={path}", script)
+    assert done.err == "flux-broker: warning: resource.noverfiy: unknown key, did you mean noverify?\n"
+    assert done.out == "1\n2\n"
+
+
+def test_the_table_tbon_takes_effect_and_options_win(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[tbon]\ntopo = 'kary:1'\ntorpid_min = '3s'\nconnect_timeout = '4s'\n")
+    script = "flux getattr tbon.maxlevel; flux getattr tbon.torpid_min; flux getattr tbon.connect_timeout"
+    done = start("--test-size=3", f"--config-path={path}", "-Stbon.torpid_min=2s", script)
+    assert (done.out, done.err) == ("2\n2s\n4s\n", "")
+
+
+def test_a_value_that_tbon_cannot_take_is_refused() -> None:
+    done = start("--test-size=2", "--conf=tbon.connect_timeout=soon", "true")
+    assert done.rc == 1
+    assert done.err.startswith("flux-broker: tbon.connect_timeout: invalid duration 'soon'")
