@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.format import Format, FormatError, choose, help_text
 
-HEADINGS = {"id": "JOBID", "name": "NAME", "queue": "QUEUE", "n": "N", "t": "TIME"}
+HEADINGS = {"id": "JOBID", "name": "NAME", "username": "USER", "queue": "QUEUE", "n": "N", "t": "TIME"}
 
 
 def row(text: str, **values: object) -> str:
@@ -71,7 +71,8 @@ def test_truth_is_a_word():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{nosuch}", "Unknown format field: nosuch"),
+        ("{nosuch}", r"Unknown format field: nosuch \(known are id, .*\)"),
+        ("{usrname}", r"Unknown format field: usrname \(did you mean username\? known are id, .*\)"),
         ("{id!Z}", "Unknown conversion: !Z"),
         ("{id", "Error in user format"),
     ],

@@ -39,6 +39,14 @@ def test_policies_stand_side_by_side_on_the_machine_of_the_header(flux):
     assert table["wait, s: max"] == ["180", "180"]
 
 
+def test_starts_on_stdout_are_alone_there(flux):
+    outcome = flux("simulate", "--synthetic=3", "--nodes=1", "--policy=easy", "--starts=-")
+    assert [row["policy"] for row in csv.DictReader(io.StringIO(outcome.stdout))] == ["easy"] * 3
+    assert "makespan" in outcome.stderr
+    both = flux("simulate", "--synthetic=3", "--nodes=1", "--starts=-", "--json")
+    assert (both.status, both.stdout) == (2, "")
+
+
 def test_starts_and_figures_can_be_read_by_programs(flux, tmp_path):
     (tmp_path / "trace.swf.gz").write_bytes(gzip.compress(TRACE.encode()))
     outcome = flux("simulate", "trace.swf.gz", "--nodes=4", "--policy=easy,fcfs", "--json", "--starts=starts.csv")

@@ -20,6 +20,11 @@ LISTING = [
         like(f"{ID}\n{ID}\n"),
     ),
     Line("flux jobs -o {name}", "NAME\nin\n"),
+    Line(
+        "flux submit --urgency=hold --job-name=\"$(printf 'a\\nb\\033[2J')\" true >odd; "
+        "flux jobs -no {name} $(cat odd); flux cancel $(cat odd)",
+        "a\\nb\\x1b[2J\n",
+    ),
     Line("flux jobs --no-header -o {name}", "in\n"),
     Line("flux jobs --suppress-header -o {name}", "in\n"),
     Line(

@@ -131,7 +131,7 @@ class Format:
                 self.tail += literal
                 continue
             if name not in headings and not any(name.startswith(prefix) for prefix in open_prefixes):
-                raise FormatError(f"Error in user format: Unknown format field: {name}")
+                raise FormatError(f"Error in user format: Unknown format field: {name}{_known(name, headings)}")
             if conversion and conversion not in "srdDFHP":
                 raise FormatError(f"Error in user format: Unknown conversion: !{conversion}")
             self.fields.append(Field(literal, name, spec or "", conversion or ""))
@@ -175,6 +175,16 @@ class Format:
 
     def _line(self, show: Callable[[Field], str]) -> str:
         return "".join([field.literal + show(field) for field in self.fields]) + self.tail
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    """The names that there are, with the most similar first."""
+    import difflib
+
+    known = [known for known in names if known]
+    similar = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {similar[0]}? " if similar else ""
+    return f" ({meant}known are {', '.join(known)})"
 
 
 def _split_spec(spec: str) -> Any:

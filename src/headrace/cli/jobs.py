@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from argparse import ArgumentTypeError
@@ -18,7 +19,7 @@ from headrace.client.handle import Handle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 PREFIX = "flux-jobs: ERROR: "
 
@@ -210,16 +211,32 @@ def _colored(when: str) -> bool:
 
 
 def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
-    layout.fit([job.get for job in jobs])
+    rows = [_visible(job) for job in jobs]
+    layout.fit(rows)
     lines: List[str] = []
     if not args.no_header:
         lines.append(layout.header() + "\n")
     colored = _colored(args.color)
-    for job in jobs:
+    for job, row in zip(jobs, rows):
         tint = jobinfo.color(job) if colored else ""
-        line = layout.row(job.get)
+        line = layout.row(row)
         lines.append(f"{tint}{line}\n{jobinfo.COLOR_OFF}" if tint else f"{line}\n")
     sys.stdout.write("".join(lines))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _visible(job: JobInfo) -> Callable[[str], Any]:
+    """What the job's `get` gives, with control characters as escapes: users choose names, a table has lines."""
+
+    def get(name: str) -> Any:
+        value = job.get(name)
+        if isinstance(value, str) and _CONTROL.search(value) and not name.startswith("color"):
+            return _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
+        return value
+
+    return get
 
 
 def _recurse(job: JobInfo, args: Namespace) -> None:

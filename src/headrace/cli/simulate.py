@@ -75,6 +75,8 @@ def main(argv: List[str]) -> int:
         if args.trace is not None:
             parser.error("--record writes a trace: leave out the one to read")
         return _record(args)
+    if args.json and args.starts == "-":
+        parser.error("--starts - and --json both write to standard output: give --starts a file")
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give a trace, or --synthetic")
@@ -90,7 +92,9 @@ def main(argv: List[str]) -> int:
         json.dump(_as_json(trace, graph, results), sys.stdout, indent=1)
         sys.stdout.write("\n")
     else:
-        _print_table(trace, graph, results)
+        # What goes to the next command is the list of starts alone.
+        with contextlib.redirect_stdout(sys.stderr if args.starts == "-" else sys.stdout):
+            _print_table(trace, graph, results)
     return 1 if trace.faults else 0
 
 
