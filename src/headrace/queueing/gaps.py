@@ -19,6 +19,7 @@ from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.request import Request
 from headrace.graph.scheduler import Allocation
+from headrace.queueing.misses import ANYWHERE
 
 _BEGIN = -(2**62)
 _LEVELS_KEPT = 128
@@ -90,17 +91,25 @@ class _Level:
 
 
 class Ask(NamedTuple):
-    """What must be free for a request: at least `wanted` of the places `among`, for slots of `parts` (None: whole)."""
+    """What must be free for a request: at least `wanted` of the places `among`, for slots of `parts` (None: whole).
+
+    And of the places `of`, one at least.
+    """
 
     parts: Parts | None
     among: int
     wanted: int
+    of: int = ANYWHERE
 
 
 class _Effect(NamedTuple):
-    """What a job takes: places wholly, nodes that others can no longer have whole, and amounts by place and type."""
+    """What a job takes: places wholly, nodes that others can no longer have whole, and amounts by place and type.
+
+    `places` is whose asks it matters to: the places, and the first of each node.
+    """
 
     allocation: Allocation
+    places: int
     whole: int
     nodes: list[int]
     parts: dict[tuple[int, str], int]
@@ -189,8 +198,13 @@ class Gaps:
         """Enter what a job holds or is promised, in place of what was entered for it before."""
         if jobid in self._jobs:
             self.remove(jobid)
-        effect = self._jobs[jobid] = self._effect(allocation)
-        start, end = allocation.start, allocation.end
+        self._jobs[jobid] = self._effect(allocation)
+        self.restore(jobid)
+
+    def restore(self, jobid: int) -> None:
+        """Undo `lift`. Raises KeyError."""
+        effect = self._jobs[jobid]
+        start, end = effect.allocation.start, effect.allocation.end
         if effect.whole:
             self._free.take(start, end, effect.whole)
         for node in effect.nodes:
@@ -206,11 +220,20 @@ class Gaps:
                     for a, b in _crossing(planner, start, end, level.room[kind][place], amount):
                         level.steps.take(a, b, 1 << place)
 
-    def remove(self, jobid: int) -> None:
-        """A job's time is over, or its promise is taken back; jobs that were not entered are ignored."""
-        effect = self._jobs.pop(jobid, None)
-        if effect is None:
-            return
+    def remove(self, jobid: int) -> int:
+        """A job's time is over, or its promise is taken back. Returns its places; any, for a job that was not entered."""
+        if jobid not in self._jobs:
+            return ANYWHERE
+        self.lift(jobid)
+        return self._jobs.pop(jobid).places
+
+    def places(self, jobid: int) -> int:
+        """The places of a job; any, for one that was not entered."""
+        return self._jobs[jobid].places if jobid in self._jobs else ANYWHERE
+
+    def lift(self, jobid: int) -> None:
+        """Answer as if the job were not there, until `restore`. Raises KeyError."""
+        effect = self._jobs[jobid]
         start, end = effect.allocation.start, effect.allocation.end
         if effect.whole:
             self._free.give(start, end, effect.whole)
@@ -259,7 +282,12 @@ class Gaps:
                         parts[key] = parts.get(key, 0) + 1
             elif types[v] == "node":
                 nodes.append(v)
-        return _Effect(allocation, whole, nodes, parts)
+        places = whole
+        for node in nodes:
+            places |= self._first[node]
+        for at, _ in parts:
+            places |= 1 << at
+        return _Effect(allocation, places, whole, nodes, parts)
 
     # Questions
 
@@ -342,6 +370,10 @@ class Gaps:
                 yield t, stop
                 t = stop
 
+    def open_now(self, ask: Ask, start: int, end: int) -> bool:
+        """Whether there is an opening at `start` until `end`."""
+        return self._later(ask, self._steps(ask.parts), start, end) == start
+
     def _next_change(self, steps: _Steps, t: int) -> int:
         found = 2**62
         for times in (self._free.times, steps.times):
@@ -354,13 +386,13 @@ class Gaps:
         """`start` if enough is free during [start, end), else a later moment before which no start is any good."""
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
-        wanted = ask.wanted
+        wanted, of = ask.wanted, ask.of
         i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
         known = i + j
         # From the end backwards: the first shortage that is met is the last, and nothing before it needs a look.
         free = ask.among & sets[i] & those[j]
         front = min(times[i + 1] if i + 1 < len(times) else 2**62, others[j + 1] if j + 1 < len(others) else 2**62)
-        while free.bit_count() >= wanted:
+        while free & of and free.bit_count() >= wanted:
             a, b = times[i], others[j]
             if a <= start and b <= start:
                 self.work += known - i - j + 2

@@ -7,9 +7,13 @@ the time that became free. So a search need look at those starts and at what lie
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 FOR_EVER = 2**62
+# Every place there is, as a set of bits.
+ANYWHERE = -1
 _MAX_FREED = 32
 
 Ranges = list[tuple[int, int]]
@@ -27,22 +31,31 @@ class Misses:
 
     def __init__(self) -> None:
         self._misses: dict[str, list[_Miss]] = {}
-        # The last spans of time in which something became free, and how many there were in all.
-        self._freed: Ranges = []
+        # The last spans of time in which something became free, and where; and how many there were in all.
+        self._freed: list[tuple[int, int, int]] = []
         self.count = 0
 
     def forget(self) -> None:
         """Anything may have become possible."""
         self._misses.clear()
 
-    def freed(self, start: int, end: int) -> None:
-        """Something became free during [start, end)."""
+    def freed(self, start: int, end: int, places: int = ANYWHERE) -> None:
+        """Something became free during [start, end), in a set of places."""
         if end <= start:
             return
-        self._freed.append((start, end))
+        self._freed.append((start, end, places))
         self.count += 1
         if len(self._freed) > _MAX_FREED:
-            self._freed = [(min(s for s, _ in self._freed), max(e for _, e in self._freed))]
+            starts, ends, sets = zip(*self._freed, strict=True)
+            self._freed = [(min(starts), max(ends), reduce(or_, sets))]
+
+    def _since(self, count: int) -> list[tuple[int, int, int]]:
+        """What became free after `count` gifts."""
+        return self._freed[max(0, count - (self.count - len(self._freed))) :]
+
+    def places(self, since: int) -> int:
+        """Where something became free after `since` gifts."""
+        return reduce(or_, [places for _, _, places in self._since(since)], 0)
 
     def missed(self, shape: str, length: int, until: int) -> None:
         """No job of this shape and at least this length can start before `until`."""
@@ -52,9 +65,8 @@ class Misses:
 
     def openings(self, length: int, since: int, begin: int, end: int) -> Ranges:
         """Starts in [begin, end) from which a job would run into what became free after `since` gifts."""
-        recent = self._freed[max(0, since - (self.count - len(self._freed))) :]
         found: Ranges = []
-        for a, b in sorted([(max(begin, s - length + 1), min(e, end)) for s, e in recent]):
+        for a, b in sorted([(max(begin, s - length + 1), min(e, end)) for s, e, _ in self._since(since)]):
             if a >= b:
                 continue
             if found and a <= found[-1][1]:

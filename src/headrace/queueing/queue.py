@@ -11,7 +11,7 @@ only move forward. A call that would take too long leaves the rest to the next o
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest, Request
 from headrace.graph.scheduler import Allocation, Found, Scheduler
 from headrace.queueing.gaps import Ask, Gaps
-from headrace.queueing.misses import FOR_EVER, Misses, Ranges, common
+from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges, common
 from headrace.queueing.policies import QueuePolicy, by_name
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
@@ -118,9 +118,11 @@ class Queue:
         self._asks: dict[str, Ask | None] = {}
         # Jobs may hold something else than was entered.
         self._resized = False
-        # For each promise, up to which gift it is known to be the earliest; and how far the last improving got.
+        # The places of promised jobs; up to which gift each promise is known to be the earliest; and the place that the
+        # last improving came to.
+        self._promised: list[_Place] = []
         self._checked: dict[int, int] = {}
-        self._cursor = 0
+        self._reached: tuple[int, ...] = ()
         # Up to which gift promised jobs were offered a start at once.
         self._offered = 0
         # So many of the first jobs are all promised.
@@ -142,9 +144,12 @@ class Queue:
         """Change a pending job's priority. Raises KeyError."""
         entry = self.pending[jobid]
         self._remove(entry)
-        entry = entry._replace(place=(-priority, *entry.place[1:]))
-        self.pending[jobid] = entry
-        self._insert(entry)
+        moved = entry._replace(place=(-priority, *entry.place[1:]))
+        self.pending[jobid] = moved
+        self._insert(moved)
+        if jobid in self.planned:
+            del self._promised[bisect_left(self._promised, entry.place)]
+            insort(self._promised, moved.place)
 
     def cancel(self, jobid: int) -> None:
         """Forget a pending job. Raises KeyError."""
@@ -161,14 +166,13 @@ class Queue:
         self.running.remove(jobid)
         end = self.scheduler.jobs[jobid].end
         self.scheduler.cancel(jobid)
-        if self._gaps is not None:
-            self._gaps.remove(jobid)
-        self._gave(self._now, end)
+        places = self._gaps.remove(jobid) if self._gaps is not None else ANYWHERE
+        self._gave(self._now, end, places)
 
     def touch(self) -> None:
         """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
         self._resized = True
-        self._gave(self._now, FOR_EVER)
+        self._gave(self._now, FOR_EVER, ANYWHERE)
 
     def drop_plans(self, before: int = FOR_EVER) -> None:
         """Take back the promises of starts before a moment; the next `schedule` makes them anew."""
@@ -178,6 +182,23 @@ class Queue:
     def first(self, count: int) -> list[int]:
         """The first `count` waiting jobs, in order."""
         return [jobid for _, _, jobid in self._order[:count]]
+
+    def alike(self, count: int) -> list[int]:
+        """The first waiting jobs, `count` at most, as long as they ask for the same as the first."""
+        found: list[int] = []
+        for _, _, jobid in self._order[:count]:
+            entry, first = self.pending[jobid], self.pending[self._order[0][2]]
+            if (entry.shape, entry.length) != (first.shape, first.length):
+                break
+            found.append(jobid)
+        return found
+
+    def hold(self, jobid: int, allocation: Allocation) -> None:
+        """A job runs that was started elsewhere."""
+        self.running.add(jobid)
+        self._first_end = min(self._first_end, allocation.end)
+        if self._gaps is not None:
+            self._gaps.put(jobid, allocation)
 
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
@@ -207,11 +228,11 @@ class Queue:
             del self._shapes[entry.shape], self._lengths[entry.shape]
             self._asks.pop(entry.shape, None)
 
-    def _gave(self, start: int, end: int) -> None:
-        """Something became free during [start, end)."""
-        self._misses.freed(start, end)
+    def _gave(self, start: int, end: int, places: int) -> None:
+        """Something became free during [start, end), in a set of places."""
+        self._misses.freed(start, end, places)
         self._forget_now()
-        self._cursor = 0
+        self._reached = ()
         self._changed = True
 
     def _forget_now(self) -> None:
@@ -223,6 +244,7 @@ class Queue:
     def _promise(self, jobid: int, allocation: Allocation) -> None:
         self.planned[jobid] = allocation
         insort(self._starts, (allocation.start, jobid))
+        insort(self._promised, self.pending[jobid].place)
         self._checked[jobid] = self._misses.count
         self._news.add(jobid)
         if self._gaps is not None:
@@ -230,19 +252,19 @@ class Queue:
 
     def _drop(self, jobid: int) -> Allocation:
         """Take a promise back: what it reserved is free."""
-        allocation = self._take_out(jobid)
-        self._gave(allocation.start, allocation.end)
+        allocation, places = self._take_out(jobid)
+        self._gave(allocation.start, allocation.end, places)
         return allocation
 
-    def _take_out(self, jobid: int) -> Allocation:
+    def _take_out(self, jobid: int) -> tuple[Allocation, int]:
         allocation = self.planned.pop(jobid)
-        self._served = min(self._served, bisect_left(self._order, self.pending[jobid].place))
+        place = self.pending[jobid].place
+        self._served = min(self._served, bisect_left(self._order, place))
+        del self._promised[bisect_left(self._promised, place)]
         del self._starts[bisect_left(self._starts, (allocation.start, jobid))]
         del self._checked[jobid]
         self.scheduler.cancel(jobid)
-        if self._gaps is not None:
-            self._gaps.remove(jobid)
-        return allocation
+        return allocation, self._gaps.remove(jobid) if self._gaps is not None else ANYWHERE
 
     # Scheduling
 
@@ -263,6 +285,8 @@ class Queue:
             return []
         decisions: list[Decision] = []
         self._spent = 0
+        if self._gaps is not None:
+            self._gaps.work = 0
         self.unfinished = False
         if self.policy.keeps:
             self._start_due(now, decisions)
@@ -327,13 +351,13 @@ class Queue:
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
         due = [jobid for start, jobid in self._starts[: bisect_left(self._starts, (now + 1,))]]
         for jobid in sorted(due, key=lambda j: self.pending[j].place):
-            allocation = self._take_out(jobid)
+            allocation, places = self._take_out(jobid)
             if allocation.start == now:
                 held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
                 self._start(jobid, held, decisions)
             else:
                 # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
-                self._gave(now, allocation.end)
+                self._gave(now, allocation.end, places)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
         self._remove(self.pending.pop(jobid))
@@ -351,17 +375,25 @@ class Queue:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         known = self._dead.get(entry.shape)
         length = self.scheduler.alike(now, now + entry.length) - now
-        if known is None and length > 1 and self.scheduler.match_at(entry.request.lasting(1), now)[0] is None:
+        if known is None and length > 1 and not self._fits_a_moment(entry, now):
             length = 1
         if known is None or length < known:
             self._dead[entry.shape] = length
             if self.policy.keeps:
                 self._misses.missed(entry.shape, length, now + 1)
 
+    def _fits_a_moment(self, entry: _Pending, now: int) -> bool:
+        if not self._may_fit(entry._replace(length=1), now):
+            return False
+        return self.scheduler.match_at(entry.request.lasting(1), now)[0] is not None
+
     def _try(self, jobid: int, now: int, decisions: list[Decision]) -> bool:
         """Start a job now if it fits."""
         entry = self.pending[jobid]
         if self._fails_now(entry):
+            return False
+        if not self._may_fit(entry, now):
+            self._failed_now(entry, now)
             return False
         outcome = self.scheduler.allocate(jobid, entry.request, now, explain=False)
         if outcome.allocation is None:
@@ -410,7 +442,10 @@ class Queue:
 
     def _left(self) -> int | None:
         """How much of this call's effort is left; None for no bound."""
-        return None if self.effort is None else max(self.effort - self._spent, 0)
+        if self.effort is None:
+            return None
+        steps = self._gaps.work if self._gaps is not None else 0
+        return max(self.effort - self._spent - steps // _STEPS, 0)
 
     def _plan(self, jobid: int, now: int, effort: int | None, decisions: list[Decision]) -> int | None:
         """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the effort is spent."""
@@ -434,14 +469,16 @@ class Queue:
         self._failed_now(entry, now)
         return 1
 
-    def _search(self, entry: _Pending, now: int, ranges: Ranges, effort: int | None) -> Found:
-        """The earliest start in `ranges`, of those that the plan of gaps leaves."""
-        gaps, ask = self._gaps, self._ask(entry, now)
+    def _search(
+        self, entry: _Pending, now: int, ranges: Ranges, effort: int | None, of: int = ANYWHERE, counts: bool = True
+    ) -> Found:
+        """The earliest start in `ranges`, of those that gaps leave, with one of the places `of` at least."""
+        gaps, ask = self._gaps, self._ask(entry, now, of)
         if gaps is None or ask is None:
-            found = self.scheduler.search(entry.request, now, ranges, effort)
+            found = self.scheduler.search(entry.request, now, ranges, effort, counts)
             self._spent += found.tried
             return found
-        gaps.work, most = 0, FOR_EVER if effort is None else max(effort, 1) * _STEPS
+        most = FOR_EVER if effort is None else gaps.work + max(effort, 1) * _STEPS
         reached: list[int] = []
 
         def open_ranges() -> Iterator[tuple[int, int]]:
@@ -450,19 +487,25 @@ class Queue:
                     reached.append(start)
                 yield start, end
 
-        found = self.scheduler.search(entry.request, now, open_ranges(), effort)
-        self._spent += found.tried + gaps.work // _STEPS
+        found = self.scheduler.search(entry.request, now, open_ranges(), effort, counts)
+        self._spent += found.tried
         if reached and found.selection is None and not found.spent:
             return found._replace(start=reached[0], spent=True)
         return found
 
-    def _ask(self, entry: _Pending, now: int) -> Ask | None:
+    def _ask(self, entry: _Pending, now: int, of: int = ANYWHERE) -> Ask | None:
         if self._gaps is None:
             return None
         if entry.shape not in self._asks:
             allowed = self.scheduler.matcher(entry.request, now).allowed
             self._asks[entry.shape] = self._gaps.ask(entry.request.resources, allowed)
-        return self._asks[entry.shape]
+        ask = self._asks[entry.shape]
+        return ask if ask is None or of == ANYWHERE else ask._replace(of=of)
+
+    def _may_fit(self, entry: _Pending, now: int, of: int = ANYWHERE) -> bool:
+        """False if there is no gap for the job now, with one of the places `of` at least."""
+        gaps, ask = self._gaps, self._ask(entry, now, of)
+        return gaps is None or ask is None or gaps.open_now(ask, now, now + entry.length)
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
         entry = self.pending[jobid]
@@ -508,71 +551,96 @@ class Queue:
         if entry.length >= known and kept.start >= now + known:
             return False
         jobid = kept.jobid
-        if jobid in self._tried:
+        since = self._checked[jobid]
+        if jobid in self._tried or since == self._misses.count:
             return False
         if self._left() == 0:
             self.unfinished = True
             return False
         self._tried.add(jobid)
-        # Until its promise begins, it needs what others of its shape need.
-        if kept.start < now + entry.length:
-            entry, whole = entry._replace(length=kept.start - now), entry
-            request = entry.request.lasting(entry.length)
-        else:
-            whole, request = entry, entry.request
+        # Until its promise begins, it needs what others of its shape need; and something that was not free before.
+        part = entry if kept.start >= now + entry.length else entry._replace(length=kept.start - now)
+        if not self._may_fit(part, now, self._misses.places(since)):
+            return False
         self._spent += 1
+        request = entry.request if part is entry else entry.request.lasting(part.length)
         selection, matcher = self.scheduler.match_at(request, now)
-        if selection is not None and entry is not whole:
-            entry = whole
+        if selection is None:
+            self._failed_now(part, now)
+            return False
+        if part is not entry:
             self._spent += 1
             self.scheduler.lift(jobid)
             selection, matcher = self.scheduler.match_at(entry.request, now)
             self.scheduler.restore()
-        if selection is None:
-            self._failed_now(entry, now)
-            return False
+            if selection is None:
+                self._failed_now(entry, now)
+                return False
         self._drop(jobid)
         self._start(jobid, self.scheduler.add(jobid, selection, now, matcher.end, False), decisions)
         return True
 
     def _improve(self, now: int) -> None:
         """Move promises forward into what has become free, in order, as far as the effort goes."""
-        misses, order = self._misses, self._order
+        misses, promised, checked = self._misses, self._promised, self._checked
+        at = bisect_right(promised, self._reached)
         looked_at = 0
-        while self._cursor < len(order) and looked_at < self.depth and self._left() != 0:
-            jobid = order[self._cursor][2]
-            self._cursor += 1
-            kept = self.planned.get(jobid)
-            if kept is None or self._checked[jobid] == misses.count:
+        while at < len(promised) and looked_at < self.depth:
+            jobid = promised[at][2]
+            at += 1
+            if checked[jobid] == misses.count:
                 continue
+            if self._left() == 0:
+                at -= 1
+                break
+            kept = self.planned[jobid]
             looked_at += 1
             entry = self.pending[jobid]
-            ranges = misses.openings(entry.length, self._checked[jobid], now + 1, kept.start)
+            ranges = misses.openings(entry.length, checked[jobid], now + 1, kept.start)
             if ranges and kept.start >= ranges[-1][1] + entry.length:
                 # Its own promise is not in its way, so what holds for its shape holds for it.
                 ranges = common(ranges, misses.ranges(entry.shape, entry.length, now))
             if not ranges or self._move(jobid, kept, ranges, now):
-                self._checked[jobid] = misses.count
-        self.unfinished = self.unfinished or self._cursor < len(order)
+                checked[jobid] = misses.count
+            elif looked_at > 1:
+                # It may have the whole of the next call's effort.
+                at -= 1
+                break
+        self._reached = promised[at - 1] if at else ()
+        self.unfinished = self.unfinished or at < len(promised)
 
     def _move(self, jobid: int, kept: Allocation, ranges: Ranges, now: int) -> bool:
         """Give a promised job the first start in `ranges` at which it fits. False if the effort ended before that."""
         entry = self.pending[jobid]
+        # It would have moved there before, were it not for something that has become free since.
+        places = self._misses.places(self._checked[jobid])
+        if not self._could_move(entry, ranges, places, now):
+            self._misses.missed(entry.shape, entry.length, kept.start)
+            return True
+        if self._gaps is not None:
+            self._gaps.lift(jobid)
         self.scheduler.lift(jobid)
-        found = self.scheduler.search(entry.request, now, ranges, self._left(), counts=False)
+        found = self._search(entry, now, ranges, self._left(), places, counts=False)
         self.scheduler.restore()
-        self._spent += found.tried
+        if self._gaps is not None:
+            self._gaps.restore(jobid)
         if found.selection is None:
             if found.spent:
                 return False
             self._misses.missed(entry.shape, entry.length, kept.start)
             return True
         self._misses.missed(entry.shape, entry.length, found.start)
-        cursor = self._cursor
         self._drop(jobid)
-        self._cursor = cursor
         self._promise(jobid, self.scheduler.add(jobid, found.selection, found.start, found.end, True))
         return True
+
+    def _could_move(self, entry: _Pending, ranges: Ranges, places: int, now: int) -> bool:
+        """False if none of `places` is free at any of these times, which is cheap to see where the job has none."""
+        gaps, ask = self._gaps, self._ask(entry, now, places)
+        if gaps is None or ask is None or gaps.places(entry.place[2]) & places:
+            return True
+        most = gaps.work + 8 * _STEPS
+        return next(gaps.openings(ask._replace(wanted=1), entry.length, ranges, most), None) is not None
 
 
 def shape_of(request: JobRequest) -> str:
