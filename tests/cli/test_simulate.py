@@ -44,7 +44,7 @@ def test_starts_on_stdout_are_alone_there(flux):
     assert [row["policy"] for row in csv.DictReader(io.StringIO(outcome.stdout))] == ["easy"] * 3
     assert "makespan" in outcome.stderr
     both = flux("simulate", "--synthetic=3", "--nodes=1", "--starts=-", "--json")
-    assert (both.status, both.stdout) == (2, "")
+    assert (both.rc, both.stdout) == (2, "")
 
 
 def test_starts_and_figures_can_be_read_by_programs(flux, tmp_path):
