@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from . import config as configuration
-from . import dmesg, drain
+from . import drain
 from .config_keys import doubts
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
