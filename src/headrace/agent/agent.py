@@ -135,6 +135,8 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        # The broker that forked us holds them.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop())
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)

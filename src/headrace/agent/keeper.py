@@ -74,6 +74,8 @@ def keep(agent: int) -> int:
     """Wait for process `agent`, then kill what it left. Returns its wait status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # The broker that forked us holds them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == agent:

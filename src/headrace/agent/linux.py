@@ -38,6 +38,14 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def descendants_of(pid: int) -> list[int]:
+    """The children of a process, theirs and so on; parents come before their children."""
+    found = children_of(pid)
+    for child in found:
+        found.extend(children_of(child))
+    return found
+
+
 def environment_of(pid: int) -> dict[str, str]:
     """The environment a process was started with; empty when it is gone or another user's."""
     try:

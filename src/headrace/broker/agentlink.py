@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -98,3 +101,10 @@ class AgentLink(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
+
+    def wait(self, seconds: float) -> None:
+        """After `close`: until the agent and all it started are gone, or `seconds` are over."""
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(self.pid)
+            select.select([pidfd], [], [], seconds)
+            os.close(pidfd)

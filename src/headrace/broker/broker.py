@@ -30,7 +30,7 @@ from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset, IdsetError
 from ..spec.message import Message, MessageError
-from . import services, state
+from . import services, signals, state
 from .agentlink import AgentLink
 from .attrs import AttrTable
 from .boot import BootInfo
@@ -47,6 +47,8 @@ from .router import Router
 
 # What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
 FLUX_VERSION = "0.88.0"
+# Seconds the agent gets to kill what is left of the jobs.
+_AGENT_PATIENCE = 5.0
 
 
 class Broker:
@@ -90,6 +92,10 @@ class Broker:
         self.agent: AgentLink | None = None
         self._agent_is_lost = False
         self._leader_runs = False
+        # Told to end before we could.
+        self._unwanted = False
+        # The signal that ended this instance.
+        self.ended_by = 0
         self._own_rundir = False
         self._done: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -103,6 +109,8 @@ class Broker:
         try:
             return asyncio.run(self._main())
         finally:
+            if self.agent is not None:
+                self.agent.wait(_AGENT_PATIENCE)
             self._remove_rundir()
 
     async def _main(self) -> int:
@@ -126,7 +134,8 @@ class Broker:
             self.groups = Groups(self.modules.builtin("groups"))
         # SIGALRM is how a job's time limit reaches an instance that is a job.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
-            self.loop.add_signal_handler(number, self._signalled, number)
+            self.loop.add_signal_handler(number, signals.received, self, number)
+        signals.release()
         try:
             if self._agent_socket is not None:
                 self.agent = AgentLink(self, self._agent_socket[0])
@@ -142,6 +151,8 @@ class Broker:
         if self.rank == 0:
             self.advance("parent-ready")
         await self._done.wait()
+        # What comes now would find no handler any more, and leave our files.
+        signals.hold()
         await self.local.stop()
         self.overlay.close()
         if self.agent is not None:
@@ -249,7 +260,9 @@ class Broker:
         warn = durations.parse(self.attrs.get("broker.quorum-warn", "1m"))
         if self.rank == 0 and warn and warn != float("inf"):
             self.loop.call_later(warn, self._quorum_slow)
-        if self._leader_runs:
+        if self._unwanted:
+            self.advance("shutdown")
+        elif self._leader_runs:
             # We came late: the event that says so was before our time.
             self.advance("quorum-full")
 
@@ -305,8 +318,8 @@ class Broker:
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:
-        # A program that a time limit ended says so, whatever it made of the signal.
-        self.exit_code = self.exit_code if self.exit_code == 128 + signal.SIGALRM else status
+        # An instance that a signal or its time limit ended says so, whatever its program made of that.
+        self.exit_code = 128 + self.ended_by if self.ended_by else status
         level = logging.ERROR if status else logging.INFO
         self.log(level, "broker", text)
         self.advance("rc2-fail" if status else "rc2-success")
@@ -318,6 +331,7 @@ class Broker:
         if self.program is not None and self.program.running:
             self.program.stop()
         else:
+            self._unwanted = True
             self.advance("shutdown")
 
     def _enter_cleanup(self) -> None:
@@ -405,6 +419,7 @@ class Broker:
             self.boot.hosts = [str(host) for host in hosts]
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
         self._leader_runs = body.get("state") == "run"
+        self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye")
         self.advance("parent-ready")
 
     def parent_state(self, new: str) -> None:
@@ -413,6 +428,7 @@ class Broker:
             self._leader_runs = True
             self.advance("quorum-full")
         elif new == "shutdown" and not self.past("cleanup"):
+            self._unwanted = True
             if self.state == "run":
                 self.state = "cleanup"
                 self.advance("cleanup-success")
@@ -437,27 +453,13 @@ class Broker:
             self.overlay.close()
             self._parent_lost("exec agent ended")
 
-    def _signalled(self, number: int) -> None:
-        name = signal.Signals(number).name
-        if self.rank:
-            # The leader's shutdown reaches us through the tree; a follower that is told to go alone goes.
-            if number != signal.SIGINT and not self.stopping:
-                self.log(logging.INFO, "broker", f"{name}: leaving")
-                self.state = "shutdown"
-                self.advance("children-none")
+    def leave(self) -> None:
+        """A follower goes, and the instance stays. In `init` it goes when its modules are loaded."""
+        if self.state == "init":
+            self._unwanted = True
             return
-        self.log(logging.INFO, "broker", f"{name}: shutting down")
-        if number == signal.SIGINT and self.program is not None and self.program.running:
-            # The terminal sent it to the program too; let that decide.
-            return
-        self.exit_code = self.exit_code or 128 + number
-        if self.state in ("run", "quorum"):
-            self.begin_shutdown()
-        elif self.state == "cleanup":
-            # Told twice: do not wait for jobs any longer.
-            self.advance("cleanup-fail")
-        elif self.state == "shutdown":
-            self.advance("shutdown-timeout")
+        self.state = "shutdown"
+        self.advance("children-none")
 
     def _remove_rundir(self) -> None:
         rundir = self.attrs.get("rundir")

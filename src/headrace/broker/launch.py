@@ -20,7 +20,7 @@ from typing import Any
 
 from ..agent import keeper, linux
 from ..compat.environment import with_flux
-from . import boot, module_process
+from . import boot, module_process, signals
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
@@ -30,6 +30,8 @@ from .module import RpcError
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
 _RUNDIR_LIMIT = 88
+# Seconds that followers may outlive their leader before they are told to go, and then until they are killed.
+_GRACE, _STUCK = 1.0, 4
 
 
 class LaunchError(Exception):
@@ -88,11 +90,11 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
     """Be the broker of `info`; returns its exit code."""
     from ..agent.agent import spawn_agent
 
-    # The brokers of a test instance share a run directory, which is removed when the last has ended.
-    own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     if info.rank == 0:
         for line in doubts(options.config):
             print(f"flux-broker: warning: {line}", file=sys.stderr)
+    # The brokers of a test instance share a run directory, which is removed when the last has ended.
+    own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     agent = spawn_agent(rundir if own else "")
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
@@ -125,14 +127,22 @@ def _fork_modules(
 
 
 def start_here(options: LaunchOptions) -> int:
-    """One broker in this process, booted by its launcher or alone. Raises LaunchError."""
+    """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
+    signals.hold()
     _check(options)
     rundir = make_rundir(options)
     try:
-        return run_broker(_boot(options, rundir), options, rundir)
+        # The other brokers may be long in coming.
+        with signals.interruptible():
+            info = _boot(options, rundir)
+        return run_broker(info, options, rundir)
     except BootError as exc:
-        shutil.rmtree(rundir, ignore_errors=True)
         raise LaunchError(str(exc)) from None
+    except signals.Interrupted as exc:
+        return 128 + exc.number
+    finally:
+        if options.attrs.get("rundir-cleanup", "1") == "1":
+            shutil.rmtree(rundir, ignore_errors=True)
 
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
@@ -148,6 +158,7 @@ def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
 
 
 def _check(options: LaunchOptions) -> None:
+    options.attrs = {**attributes(options.config), **options.attrs}
     try:
         AttrTable(options.attrs)
     except AttrError as exc:
@@ -158,7 +169,6 @@ def _check(options: LaunchOptions) -> None:
 def _preload(modules: Iterable[str]) -> None:
     """Import what the brokers will need once, so that the processes forked from here share its memory and its time."""
     import asyncio
-    options.attrs = {**attributes(options.config), **options.attrs}
 
     from ..agent import agent as _agent  # noqa: F401
     from ..modules.discovery import discover
@@ -176,6 +186,7 @@ def _preload(modules: Iterable[str]) -> None:
 
 def start_many(options: LaunchOptions) -> int:
     """`--test-size=N`: N brokers on this machine, forked from here; returns the leader's exit code."""
+    signals.hold()
     _check(options)
     size = options.size
     hosts = options.hosts or [boot.local_hostname()] * size
@@ -223,15 +234,31 @@ def _end_with(starter: int) -> None:
 
 
 def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
+    """Until all brokers have ended; returns the leader's exit code."""
     leader = next(pid for pid, rank in pids.items() if rank == 0)
 
     def forward(number: int, _frame: Any) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(leader, number)
 
+    def left_alone(_number: int, _frame: Any) -> None:
+        # They never met the leader, or cannot leave.
+        number, patience = (signal.SIGKILL, 0) if asked else (signal.SIGTERM, _STUCK)
+        asked.append(number)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        signal.alarm(patience)
+
+    asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, forward)
+    if signal.SIGINT in signal.sigpending():
+        # From a terminal, perhaps before there was a leader; to ignore it now is to lose it.
+        forward(signal.SIGINT, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, left_alone)
+    signals.release()
     result = 0
     leader_killed = False
     while pids:
@@ -240,13 +267,14 @@ def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
         if rank is None:
             continue
         code = os.waitstatus_to_exitcode(status)
-        if code and (rank == 0 or code < 0):
+        if code and (rank == 0 or code < 0) and not asked:
             how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
             if size > 1:
                 print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr)
         if rank == 0:
             leader_killed = code < 0
             result = code if code >= 0 else 128 - code
+            signal.setitimer(signal.ITIMER_REAL, _GRACE)
         if code:
             # Its agent may have been killed too: what that ran is ours now.
             keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")

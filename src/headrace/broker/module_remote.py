@@ -27,6 +27,7 @@ import msgspec
 
 from ..spec import message as m
 from ..spec.message import Message
+from . import signals
 from .attrs import AttrTable
 from .logbook import format_line, severity
 from .modhost import find, name_of
@@ -228,6 +229,7 @@ def serve(sock: socket.socket, path: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # They are meant for the broker; a handler, unlike SIG_IGN, is not inherited by what the module starts.
         signal.signal(number, lambda _number, _frame: None)
+    signals.release()
     try:
         module = find(path)
         if module is None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..agent import linux
+from ..agent.spawn import spawn
+from .signals import YOUNG
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -29,13 +33,14 @@ class Program:
         else:
             self.argv = list(command)
         self.title = " ".join(command) if command else shell
-        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
         self._pidfd = -1
+        self._own_group = False
         self._begin = 0.0
 
     @property
     def running(self) -> bool:
-        return self._process is not None
+        return self._pid != 0
 
     def start(self) -> None:
         """Start it. Raises OSError when it cannot be."""
@@ -46,49 +51,46 @@ class Program:
         env["FLUX_URI"] = broker.attrs.get("local-uri")
         self._begin = time.monotonic()
         # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.
-        interactive = sys.stdin is not None and os.isatty(0)
-        self._process = subprocess.Popen(
-            self.argv,
-            env=env,
-            restore_signals=True,
-            **({} if interactive else _own_group()),
-        )
-        self._pidfd = os.pidfd_open(self._process.pid)
+        self._own_group = sys.stdin is None or not os.isatty(0)
+        # Not by subprocess: a signal that its child gets between fork and exec is lost.
+        self._pid = spawn(self.argv, env, (), group=0 if self._own_group else os.getpgrp())
+        self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
 
+    def interrupt(self) -> None:
+        """We got SIGINT: the program has it from the terminal, unless that cannot know it (yet)."""
+        if self._own_group or time.monotonic() - self._begin < YOUNG:
+            self._signal(signal.SIGINT)
+
     def stop(self) -> None:
-        """SIGHUP to the program's process group, SIGKILL after five seconds."""
+        """SIGHUP to the program and what it started, SIGKILL after five seconds."""
         self._signal(signal.SIGHUP)
         self._broker.loop.call_later(5, self._signal, signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        process = self._process
-        if process is None:
+        if not self._pid:
             return
-        try:
-            if os.getpgid(process.pid) == process.pid:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
-        except ProcessLookupError:
+        if self._own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, number)
             return
+        # Its process group is ours and perhaps that of others in the same pipeline.
+        for pid in (self._pid, *linux.descendants_of(self._pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
     def _ended(self) -> None:
-        process = self._process
-        if process is None or process.poll() is None:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid:
             return
         self._broker.loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self._process = None
+        self._pid = 0
         took = time.monotonic() - self._begin
-        code = process.returncode
+        code = os.waitstatus_to_exitcode(status)
         if code < 0:
             what, status = signal.strsignal(-code) or str(-code), 128 - code
         else:
             what, status = "Exited", code
         title = self.title if len(self.title) < 200 else shlex.quote(self.title[:200]) + "…"
         self._done(status, f"rc2.0: {title} {what} (rc={status}) {took:.1f}s")
-
-
-def _own_group() -> dict[str, Any]:
-    return {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}

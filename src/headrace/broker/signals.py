@@ -1,0 +1,83 @@
+"""Signals that end an instance, whenever they come: before there is a loop to handle them, while it runs, at its end.
+
+From the first folder until the loop listens, and again from the loop's end until the process has ended, the kernel
+keeps them for us: a signal that nobody handles would leave the run directory, or processes, behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds that a new program may not have been in the group of processes yet that a terminal interrupts.
+YOUNG = 0.2
+
+
+class Interrupted(Exception):
+    """A signal came within `interruptible`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def hold() -> None:
+    """Keep ending signals pending; what is forked from here starts with that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
+
+def release() -> None:
+    """Deliver them from now on, and those that came meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """For a wait that may be long and has nothing to undo: within, a held signal raises Interrupted."""
+
+    def interrupt(number: int, _frame: Any) -> None:
+        # Only the first: what handles it must not be interrupted.
+        hold()
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, interrupt) for number in _ENDING}
+    release()
+    try:
+        yield
+    finally:
+        hold()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def received(broker: Broker, number: int) -> None:
+    """Broker: `number` arrived. The leader shuts the instance down; a follower that is told to go alone goes."""
+    name = signal.Signals(number).name
+    if broker.rank:
+        # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree.
+        if number != signal.SIGINT and not broker.stopping:
+            broker.log(logging.INFO, "broker", f"{name}: leaving")
+            broker.leave()
+        return
+    broker.log(logging.INFO, "broker", f"{name}: shutting down")
+    if number == signal.SIGINT and broker.program is not None and broker.program.running:
+        # The program decides what an interrupt means.
+        broker.program.interrupt()
+        return
+    again = broker.ended_by != 0
+    broker.ended_by = broker.ended_by or number
+    broker.exit_code = broker.exit_code or 128 + number
+    if not broker.past("run"):
+        broker.begin_shutdown()
+    elif again and broker.state == "cleanup":
+        # Told twice: do not wait for jobs any longer.
+        broker.advance("cleanup-fail")
+    elif again and broker.state == "shutdown":
+        broker.advance("shutdown-timeout")

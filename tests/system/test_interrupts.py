@@ -1,0 +1,59 @@
+"""Ctrl-C and SIGTERM whenever they come: an instance ends soon, says so, and leaves neither processes nor folders."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from instance import FLUX, processes_with
+from terminal import Terminal, terminal
+
+RANDOM = random.Random(20)
+# Seconds after the run directory was made: while brokers are forked, while they meet, while the program runs.
+MOMENTS = [round(RANDOM.uniform(low, low + 0.08), 3) for low in (0.0, 0.08, 0.16, 0.24, 0.32)]
+
+
+def end(screen: Terminal, how: str) -> int:
+    """Press Ctrl-C, or SIGTERM to the outer process alone; returns the exit code."""
+    if how == "int":
+        screen.type("\x03")
+    else:
+        os.kill(screen.pid, signal.SIGTERM)
+    return screen.wait()
+
+
+def left(folder: os.PathLike[str]) -> list[str]:
+    return [*os.listdir(folder), *processes_with(f"HR_TEST={folder}")]
+
+
+@pytest.mark.parametrize("size", [(), ("-s4",)], ids=["one", "four"])
+@pytest.mark.parametrize("how", ["int", "term"])
+def test_an_instance_that_is_still_starting_ends_and_leaves_nothing(how, size, tmp_path):
+    for moment in MOMENTS:
+        with terminal(FLUX, "start", *size, "sleep", "1000", TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:
+            while not os.listdir(tmp_path):
+                time.sleep(0.001)
+            time.sleep(moment)
+            code = end(screen, how)
+            assert code == (130 if how == "int" else 143), f"{how} after {moment} s: {screen.text}"
+        assert left(tmp_path) == [], f"{how} after {moment} s"
+
+
+@pytest.mark.parametrize("size", [(), ("-s2",)], ids=["one", "two"])
+def test_sigterm_ends_a_program_its_children_and_its_jobs(size, tmp_path):
+    script = "flux run sh -c 'echo run''ning; exec sleep 1000' & sleep 1000; true"
+    with terminal(FLUX, "start", *size, "sh", "-c", script, TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:
+        screen.expect("running")
+        assert end(screen, "term") == 143
+    assert left(tmp_path) == []
+
+
+def test_an_interrupt_reaches_a_program_that_has_a_process_group_of_its_own(tmp_path):
+    script = f"exec </dev/null; exec {FLUX} start sh -c 'echo run''ning; exec sleep 1000'"
+    with terminal("sh", "-c", script, TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:
+        screen.expect("running")
+        assert end(screen, "int") == 130
+    assert left(tmp_path) == []
