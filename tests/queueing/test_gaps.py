@@ -142,7 +142,7 @@ def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
         scheduler.cancel(jobid)
     asked = gaps.ask(request(SHAPES[0], 6).resources, None)
     assert asked is not None
-    [(start, end)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 20)
+    [(start, end)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 200)
     assert start == end
     assert 0 < start < 150
     assert next(gaps.openings(asked, 6, [(start, _END)], 2**62))[0] == 150

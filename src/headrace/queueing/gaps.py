@@ -22,6 +22,8 @@ from headrace.graph.scheduler import Allocation
 from headrace.queueing.misses import ANYWHERE
 
 _BEGIN = -(2**62)
+# What a question costs that is settled at once, in steps.
+_PROBE = 32
 _LEVELS_KEPT = 128
 
 Parts = tuple[tuple[str, int], ...]
@@ -395,7 +397,7 @@ class Gaps:
         while free & of and free.bit_count() >= wanted:
             a, b = times[i], others[j]
             if a <= start and b <= start:
-                self.work += known - i - j + 2
+                self.work += known - i - j + _PROBE
                 return start
             if a >= b:
                 i -= 1
@@ -405,7 +407,7 @@ class Gaps:
                 j -= 1
                 front = b
                 free &= those[j]
-        self.work += known - i - j + 2
+        self.work += known - i - j + _PROBE
         return front
 
 

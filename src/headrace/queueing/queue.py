@@ -112,6 +112,8 @@ class Queue:
         # Shapes that do not fit at `_now`, from what length on, and promised jobs that were tried for themselves.
         self._dead: dict[str, int] = {}
         self._tried: set[int] = set()
+        # From what length on a shape finds no gap at `_now` in what became free after so many gifts.
+        self._barred: dict[tuple[str, int], int] = {}
         self._misses = Misses()
         # Where there may be room, of policies that promise many jobs a start; and what each shape asks of it.
         self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if self.policy.keeps else None
@@ -238,6 +240,7 @@ class Queue:
     def _forget_now(self) -> None:
         self._dead.clear()
         self._tried.clear()
+        self._barred.clear()
 
     # Promises
 
@@ -560,7 +563,14 @@ class Queue:
         self._tried.add(jobid)
         # Until its promise begins, it needs what others of its shape need; and something that was not free before.
         part = entry if kept.start >= now + entry.length else entry._replace(length=kept.start - now)
-        if not self._may_fit(part, now, self._misses.places(since)):
+        barred = self._barred.get((entry.shape, since), FOR_EVER + 1)
+        if part.length >= barred:
+            return False
+        places = self._misses.places(since)
+        if not self._may_fit(part, now, places):
+            if barred > FOR_EVER and not self._may_fit(entry._replace(length=1), now, places):
+                part = entry._replace(length=1)
+            self._barred[entry.shape, since] = part.length
             return False
         self._spent += 1
         request = entry.request if part is entry else entry.request.lasting(part.length)
@@ -597,6 +607,9 @@ class Queue:
             looked_at += 1
             entry = self.pending[jobid]
             ranges = misses.openings(entry.length, checked[jobid], now + 1, kept.start)
+            if ranges and not self._could_move(entry, ranges, misses.places(checked[jobid]), now):
+                checked[jobid] = misses.count
+                continue
             if ranges and kept.start >= ranges[-1][1] + entry.length:
                 # Its own promise is not in its way, so what holds for its shape holds for it.
                 ranges = common(ranges, misses.ranges(entry.shape, entry.length, now))
@@ -614,9 +627,6 @@ class Queue:
         entry = self.pending[jobid]
         # It would have moved there before, were it not for something that has become free since.
         places = self._misses.places(self._checked[jobid])
-        if not self._could_move(entry, ranges, places, now):
-            self._misses.missed(entry.shape, entry.length, kept.start)
-            return True
         if self._gaps is not None:
             self._gaps.lift(jobid)
         self.scheduler.lift(jobid)
