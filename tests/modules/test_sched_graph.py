@@ -69,7 +69,13 @@ class World:
         self.raised: list[dict[str, Any]] = []
         self.acquired: Any = None
         self.ctx.service("resource", {"acquire": self._acquire})
-        manager = {"sched-hello": self._hello, "sched-ready": self._ready, "raise": self._raise}
+        self.heirs: list[list[int]] = []
+        manager = {
+            "sched-hello": self._hello,
+            "sched-ready": self._ready,
+            "sched-heirs": self._heirs,
+            "raise": self._raise,
+        }
         self.ctx.service("job-manager", manager)
         self.sched = broker.load(sched_graph, *args)
 
@@ -91,6 +97,10 @@ class World:
         for body in early:
             self._request(body)
         return {"count": len(early)}
+
+    def _heirs(self, msg: Message) -> Any:
+        self.heirs.append(msg.obj["ids"])
+        return EMPTY
 
     def _raise(self, msg: Message) -> Any:
         self.raised.append(msg.obj)
@@ -635,5 +645,56 @@ def test_a_storm_is_scheduled_in_slices_and_nothing_is_lost_between_them(in_brok
         assert world.started(*range(1, 1002)) == [*range(1, 1000), 1001]
         assert world.answers[1000] == [{"id": 1000, "type": 3}]
         assert all(len(world.answers[job]) == 1 for job in range(1, 1002))
+
+    in_broker(scenario)
+
+
+def test_who_is_next_is_named_where_there_is_no_choice(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.settle()
+        for job in range(1, 8):
+            world.submit(job, jobspec())
+        await world.settle()
+        assert world.heirs == []
+        for job in range(8, 40):
+            world.submit(job, jobspec())
+        await world.settle()
+        assert world.heirs == [[*range(9, 25)]]
+        for job in range(1, 10):
+            world.free(job, final=True, heir=job + 8, expiration=0.0)
+        await world.settle()
+        assert world.heirs[1:] == [[*range(18, 34)]]
+        assert world.started(*range(1, 40)) == [*range(1, 9)]
+        world.change(down="3")
+        await world.settle()
+        assert world.heirs[2:] == [[]]
+        world.change(up="3")
+        world.submit(40, jobspec(nnodes=1), priority=20)
+        await world.settle()
+        assert world.heirs[-1] == [40]
+        world.submit(41, jobspec(queue="other"))
+        await world.settle()
+        assert world.heirs[-1] == []
+
+    in_broker(scenario)
+
+
+def test_a_job_that_took_over_gives_back_what_it_was_given_meanwhile(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.settle()
+        for job in range(1, 10):
+            world.submit(job, jobspec())
+        await world.settle()
+        world.free(1)
+        await world.settle()
+        assert world.started(9) == [9]
+        world.free(2, final=True, heir=9, expiration=0.0)
+        world.submit(10, jobspec())
+        world.submit(11, jobspec())
+        await world.settle()
+        assert world.started(10, 11) == [10]
+        assert world.sched.stats()["running"] == 8
 
     in_broker(scenario)

@@ -179,6 +179,7 @@ actions = st.lists(
         st.tuples(st.just("submit"), st.integers(1, 6), st.integers(1, 4), st.sampled_from([0, 5, 60, 600])),
         st.tuples(st.just("free"), st.integers(0, 50), st.just(0), st.just(0)),
         st.tuples(st.just("cancel"), st.integers(0, 50), st.just(0), st.just(0)),
+        st.tuples(st.just("inherit"), st.integers(0, 50), st.integers(0, 50), st.integers(1, 100)),
         st.tuples(st.just("priority"), st.integers(0, 50), st.integers(0, 31), st.just(0)),
         st.tuples(st.just("down"), st.integers(0, 3), st.just(0), st.just(0)),
         st.tuples(st.just("up"), st.integers(0, 3), st.just(0), st.just(0)),
@@ -205,6 +206,13 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
             pool.submit(job, pool.request(slots(a, cores=b, duration=c)), 16, ("", "batch")[a % 2])
         elif name == "free" and held:
             assert pool.free(held[a % len(held)])
+        elif name == "inherit" and held:
+            # The heir may have been started meanwhile.
+            others = [*waiting, *(one for one in held if one != held[a % len(held)])]
+            if others:
+                heir, taken = others[b % len(others)], pool.held[held[a % len(held)]].shares
+                assert pool.inherit(held[a % len(held)], heir, now, float(now + c)) == bool(taken)
+                assert not taken or pool.held[heir].shares == taken
         elif name == "cancel" and waiting:
             assert pool.cancel(waiting[a % len(waiting)])
         elif name == "priority" and waiting:

@@ -101,6 +101,7 @@ class _Manager:
             "events-journal": self.events.open,
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
+            "sched-heirs": self.sched.heirs,
             "exec-hello": self.exec.hello,
         }
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods)
@@ -144,6 +145,8 @@ class _Manager:
                 sched.alloc(request[1])
             elif kind == "free":
                 sched.free(request[1], request[2])
+            elif kind == "inherit":
+                sched.inherit(request[1], request[2])
             elif kind == "cancel":
                 sched.cancel(request[1])
             else:

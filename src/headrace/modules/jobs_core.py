@@ -9,6 +9,7 @@ records gives the same jobs (jobs_replay).
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,7 +37,7 @@ from headrace.spec import jobspec as js
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R).
+# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, heir).
 # Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
 # ("deadline",), and those that the service around the core adds.
 Effect = tuple[Any, ...]
@@ -61,6 +62,10 @@ class Core:
         self.sched_ready = False
         self.sched_limit = 0
         self.alloc_pending = 0
+        # The scheduler's word which jobs take over, in this order, what a job of the same request gives back; and when
+        # the instance ends (0: never).
+        self.heirs: deque[int] = deque()
+        self.heirs_expiration = 0.0
         self.exec_ready = False
         self.records: list[Record] = []
         self.effects: list[Effect] = []
@@ -138,6 +143,10 @@ class Core:
             self.effects.append(("annotations", job))
 
     def _ask(self, job: Job) -> None:
+        last = self.active.get(self.heirs[-1]) if self.heirs else None
+        if last is not None and job.priority > last.priority:
+            # It goes before some of them: the scheduler will say before which.
+            self.heirs.clear()
         job.alloc_pending = True
         self.alloc_pending += 1
         self.requests.append(("alloc", job))
@@ -174,7 +183,11 @@ class Core:
             return
         if job.has_resources:
             self.post(job, "free")
-            self.requests.append(("free", job, job.r))
+            heir = self._heir(job)
+            if heir is None:
+                self.requests.append(("free", job, job.r))
+            else:
+                self._inherit(job, heir)
         self.post(job, "clean")
         self._retire(job)
 
@@ -265,6 +278,7 @@ class Core:
     def sched_gone(self) -> None:
         """The scheduler is gone and its requests with it."""
         self.sched_ready = False
+        self.heirs.clear()
         self.alloc_pending = 0
         for job in list(self.active.values()):
             if job.alloc_pending:
@@ -296,6 +310,39 @@ class Core:
         else:
             self._forget_annotations(job)
             self.advance(job)
+        if self.sched_limit:
+            self._fill()
+
+    def name_heirs(self, ids: list[int], expiration: float) -> None:
+        """The scheduler's word for the time until it has another: see `heirs`."""
+        self.heirs, self.heirs_expiration = deque(ids), expiration
+
+    def _heir(self, job: Job) -> Job | None:
+        """Who takes over what an ended job held. What did not end well may have lost its nodes."""
+        while self.heirs and job.fatal is None:
+            heir = self.active.get(self.heirs[0])
+            if heir is not None and heir.state == SCHED and heir.alloc_pending and not heir.alloc_canceled:
+                if not _same_request(job, heir):
+                    break
+                self.heirs.popleft()
+                return heir
+            self.heirs.popleft()
+        return None
+
+    def _inherit(self, job: Job, heir: Job) -> None:
+        """Start a job on what another held, as the scheduler would have once it had heard of it: that is one way from
+        one process to another and back less between them."""
+        assert job.r is not None
+        ends, duration = self.heirs_expiration, js.system(heir.jobspec).get("duration")
+        if duration:
+            ends = min(self.now + duration, ends or self.now + duration)
+        r = {**job.r, "execution": {**job.r["execution"], "starttime": self.now, "expiration": ends}}
+        gone = dict.fromkeys((heir.annotations or {}).get("sched", ()))
+        notes = {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
+        heir.alloc_pending = False
+        self.alloc_pending -= 1
+        self._allocated(heir, r, notes)
+        self.requests.append(("inherit", job, heir))
         if self.sched_limit:
             self._fill()
 
@@ -379,6 +426,7 @@ class Core:
         self.advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
             self.requests.append(("prioritize", [[job.id, job.priority]]))
+            self.heirs.clear()
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job goes before the scheduler again."""
@@ -456,6 +504,18 @@ def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[lis
     for method, *args in inputs:
         getattr(core, method)(*args)
     return core.take()
+
+
+def _same_request(a: Job, b: Job) -> bool:
+    """Whether a scheduler cannot tell two jobs apart but by their priorities."""
+    if a.queue != b.queue:
+        return False
+    one, other = js.system(a.jobspec), js.system(b.jobspec)
+    return (
+        a.jobspec["resources"] == b.jobspec["resources"]
+        and one.get("duration") == other.get("duration")
+        and one.get("constraints") == other.get("constraints")
+    )
 
 
 def priority_of(urgency: int) -> int:

@@ -106,6 +106,21 @@ class Scheduler:
     def free(self, job: Job, r: dict[str, Any]) -> None:
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 
+    def inherit(self, job: Job, heir: Job) -> None:
+        """Tell of a job that took over what another gave back; its own request is answered by that."""
+        tag = self.tags.pop(heir.id, None)
+        if tag is not None:
+            self.ctx.forget(tag)
+        body = {"id": job.id, "final": True, "heir": heir.id, "expiration": heir.expiration}
+        self.ctx.call("sched.free", body)
+
+    def heirs(self, msg: Message) -> Any:
+        """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of
+        the same request give back; the word before is void. An extension of RFC 27."""
+        if msg.sender == self.sender:
+            self.core.name_heirs(msg.obj["ids"], msg.obj["expiration"])
+        return EMPTY
+
     def expiration(self, id: int, expiration: float) -> None:
         self.ctx.call("sched.expiration", {"id": id, "expiration": expiration}, self._logged)
 

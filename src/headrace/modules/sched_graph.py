@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -37,6 +38,9 @@ _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
 _EXPLAIN_AFTER = 0.1
 # How many of the first waiting jobs of a queue are told.
 _EXPLAIN_JOBS = 16
+# How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
+# when half of them have.
+_HEIRS = 16
 # An estimate further away says nothing.
 _FAR = UNLIMITED // 2
 
@@ -70,6 +74,7 @@ class _Scheduler:
         self.continuing = False
         self.explaining = False
         self.due: Any = None
+        self.heirs: deque[int] = deque()
         self.passes = 0
         ctx.service(
             "sched",
@@ -138,6 +143,7 @@ class _Scheduler:
                 self._start(decision)
             elif isinstance(decision, Refused):
                 self._refuse(decision)
+        self._name_heirs()
         if pool.unfinished:
             if not self.continuing:
                 self.continuing = True
@@ -151,6 +157,15 @@ class _Scheduler:
     def _continue(self) -> None:
         self.continuing = False
         self._schedule()
+
+    def _name_heirs(self) -> None:
+        """Tell the job manager who comes next, if that is as good as decided."""
+        pool = self._pool()
+        ids = [] if pool.unfinished else pool.heirs(_HEIRS, self.now)
+        told = list(self.heirs)
+        if ids != told and (len(told) < _HEIRS // 2 or ids[: len(told)] != told):
+            self.heirs = deque(ids)
+            self.ctx.call("job-manager.sched-heirs", {"ids": ids, "expiration": self.expiration})
 
     def _wake_for_promises(self) -> None:
         if self.due is not None:
@@ -296,12 +311,16 @@ class _Scheduler:
     def _prioritize(self, msg: Message) -> None:
         for job, priority in msg.obj["jobs"]:
             self._pool().reprioritize(job, priority)
+        # The job manager gave up what it was told when it sent this.
+        self.heirs.clear()
         self._changed()
 
     def _free(self, msg: Message) -> Any:
         body, pool = msg.obj, self._pool()
         id = body["id"]
-        if body.get("final", True) or "R" not in body:
+        if "heir" in body:
+            known = self._inherit(id, body["heir"], body["expiration"])
+        elif body.get("final", True) or "R" not in body:
             known = pool.free(id)
         else:
             known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits)
@@ -310,6 +329,14 @@ class _Scheduler:
         else:
             self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
         return EMPTY
+
+    def _inherit(self, id: int, heir: int, expiration: float) -> bool:
+        self.jobs.pop(heir, None)
+        if heir in self.heirs:
+            # Those before it could not take over any more.
+            while self.heirs.popleft() != heir:
+                pass
+        return self._pool().inherit(id, heir, self._time(), expiration)
 
     def _expiration(self, msg: Message) -> Any:
         id, expiration = msg.obj["id"], float(msg.obj["expiration"])

@@ -8,7 +8,7 @@ resources can be promised a start at all, and nobody overtakes it for ever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
 from headrace.graph.matcher import Pick
 from headrace.graph.policies import Policy
-from headrace.graph.request import JobRequest
+from headrace.graph.request import JobRequest, Request
 from headrace.graph.selection import Selection, select
 from headrace.modules.sched_graph_jgf import graph_of, without_ranks
 from headrace.modules.sched_graph_r import Nodes, Shares, each, shares_of_r
@@ -99,6 +99,8 @@ class Pool:
         self.load_time = 0.0
         self.matched = self.refused = 0
         self._ends: list[tuple[int, int]] = []
+        # Whether every vertex is up, and in which generation of the graph.
+        self._up_in = (-1, False)
         self._requests: dict[bytes, JobRequest] = {}
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
@@ -258,6 +260,52 @@ class Pool:
             self.touch()
         return True
 
+    def heirs(self, count: int, now: int) -> list[int]:
+        """Waiting jobs that may take over, in this order, what a job of the same request gives back.
+
+        Only where it cannot matter that nobody chooses: there is nothing else that the first of them could have, nobody
+        else who waits for it and nothing promised beyond; and no vertex is down, which whoever comes next must not get.
+        """
+        waiting = [queue for queue in self.queues.values() if queue.pending]
+        if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
+            return []
+        alike = waiting[0].alike(count)
+        return alike if self._taken(waiting[0].pending[alike[0]].request, now) else []
+
+    def _all_up(self) -> bool:
+        if self._up_in[0] != self.scheduler.generation:
+            self._up_in = (self.scheduler.generation, 0 not in self.graph.up)
+        return self._up_in[1]
+
+    def _taken(self, request: JobRequest, now: int) -> bool:
+        """Whether nothing is left of something that a request needs."""
+        root = self.graph.root
+        wanted = {part.type for top in request.resources for part in _parts(top)}
+        return any(not self.scheduler.free(root, type, now) for type in _FILTERS if type in wanted)
+
+    def inherit(self, jobid: int, heir: int, now: int, expiration: float) -> bool:
+        """A job has taken over all that another held, whatever was decided for it meanwhile.
+
+        False if there was nothing to take over.
+        """
+        if heir in self.where:
+            self.cancel(heir)
+        elif heir in self.held:
+            self.free(heir)
+        held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
+        self.free(jobid)
+        if held is None or allocation is None:
+            return False
+        for queue in self.queues.values():
+            queue.drop_plans()
+        end = max(ceil(expiration), now + 1) if expiration else now + UNLIMITED
+        taken = self.scheduler.add(heir, allocation.selection, now, end, False)
+        self._queue(held.queue).hold(heir, taken)
+        self.held[heir] = Held(held.shares, expiration, held.queue)
+        self._will_end(heir, taken)
+        self.matched += 1
+        return True
+
     def release(self, jobid: int, ranks: int) -> bool:
         """A job gives back what it holds on some ranks; False for one that holds nothing."""
         held = self.held.get(jobid)
@@ -342,6 +390,12 @@ class Pool:
                 have = found.get(rank, (0, 0))
                 found[rank] = (have[0] | cores, have[1] | gpus)
         return found
+
+
+def _parts(request: Request) -> Iterator[Request]:
+    yield request
+    for part in request.with_:
+        yield from _parts(part)
 
 
 def _urgency(queue: Queue) -> int:
