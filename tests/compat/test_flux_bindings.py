@@ -171,3 +171,155 @@ def test_the_reactor_returns_when_nothing_is_left_to_wait_for():
     )
     assert sorted(lines[:3]) == ["0", "attr 1", "submitted True"]
     assert lines[3:] == ["event clean", "event None", "timer", "signal"]
+
+
+def test_kvs_trees_are_walked_filled_and_watched():
+    lines = run(
+        """
+        import flux.kvs as kvs
+        top = kvs.KVSDir(h)
+        top.fill({"t": {"x": 1, "y": {"z": [2]}}})
+        print(list(kvs.walk("t", topdown=True, flux_handle=h)))
+        print(list(kvs.walk(kvs.get_dir(h, "t"))))
+        print(kvs.get_dir(h, "t").list_all(), "x" in kvs.get_dir(h, "t"), kvs.join("a", "", "b"))
+        kvs.namespace_create(h, "own")
+        kvs.put(h, "k", 5)
+        kvs.commit_async(h, namespace="own").get()
+        print(kvs.get(h, "k", namespace="own"), kvs.exists(h, "k"), "own" in kvs.namespace_list(h))
+        kvs.namespace_remove(h, "own")
+        seen = []
+        watch = kvs.kvs_watch_async(h, "w", waitcreate=True)
+        def changed(future):
+            seen.append(future.get())
+            if len(seen) < 3:
+                kvs.put(h, "w", len(seen) + 1)
+                kvs.commit(h)
+            elif len(seen) == 3:
+                future.cancel()
+        watch.then(changed)
+        kvs.put(h, "w", 1)
+        kvs.commit(h)
+        h.reactor_run()
+        print(seen)
+        """
+    )
+    assert lines == [
+        "[('', ['y'], ['x']), ('y', [], ['z'])]",
+        "[('y', [], ['z']), ('', ['y'], ['x'])]",
+        "(['x'], ['y']) True a.b",
+        "5 False True",
+        "[1, 2, 3, None]",
+    ]
+
+
+def test_output_results_and_entries_of_jobs():
+    lines = run(
+        """
+        i = j.submit(h, j.JobspecV1.from_command(["sh", "-c", "echo out $FLUX_TASK_RANK; echo err >&2"], num_tasks=2))
+        j.result_async(h, i).then(lambda future: print(future.get_info().result, future.get_dict()["waitstatus"]))
+        h.reactor_run()
+        print(sorted(j.output_watch_lines(h, i, labelio=True)))
+        print(sorted(j.output_watch(h, i, tasks="1", nowait=True)))
+        print(j.job_output(h, i, tasks="0"))
+        entry = j.job_kvs_lookup(h, i, keys=["jobspec", "R"])
+        print(entry["id"] == i, entry["jobspec"]["version"], entry["R"]["version"], j.job_kvs_lookup(h, 1))
+        print("environment" in j.job_kvs_lookup(h, i, original=True)["jobspec"]["attributes"]["system"])
+        lookup = j.JobKVSLookup(h, [i, 1], keys=["R"], decode=False)
+        print([type(entry["R"]).__name__ for entry in lookup.data()], len(lookup.errors))
+        print(sorted(j.job_kvs_guest(h, i).files()))
+        stats = j.JobStats(h).update_sync()
+        print(stats.inactive, stats.successful, stats.failed, stats.active)
+        line = j.JobInfoFormat("{status:>10} {ntasks}")
+        print(line.fields, line.header(), line.format(next(j.job_list(h).get_jobinfos())))
+        """
+    )
+    assert lines == [
+        "COMPLETED 0",
+        "[('stderr', '0: err'), ('stderr', '1: err'), ('stdout', '0: out 0'), ('stdout', '1: out 1')]",
+        "[('stderr', 'err\\n'), ('stdout', 'out 1\\n')]",
+        "JobOutput(stdout='out 0\\n', stderr='err\\n', log='')",
+        "True 1 1 None",
+        "True",
+        "['str'] 1",
+        "['output']",
+        "1 1 0 0",
+        "['status', 'ntasks']     STATUS NTASKS  COMPLETED 2",
+    ]
+
+
+def test_the_journal_gives_the_past_in_order_and_then_the_present():
+    lines = run(
+        """
+        ids = [j.submit(h, j.JobspecV1.from_command(["true"])) for _ in range(2)]
+        for i in ids:
+            j.result(h, i)
+        journal = j.JournalConsumer(h, include_sentinel=True).start()
+        past = []
+        while not (event := journal.poll(10)).is_empty():
+            past.append(event)
+        print([e.name for e in past].count("clean"), past == sorted(past, key=lambda e: e.timestamp))
+        print({e.jobid for e in past} == set(ids), past[0].jobspec["version"])
+        i = j.submit(h, j.JobspecV1.from_command(["true"]))
+        while (event := journal.poll(10)).name != "alloc":
+            pass
+        print(event.jobid == i, event.R["version"])
+        journal.stop()
+        while journal.poll(10) is not None:
+            pass
+        print("over")
+        """
+    )
+    assert lines == ["2 True", "True 1", "True 1", "over"]
+
+
+def test_events_services_and_futures_of_ones_own():
+    lines = run(
+        """
+        import flux.future, flux.constants as c
+        from flux.message import Message
+        h.event_subscribe("tick")
+        h.event_send("tick.1", {"n": 1})
+        h.send(h.event_create("tick.2", {"n": 2}))
+        print(h.event_recv().payload, h.recv(c.FLUX_MSGTYPE_EVENT, "tick.*").payload_str)
+        h.service_register("mine").get()
+        def double(handle, watcher, msg, args):
+            handle.respond(msg, {"n": 2 * msg.payload["n"]})
+        with h.msg_watcher_create(double, c.FLUX_MSGTYPE_REQUEST, "mine.double"):
+            answers = [h.rpc("mine.double", {"n": 4}), h.rpc("mine.nosuch", {})]
+            flux.future.WaitAllFuture(answers).then(lambda _: h.reactor_stop())
+            h.reactor_run()
+            print(answers[0].get(), answers[1].error_string())
+        own = flux.future.FutureExt(
+            lambda future: future.get_flux().timer_watcher_create(0.01, lambda *_: future.fulfill(7)).start(),
+            flux_handle=h,
+        )
+        print(own.is_ready(), own.get(), own.is_ready())
+        failed = flux.future.FutureExt(lambda future: future.fulfill_error(2, "gone"), flux_handle=h)
+        failed.then(lambda future: print(future.error_string()))
+        h.reactor_run()
+        """
+    )
+    assert lines == ["{'n': 1} {\"n\":2}", "{'n': 8} Function not implemented", "False 7 True", "gone"]
+
+
+def test_resource_sets_and_host_lists_are_cut_and_changed():
+    lines = run(
+        """
+        from flux.hostlist import Hostlist
+        from flux.idset import IDset
+        from flux.resource import ResourceSet, resource_list
+        r = ResourceSet(
+            {"version": 1, "execution": {"R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
+             "nodelist": ["n[0-3]"], "starttime": 0.0, "expiration": 5.0}}
+        )
+        r.set_property("fast", "1-2")
+        print(r.copy_constraint({"properties": ["fast"]}).ranks, r.get_properties(), r.host_ranks("n[1,3]"))
+        r.remove_ranks("0").expiration = 9
+        print(r.nodelist, r.to_dict()["execution"]["expiration"], r.add(r).ncores)
+        listing = resource_list(h).get()
+        print(listing.filter("0").all.nnodes, listing.filter("7").all.nnodes, listing.filter("nosuch").all.nnodes)
+        hosts = Hostlist("a[0-3]")
+        print(hosts[IDset("1,3")], hosts[1:], hosts.index("a2"), hosts.index("a[1,9]", ignore_nomatch=True))
+        """
+    )
+    assert lines == ['1-2 {"fast": "1-2"} [1, 3]', "n[1-3] 9.0 6", "1 0 0", "a[1,3] a[1-3] 2 [1]"]

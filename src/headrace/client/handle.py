@@ -20,6 +20,7 @@ from headrace.spec.message import (
     EVENT,
     FLAG_STREAMING,
     NODEID_ANY,
+    REQUEST,
     RESPONSE,
     Deframer,
     Message,
@@ -110,9 +111,10 @@ class Rpc:
     def run_callbacks(self) -> None:
         """Hand every response that has arrived to the callback; called by the handle's owner loop."""
         while self._inbox and self._callback is not None:
-            before = len(self._inbox)
+            first = self._inbox[0]
             self._callback(self)
-            if len(self._inbox) == before:
+            # A callback may wait for other calls meanwhile, so that more has arrived.
+            if self._inbox and self._inbox[0] is first:
                 self._inbox.popleft()
 
     def deliver(self, msg: Message) -> None:
@@ -304,6 +306,10 @@ class Handle:
             if (left is not None and left < 0) or not self.pump(left):
                 return None
         return self._requests.popleft()
+
+    def unclaimed(self, types: int) -> List[Deque[Message]]:
+        """The events and requests of these types (a mask) that have been read and not been taken; take from them."""
+        return [queue for kind, queue in ((EVENT, self._events), (REQUEST, self._requests)) if types & kind]
 
     def publish(self, topic: str, obj: Any = None, payload: Optional[bytes] = None, flags: int = 0) -> None:
         """Send an event; rank 0 gives it a sequence number and distributes it."""

@@ -126,6 +126,15 @@ class Reactor:
         finally:
             self._restore_signals()
 
+    def step(self) -> None:
+        """Wait for the next things to happen and run their callbacks, also in a callback of `run`."""
+        running, self._running = self._running, True
+        try:
+            if not any([handle.dispatch() for handle in self._handles]):
+                self._run_once(self._next_timeout())
+        finally:
+            self._running = running
+
     def _is_idle(self) -> bool:
         return not (
             self._signals

@@ -23,6 +23,16 @@ class Future:
     def get_flux(self) -> Flux:
         return self._handle
 
+    def get_reactor(self) -> Any:
+        return self._handle.reactor
+
+    def incref(self) -> None:
+        """Nothing: a future lives as long as somebody holds it."""
+
+    def stop(self) -> None:
+        """Call back no more."""
+        self._call.then(lambda call: None)
+
     def _received(self) -> Any:
         if self._message is None:
             self._message = self._call.next_message()
@@ -104,3 +114,96 @@ class WaitAllFuture:
         end = time.monotonic() + timeout
         for child in self.children.values():
             child.wait_for(-1.0 if timeout < 0 else max(0.0, end - time.monotonic()))
+
+    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> WaitAllFuture:
+        """Call `callback(future, ...)` from the reactor when all are fulfilled."""
+        left = len(self.children)
+
+        def one(_child: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                callback(self, *args, **kwargs)
+
+        for child in self.children.values():
+            child.then(one, timeout=timeout)
+        return self
+
+
+class FutureExt(Future):
+    """A future that its owner fulfils: `init_cb(future, ...)` runs once somebody waits for it."""
+
+    def __init__(self, init_cb: Callable[..., Any], *args: Any, flux_handle: Optional[Flux] = None) -> None:
+        self._init: Optional[Callable[[], Any]] = lambda: init_cb(self, *args)
+        self._results: List[Any] = []
+        self._callbacks: List[Callable[[], Any]] = []
+        if flux_handle is not None:
+            self._handle = flux_handle
+
+    def fulfill(self, result: Any = None) -> None:
+        self._add((result, None))
+
+    def fulfill_error(self, errnum: int, text: Optional[str] = None) -> None:
+        self._add((None, OSError(errnum, text or _strerror(errnum))))
+
+    def _add(self, entry: Any) -> None:
+        self._results.append(entry)
+        for callback in self._callbacks:
+            self._handle.reactor.add_timer(0.0, callback)
+
+    def _begin(self) -> None:
+        init, self._init = self._init, None
+        if init is not None:
+            init()
+
+    def is_ready(self) -> bool:
+        return bool(self._results)
+
+    def wait_for(self, timeout: float = -1.0) -> None:
+        """Raises TimeoutError after `timeout` seconds (negative: wait for ever)."""
+        self._begin()
+        if self._results:
+            return
+        reactor = self._handle.reactor
+        waiting = [True]
+
+        def expired() -> None:
+            waiting[0] = False
+            reactor.stop()
+
+        timer = reactor.add_timer(timeout, expired) if timeout >= 0 else None
+        while not self._results and waiting[0]:
+            reactor.step()
+        if timer is not None:
+            timer.stop()
+        if not self._results:
+            raise TimeoutError(errno.ETIMEDOUT, "the future was not fulfilled in time")
+
+    def get(self) -> Any:
+        """The result; raises OSError when it is an error."""
+        self.wait_for()
+        result, failure = self._results[0]
+        if failure is not None:
+            raise failure
+        return result
+
+    def reset(self) -> None:
+        if self._results:
+            del self._results[0]
+
+    def error_string(self) -> Optional[str]:
+        failure = self._results[0][1] if self._results else None
+        return failure.strerror if failure is not None else None
+
+    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> Future:
+        def fulfilled() -> None:
+            self._handle.guard(lambda: callback(self, *args, **kwargs))
+
+        self._callbacks.append(fulfilled)
+        for _ in self._results:
+            self._handle.reactor.add_timer(0.0, fulfilled)
+        self._handle.reactor.add_timer(0.0, self._begin)
+        return self
+
+    def stop(self) -> None:
+        self._callbacks.clear()

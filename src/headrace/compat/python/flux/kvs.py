@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
+import collections.abc
+import errno
 import json
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+
+from flux.future import Future
+from flux.rpc import RPC
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
 
-_READDIR = 1
+_READDIR, _WATCH, _WAITCREATE, _WATCH_FULL, _WATCH_UNIQ = 1, 4, 8, 64, 128
 
 
 def _lookup(handle: Flux, key: str, flags: int, namespace: Optional[str]) -> Any:
@@ -25,6 +30,9 @@ def get(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> Any:
 def get_key_direct_bytes(handle: Flux, key: str, namespace: Optional[str] = None) -> bytes:
     """The bytes of `key`."""
     return base64.b64decode(_lookup(handle, key, 0, namespace)["data"] or "")
+
+
+get_key_direct = get_key_direct_bytes
 
 
 def exists(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool:
@@ -109,8 +117,8 @@ def commit(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None) -
     return txn.commit(flags)
 
 
-class KVSDir:
-    """A directory as a mapping from names to values (or to further directories)."""
+class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
+    """A directory as a mapping from names to values (or to further directories); changes wait for `commit`."""
 
     def __init__(self, flux_handle: Flux, path: str = ".", namespace: Optional[str] = None) -> None:
         self.fhdl = flux_handle
@@ -131,7 +139,10 @@ class KVSDir:
     def __len__(self) -> int:
         return len(self._entries())
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.exists(name)
+
+    def exists(self, name: str) -> bool:
         return exists(self.fhdl, self.key_at(name), self._namespace)
 
     def __getitem__(self, name: str) -> Any:
@@ -151,8 +162,27 @@ class KVSDir:
     def commit(self, flags: int = 0) -> int:
         return commit(self.fhdl, flags, self._namespace)
 
-    def mkdir(self, name: str) -> None:
+    def mkdir(self, name: str, contents: Optional[Dict[str, Any]] = None) -> None:
+        """Make a directory; with `contents` all of it, nested dictionaries as directories."""
         put_mkdir(self.fhdl, self.key_at(name))
+        for key, value in (contents or {}).items():
+            if isinstance(value, dict):
+                self.mkdir(join(name, key), value)
+            else:
+                self[join(name, key)] = value
+
+    def fill(self, contents: Dict[str, Any]) -> None:
+        """Set all of these and commit."""
+        for key, value in contents.items():
+            if isinstance(value, dict):
+                self.mkdir(key, value)
+            else:
+                self[key] = value
+        self.commit()
+
+    def list_all(self, topdown: bool = False) -> Any:
+        """(names of values, names of directories) of this directory."""
+        return list(self.files()), list(self.directories())
 
     def files(self) -> Iterator[str]:
         return (name for name, entry in self._entries().items() if entry["type"] in ("val", "valref"))
@@ -163,3 +193,89 @@ class KVSDir:
 
 def get_dir(flux_handle: Flux, key: str = ".", namespace: Optional[str] = None) -> KVSDir:
     return KVSDir(flux_handle, key, namespace)
+
+
+def join(*parts: str) -> str:
+    """A key from its parts."""
+    return ".".join(part for part in parts if part)
+
+
+def walk(
+    directory: Any, topdown: bool = False, flux_handle: Any = None, namespace: Optional[str] = None
+) -> Iterator[Any]:
+    """(path, names of directories, names of values) of a directory and all below it, as os.walk has it.
+
+    `directory` is a KVSDir, or a key with `flux_handle`; the path of the first is "".
+    """
+    if not isinstance(directory, KVSDir):
+        if flux_handle is None:
+            raise ValueError("walk: a key needs flux_handle")
+        directory = KVSDir(flux_handle, directory, namespace)
+    yield from _walk(directory, "", topdown)
+
+
+def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:
+    below, values = list(directory.directories()), list(directory.files())
+    if topdown:
+        yield path, below, values
+    for name in below:
+        inner = KVSDir(directory.fhdl, directory.key_at(name), directory._namespace)
+        yield from _walk(inner, join(path, name), topdown)
+    if not topdown:
+        yield path, below, values
+
+
+def commit_async(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None) -> RPC:
+    """What `commit` does; `.get()` of the result waits for it."""
+    txn = _open.pop(id(flux_handle), None) or KVSTxn(flux_handle)
+    return flux_handle.rpc("kvs.commit", {"namespace": namespace or txn._namespace, "flags": flags, "ops": txn.ops})
+
+
+def namespace_create(flux_handle: Flux, name: str, owner: int = 0xFFFFFFFF, flags: int = 0) -> None:
+    """Raises FileExistsError when there is one of this name."""
+    flux_handle.rpc("kvs.namespace-create", {"namespace": name, "owner": owner, "flags": flags}).get()
+
+
+def namespace_remove(flux_handle: Flux, name: str) -> None:
+    flux_handle.rpc("kvs.namespace-remove", {"namespace": name}).get()
+
+
+def namespace_list(flux_handle: Flux) -> List[str]:
+    spaces = flux_handle.rpc("kvs.namespace-list").get()["namespaces"]
+    return [space["namespace"] for space in spaces]
+
+
+class KVSWatchFuture(Future):
+    """The values of a key, one after another."""
+
+    def get(self, autoreset: bool = True) -> Any:
+        """The next value, None after the last. Raises FileNotFoundError when the key is not there."""
+        try:
+            data = super().get()["val"]["data"]
+        except OSError as exc:
+            if exc.errno in (errno.ENODATA, errno.ECANCELED):
+                return None
+            raise
+        if autoreset:
+            self.reset()
+        return json.loads(base64.b64decode(data or "") or b"null")
+
+    def cancel(self, stop: bool = False) -> None:
+        self._call.cancel("kvs-watch.cancel")
+
+
+def kvs_watch_async(
+    flux_handle: Flux,
+    key: str,
+    namespace: Optional[str] = None,
+    waitcreate: bool = False,
+    uniq: bool = False,
+    full: bool = False,
+) -> KVSWatchFuture:
+    """The value of a key now and whenever it changes.
+
+    `waitcreate` waits for the key, `uniq` leaves out values that are the same, `full` sees changes by other names.
+    """
+    flags = _WATCH | _WAITCREATE * waitcreate | _WATCH_UNIQ * uniq | _WATCH_FULL * full
+    body = {"key": key, "flags": flags, "namespace": namespace or "primary"}
+    return KVSWatchFuture(flux_handle, flux_handle.handle.stream("kvs-watch.lookup", body))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
+import json
 import os
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, List, Optional
 
-from flux.core.watchers import FDWatcher, SignalWatcher, TimerWatcher
+from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
+from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher
+from flux.message import Message
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.client.reactor import Reactor
+from headrace.spec.message import error_response, response
 
 
 class Flux:
@@ -23,6 +28,7 @@ class Flux:
         self._running = False
         self._failure: Optional[BaseException] = None
         self._status = 0
+        self.message_watchers: List[MessageWatcher] = []
 
     def close(self) -> None:
         self.handle.close()
@@ -81,15 +87,51 @@ class Flux:
     def event_unsubscribe(self, topic: str) -> None:
         self.handle.unsubscribe(topic)
 
-    def event_recv(self, topic: Optional[str] = None) -> Any:
+    def event_create(self, topic: str, payload: Any = None) -> Message:
+        """An event to `send`."""
+        return Message.from_event_encode(topic, payload)
+
+    def event_recv(self, topic: Optional[str] = None) -> Message:
         """Wait for the next event (whose topic starts with `topic`)."""
         while True:
             msg = self.handle.next_event()
             if msg is not None and (topic is None or msg.topic.startswith(topic)):
-                return msg
+                return Message(message=msg)
 
     def event_send(self, topic: str, payload: Any = None) -> None:
-        self.handle.publish(topic, payload)
+        self.send(self.event_create(topic, payload))
+
+    def send(self, message: Message, flags: int = 0) -> None:
+        self.handle.send(message.message)
+
+    def recv(self, type_mask: int = MSGTYPE_ANY, topic_glob: Optional[str] = None) -> Message:
+        """Wait for an event or a request of these types and topics; answers go to their calls."""
+        while True:
+            for queue in self.handle.unclaimed(type_mask):
+                for msg in list(queue):
+                    if topic_glob is None or fnmatch.fnmatchcase(msg.topic, topic_glob):
+                        queue.remove(msg)
+                        return Message(message=msg)
+            self.handle.pump()
+
+    def respond(self, message: Message, payload: Any = None) -> None:
+        """Answer a request to a service of ours."""
+        self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
+
+    def respond_error(self, message: Message, errnum: int, text: str = "") -> None:
+        self.handle.send(error_response(message.message, errnum, text))
+
+    def msg_watcher_create(
+        self,
+        callback: Callable[..., Any],
+        type_mask: int = MSGTYPE_ANY,
+        topic_glob: str = "*",
+        args: Any = None,
+        match_tag: int = 0,
+        rolemask: Optional[int] = None,
+    ) -> MessageWatcher:
+        """Have `callback(handle, watcher, message, args)` get events and requests; see MessageWatcher."""
+        return MessageWatcher(self, type_mask, callback, topic_glob, args, rolemask)
 
     def timer_watcher_create(
         self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
@@ -146,6 +188,3 @@ class Flux:
 
     def service_unregister(self, name: str) -> RPC:
         return self.rpc("service.remove", {"service": name})
-
-
-Number = Union[int, float]

@@ -1,9 +1,14 @@
-"""Timers, descriptors and signals in a handle's reactor."""
+"""Timers, descriptors, signals and messages in a handle's reactor."""
 
 from __future__ import annotations
 
+import errno
+import fnmatch
 import select
 from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from flux.message import Message
+from headrace.spec.message import EVENT, REQUEST, ROLE_OWNER
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -98,3 +103,70 @@ class SignalWatcher(Watcher):
     def _on_signal(self) -> None:
         if self._started:
             self._fire()
+
+
+class MessageWatcher(Watcher):
+    """Gets events and requests that no earlier watcher took: `callback(handle, watcher, message, args)`.
+
+    `type_mask` holds FLUX_MSGTYPE numbers, `topic_glob` is a shell pattern; a request of a user whose roles are not in
+    `rolemask` (default: the owner's alone) is refused. A request that no watcher wants gets ENOSYS.
+    """
+
+    def __init__(
+        self,
+        handle: Flux,
+        type_mask: int,
+        callback: Callable[..., Any],
+        topic_glob: str,
+        args: Any,
+        rolemask: Optional[int],
+    ) -> None:
+        super().__init__(handle, callback, args)
+        self.type_mask = type_mask
+        self.topic_glob = topic_glob
+        self.rolemask = ROLE_OWNER if rolemask is None else rolemask
+
+    def start(self) -> MessageWatcher:
+        watchers, handle = self.flux_handle.message_watchers, self.flux_handle.handle
+        if self not in watchers:
+            watchers.append(self)
+        if self._deliver not in handle.event_callbacks and self.type_mask & EVENT:
+            handle.event_callbacks.append(self._deliver)
+        if self.type_mask & REQUEST:
+            handle.request_callback = _requests_to(self.flux_handle)
+        self.flux_handle.reactor  # noqa: B018 - the handle has to be in it
+        return self
+
+    def stop(self) -> MessageWatcher:
+        watchers, handle = self.flux_handle.message_watchers, self.flux_handle.handle
+        if self in watchers:
+            watchers.remove(self)
+        if self._deliver in handle.event_callbacks:
+            handle.event_callbacks.remove(self._deliver)
+        if not any(watcher.type_mask & REQUEST for watcher in watchers):
+            handle.request_callback = None
+        return self
+
+    def wants(self, msg: Any) -> bool:
+        return bool(self.type_mask & msg.type) and fnmatch.fnmatchcase(msg.topic, self.topic_glob)
+
+    def _deliver(self, msg: Any) -> None:
+        if self.wants(msg):
+            self.flux_handle.guard(self.callback, self.flux_handle, self, Message(message=msg), self.args)
+
+    def request(self, msg: Any) -> None:
+        if msg.rolemask & self.rolemask:
+            self._deliver(msg)
+        else:
+            self.flux_handle.respond_error(Message(message=msg), errno.EPERM)
+
+
+def _requests_to(handle: Flux) -> Callable[[Any], None]:
+    def deliver(msg: Any) -> None:
+        for watcher in handle.message_watchers:
+            if watcher.wants(msg):
+                watcher.request(msg)
+                return
+        handle.respond_error(Message(message=msg), errno.ENOSYS)
+
+    return deliver

@@ -1,14 +1,13 @@
-"""Eventlogs of jobs: watching, waiting for an event, output."""
+"""Eventlogs of jobs: watching, and waiting for an event."""
 
 from __future__ import annotations
 
 import errno
 import json
-from typing import TYPE_CHECKING, Any, Dict, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
 from flux.future import Future
 from flux.job.ids import JobID, to_id
-from headrace.spec import stdio
 from headrace.spec.eventlog import decode_line
 
 if TYPE_CHECKING:
@@ -101,29 +100,6 @@ def event_wait(
         if raiseJobException and event.name == "exception" and event.context.get("severity") == 0:
             raise JobException(event)
     raise OSError(errno.ENODATA, f"job {JobID(to_id(jobid))} event {name} will never be received")
-
-
-class JobOutput(NamedTuple):
-    stdout: str
-    stderr: str
-    log: str
-
-
-def job_output(
-    flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
-) -> JobOutput:
-    """What the job printed, when it has ended."""
-    parts: Dict[str, Any] = {"stdout": [], "stderr": [], "log": []}
-    for event in event_watch(flux_handle, jobid, "guest.output"):
-        if event.name == "data":
-            data = stdio.decode_data(event.context)
-            text = (data.data or b"").decode("utf-8", "replace")
-            if labelio and text:
-                text = "".join(f"{data.rank}: {line}" for line in text.splitlines(keepends=True))
-            parts[data.stream].append(text)
-        elif event.name == "log":
-            parts["log"].append(str(event.context.get("message", "")) + "\n")
-    return JobOutput("".join(parts["stdout"]), "".join(parts["stderr"]), "".join(parts["log"]))
 
 
 def first_exception(events: Any) -> Optional[JobException]:

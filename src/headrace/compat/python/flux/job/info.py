@@ -165,11 +165,6 @@ def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
         return None
 
 
-def job_info_lookup(flux_handle: Flux, jobid: Any, keys: Iterable[str] = ("jobspec",)) -> Any:
-    """Entries of the job's directory: jobspec, R, eventlog …; jobspec and R as objects."""
-    return flux_handle.rpc("job-info.lookup", {"id": to_id(jobid), "keys": list(keys), "flags": 1}).get()
-
-
 class JobList:
     """A listing by ids or filters; `.jobs()` fetches it."""
 
@@ -235,3 +230,48 @@ def resulttostr(result: int, fmt: str = "L") -> str:
 
 def get_username(userid: int) -> str:
     return fields.username(userid)
+
+
+def statustostr(name: str, fmt: str = "L") -> str:
+    """The name of a status, short with fmt "S"."""
+    short = {**_SHORT_STATUS, **{v: fields.RESULTS_SHORT[k] for k, v in fields.RESULTS.items()}}
+    return short.get(name, name) if fmt == "S" else name
+
+
+_SHORT_STATUS = {name: fields.STATES_SINGLE[bit] for bit, name in fields.STATES.items()}
+
+
+def statetoemoji(state: int) -> str:
+    return str(JobInfo({"id": 0, "state": state}).state_emoji)
+
+
+def resulttoemoji(result: int) -> str:
+    return str(JobInfo({"id": 0, "state": 64, "result": result}).result_emoji)
+
+
+def job_fields_to_attrs(names: Iterable[str]) -> List[str]:
+    """The attributes of job-list that fields of a format are made from."""
+    return list(fields.attributes_for(list(names)))
+
+
+class JobInfoFormat:
+    """A format string of `flux jobs -o`. Raises ValueError when it cannot be used."""
+
+    headings = fields.HEADINGS
+
+    def __init__(self, fmt: str) -> None:
+        from headrace.cli.format import Format
+
+        self.fmt = fmt
+        self._format = Format(fmt, fields.HEADINGS, fields.OPEN_FIELDS)
+
+    @property
+    def fields(self) -> List[str]:
+        return self._format.names
+
+    def header(self) -> str:
+        return str(self._format.header())
+
+    def format(self, job: JobInfo) -> str:
+        """One line for one job."""
+        return str(self._format.row(job._info.get))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import collections
 import os
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from flux.future import Future
-from flux.job.event import event_watch
+from flux.job.event import EventLogEvent, JobEventWatchFuture
 from flux.job.ids import JobID, to_id
 from flux.job.info import JobInfo, job_list_id
 from flux.job.jobspec import Jobspec
-from flux.kvs import KVSDir
 from headrace.cli.signing import sign
-from headrace.spec import jobid
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -108,11 +106,14 @@ def wait(flux_handle: Flux, jobid: Any = -1) -> JobWaitResult:
     return wait_async(flux_handle, jobid).get_status()
 
 
-def result(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobInfo:
-    """Wait for a job's end and return what became of it."""
-    raw = {"id": to_id(jobid), "state": 64, "exception_occurred": False}
-    for event in event_watch(flux_handle, jobid):
-        context = event.context or {}
+class _Outcome:
+    """What a job's events say of it, as job-list would."""
+
+    def __init__(self, id: int) -> None:
+        self.raw: Dict[str, Any] = {"id": id, "state": 64, "exception_occurred": False}
+
+    def take(self, event: EventLogEvent) -> None:
+        raw, context = self.raw, event.context or {}
         if event.name == "submit":
             raw.update(t_submit=event.timestamp, userid=context.get("userid", -1), urgency=context.get("urgency", 16))
         elif event.name in ("alloc", "clean"):
@@ -127,19 +128,60 @@ def result(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobInfo:
                 exception_note=context.get("note", ""),
                 success=False,
             )
-    kind = raw.get("exception_type")
-    if kind == "cancel":
-        raw["result"] = 4
-    elif kind == "timeout":
-        raw["result"] = 8
-    else:
-        raw["result"] = 1 if raw.get("success") and not kind else 2
-    return JobInfo(raw)
+
+    def finished(self) -> Dict[str, Any]:
+        raw = self.raw
+        kind = raw.get("exception_type")
+        if kind in ("cancel", "timeout"):
+            raw["result"] = 4 if kind == "cancel" else 8
+        else:
+            raw["result"] = 1 if raw.get("success") and not kind else 2
+        return raw
 
 
-def job_kvs(flux_handle: Flux, jobid_: Any) -> KVSDir:
-    """The job's directory in the KVS."""
-    return KVSDir(flux_handle, jobid.encode(to_id(jobid_), "kvs"))
+class JobResultFuture(JobEventWatchFuture):
+    """Fulfilled when the job has ended; its callback runs once."""
+
+    def __init__(self, handle: Flux, call: Any, id: int) -> None:
+        super().__init__(handle, call)
+        self._outcome = _Outcome(id)
+        self._over = False
+
+    def get_dict(self) -> Dict[str, Any]:
+        """What became of the job, with the keys of job-list. Waits for its end."""
+        while not self._over:
+            event = self.get_event()
+            if event is None:
+                self._over = True
+            else:
+                self._outcome.take(event)
+        return self._outcome.finished()
+
+    def get_info(self) -> JobInfo:
+        return JobInfo(self.get_dict())
+
+    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> Future:
+        def each(_future: Any) -> None:
+            event = self.get_event()
+            if event is None:
+                self._over = True
+                callback(self, *args, **kwargs)
+            else:
+                self._outcome.take(event)
+
+        return super().then(each, timeout=timeout)
+
+
+def result_async(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobResultFuture:
+    """A future for a job's end."""
+    body = {"id": to_id(jobid), "path": "eventlog", "flags": 0}
+    call = flux_handle.handle.stream("job-info.eventlog-watch", body)
+    return JobResultFuture(flux_handle, call, to_id(jobid))
+
+
+def result(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobInfo:
+    """Wait for a job's end and return what became of it."""
+    return result_async(flux_handle, jobid, flags).get_info()
 
 
 def timeleft(flux_handle: Optional[Flux] = None) -> float:

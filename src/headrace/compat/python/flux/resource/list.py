@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
+from flux.idset import IDset
 from flux.resource.resource_set import ResourceSet
 from flux.rpc import RPC
 
@@ -32,6 +33,21 @@ class SchedResourceList:
         out = self.all - self.down - self.allocated
         out.state = "free"
         return out
+
+    def filter(self, include: Any) -> SchedResourceList:
+        """These sets cut to ranks (an idset) or hosts (a hostlist). Raises ValueError for anything else."""
+        try:
+            ranks = IDset(str(include))
+        except ValueError:
+            return self.copy_constraint({"hostlist": [str(include)]})
+        return self._cut(lambda part: part.copy_ranks(ranks))
+
+    def copy_constraint(self, constraint: Dict[str, Any]) -> SchedResourceList:
+        """These sets cut to what meets a constraint (RFC 31)."""
+        return self._cut(lambda part: part.copy_constraint(constraint))
+
+    def _cut(self, cut: Callable[[ResourceSet], ResourceSet]) -> SchedResourceList:
+        return SchedResourceList({name: cut(getattr(self, name)) for name in ("all", "down", "allocated")})
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"Unknown resource state {name}")

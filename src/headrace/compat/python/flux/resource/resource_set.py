@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Union
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
@@ -111,3 +112,51 @@ class ResourceSet:
 
     def copy_constraint(self, constraint: Dict[str, Any]) -> ResourceSet:
         return ResourceSet(self.rset.select_constraint(constraint))
+
+    def add(self, other: ResourceSet) -> ResourceSet:
+        """Add what is not there yet."""
+        self.rset = self.rset.union(ResourceSet(other).rset)
+        return self
+
+    def copy(self) -> ResourceSet:
+        return ResourceSet(self)
+
+    def remove_ranks(self, ranks: Any) -> ResourceSet:
+        self.rset = self.rset.exclude_ranks(IDset(ranks)._ids)
+        return self
+
+    def host_ranks(self, hosts: Any, ignore_nomatch: bool = False) -> List[int]:
+        """The first rank of each host. Raises FileNotFoundError for one that is not there."""
+        out = []
+        for host in Hostlist(hosts) if isinstance(hosts, str) else hosts:
+            ranks = self.rset.host_ranks(host)
+            if ranks:
+                out.append(next(iter(ranks)))
+            elif not ignore_nomatch:
+                raise FileNotFoundError(errno.ENOENT, f"host {host} not found")
+        return out
+
+    def set_property(self, name: str, ranks: Any = None) -> ResourceSet:
+        """Give a property to `ranks`, by default to all."""
+        self.rset = self.rset.with_property(name, self.rset.ranks if ranks is None else IDset(ranks)._ids)
+        return self
+
+    def get_properties(self) -> str:
+        """The properties as JSON text: ranks by name."""
+        return self.properties
+
+    @property
+    def expiration(self) -> float:
+        return float(self.to_dict()["execution"].get("expiration", 0.0))
+
+    @expiration.setter
+    def expiration(self, value: float) -> None:
+        self.rset = self.rset.replace(expiration=float(value))
+
+    @property
+    def starttime(self) -> float:
+        return float(self.to_dict()["execution"].get("starttime", 0.0))
+
+    @starttime.setter
+    def starttime(self, value: float) -> None:
+        self.rset = self.rset.replace(starttime=float(value))

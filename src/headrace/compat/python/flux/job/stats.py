@@ -1,0 +1,59 @@
+"""`flux.job.stats.JobStats`: how many jobs are in which state and ended how, of one queue or of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+from flux.rpc import RPC
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
+_RESULTS = ("successful", "failed", "canceled", "timeout", "inactive_purged")
+
+
+class JobStats:
+    """Counts as attributes: those of job-list.job-stats, and `pending`, `running` and `active` made from them.
+
+    All are -1 until `update_sync`, or until the callback of `update`.
+    """
+
+    def __init__(self, handle: Flux, queue: Optional[str] = None) -> None:
+        self.handle = handle
+        self.queue = queue
+        for name in (*_STATES, *_RESULTS, "pending", "running", "active"):
+            setattr(self, name, -1)
+
+    def update_sync(self) -> JobStats:
+        """Ask and wait for the answer. Raises ValueError when there is no such queue."""
+        self._take(self._ask().get())
+        return self
+
+    def update(self, callback: Optional[Callable[..., Any]] = None, *args: Any, **kwargs: Any) -> None:
+        """Ask; the reactor calls `callback(self, ...)` when the counts are new."""
+
+        def answered(rpc: Any) -> None:
+            self._take(rpc.get())
+            if callback is not None:
+                callback(self, *args, **kwargs)
+
+        self._ask().then(answered)
+
+    def _ask(self) -> RPC:
+        return RPC(self.handle, "job-list.job-stats", {})
+
+    def _take(self, answer: Dict[str, Any]) -> None:
+        if self.queue is not None:
+            found = [queue for queue in answer.get("queues", []) if queue.get("name") == self.queue]
+            if not found:
+                raise ValueError(f"no stats available for queue {self.queue}")
+            answer = found[0]
+        for name in _STATES:
+            setattr(self, name, answer["job_states"][name])
+        for name in _RESULTS:
+            setattr(self, name, answer[name])
+        states = answer["job_states"]
+        self.pending = states["depend"] + states["priority"] + states["sched"]
+        self.running = states["run"] + states["cleanup"]
+        self.active = self.pending + self.running
