@@ -239,10 +239,10 @@ def test_a_streaming_request_is_kept_for_its_sender_until_it_is_forgotten(tmp_pa
             request.routes.append(b"asker")
             module.send(request)
         broker.router.forget("silent.wait", b"asker", 1)
-        assert list(module._waiting[b"asker"]) == [2]
+        assert len(module.owing) == 1
         broker.router.forget("silent.wait", b"asker", 2)
         broker.router.forget("silent.wait", b"asker", 2)
-        assert not module._waiting
+        assert len(module.owing) == 0
         await module.unload()
 
     asyncio.run(main())

@@ -89,3 +89,23 @@ def test_a_failing_handler_does_not_stop_the_messages_behind_it():
         return got
 
     assert asyncio.run(main()) == [1]
+
+
+def test_a_neighbour_in_the_tree_is_a_peer_but_not_one_of_this_broker():
+    async def main() -> None:
+        router = Router(0, asyncio.get_running_loop())
+        client, child = Box("client"), Box("child")
+        router.add_peer(client)
+        router.add_neighbour(child)
+        msg = m.request("service.add", {}, matchtag=1)
+        assert router.local_peer(msg) is None
+        msg.routes = [b"far", b"child"]
+        assert router.local_peer(msg) is None
+        msg.routes = [b"far", b"client"]
+        assert router.local_peer(msg) is client
+        router.remove_peer(child)
+        router.add_peer(Box("child"))
+        msg.routes = [b"child"]
+        assert router.local_peer(msg) is not None, "once it is gone its name is nothing special"
+
+    asyncio.run(main())

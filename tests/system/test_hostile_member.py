@@ -68,10 +68,13 @@ class Member:
     def send(self, msg: Message) -> None:
         self.sock.send_multipart(m.encode_parts(msg))
 
-    def ask(self, topic: str, body: object, patience: float = 10.0) -> Message | None:
+    def ask(
+        self, topic: str, body: object, patience: float = 10.0, nodeid: int = m.NODEID_ANY, streaming: bool = False
+    ) -> Message | None:
         """The response to a request, past whatever else comes; None when there is none."""
         tag = self.tag = self.tag + 1
-        self.send(m.request(topic, body, matchtag=tag, userid=os.getuid(), rolemask=m.ROLE_OWNER))
+        flags = m.FLAG_STREAMING if streaming else 0
+        self.send(m.request(topic, body, nodeid, tag, flags, os.getuid(), m.ROLE_OWNER))
         while self.sock.poll(patience * 1000):
             msg = m.decode_parts(self.sock.recv_multipart())
             if msg.type == m.RESPONSE and msg.topic == topic and msg.matchtag == tag:
@@ -216,3 +219,45 @@ def test_control_messages_in_any_order_do_not_confuse_the_parent(context):
             assert handle.rpc("groups.get", {"name": "broker.online"}).get()["members"] == "0-1"
         assert member.hello(2) == 0
         assert brokers.health() == ("full", {1: "full", 2: "full"})
+
+
+def test_a_member_can_neither_subscribe_nor_serve_at_another_broker(context):
+    """Else an event would go in circles between two brokers, and so would a request for the service."""
+    with cluster(3, "broker.quorum=2") as brokers:
+        brokers.broker(1)
+        brokers.lead()
+        member = Member(brokers, context)
+        assert member.hello(2) == 0
+        for nodeid in (0, 1):
+            for topic, body in (("event.subscribe", {"topic": ""}), ("service.add", {"service": "mine"})):
+                answer = member.ask(topic, body, nodeid=nodeid)
+                assert answer is not None, f"{topic} at rank {nodeid}"
+                assert answer.errnum == errno.EPROTO, f"{topic} at rank {nodeid}: {answer.text}"
+        with brokers.handle() as handle:
+            with pytest.raises(OSError, match="No service matching mine"):
+                handle.rpc("mine.x").get(10)
+            seen = handle.rpc("event.publish", {"topic": "once", "flags": 0}).get(10)["seq"]
+            assert member.ask("broker.ping", {}, nodeid=1) is not None
+            assert handle.rpc("event.publish", {"topic": "again", "flags": 0}).get(10)["seq"] == seen + 1
+
+
+def test_groups_of_ranks_that_are_not_and_groups_without_end_are_refused(context):
+    with cluster(3, "broker.quorum=2") as brokers:
+        brokers.broker(1)
+        brokers.lead()
+        member = Member(brokers, context)
+        assert member.hello(2) == 0
+
+        def update(name: str, ranks: str) -> int:
+            answer = member.ask("groups.update", {"update": {name: {"add": ranks}}})
+            assert answer is not None
+            return answer.errnum
+
+        assert update("x", "3") == errno.EINVAL
+        assert update("x", "0-9999999") == errno.EINVAL
+        errnums = [update(f"group-{number}", "2") for number in range(1100)]
+        assert errnums[:1000] == [0] * 1000
+        assert errnums[-1] == errno.ENOSPC
+        member.send(Message(m.CONTROL, aux1=GOODBYE))
+        assert member.hello(2) == 0
+        assert update("group-0", "2") == 0, "what the lost member was in is gone with it"

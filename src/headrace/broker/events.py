@@ -86,10 +86,12 @@ class Events:
 
     def handle_subscribe(self, msg: Message) -> _Empty | None:
         """event.subscribe and event.unsubscribe of a local client or a module; the answer has no payload."""
-        peer = self.router.peers.get(msg.routes[-1]) if msg.routes else None
+        peer = self.router.local_peer(msg)
         topic = (msg.obj or {}).get("topic")
-        if peer is None or not isinstance(topic, str):
-            raise RpcError(errno.EPROTO)
+        if not isinstance(topic, str):
+            raise RpcError(errno.EPROTO, f"{msg.topic}: topic must be a string")
+        if peer is None:
+            raise RpcError(errno.EPROTO, f"{msg.topic}: only clients and modules of this broker have subscriptions")
         if msg.topic.endswith(".subscribe"):
             self.subscribe(peer, topic)
         elif not self.unsubscribe(peer, topic):

@@ -14,6 +14,9 @@ from ..spec.idset import Idset, IdsetError
 from ..spec.message import Message
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
+# Groups with members. Nobody needs more; somebody may make them up.
+_MOST = 1024
+
 
 class Groups:
     """The groups service of rank 0."""
@@ -35,7 +38,14 @@ class Groups:
         new = (old | Idset(add)) - Idset(remove)
         if new == old:
             return
-        self.members[name] = new
+        if new and new.last >= self.ctx.size:
+            raise RpcError(errno.EINVAL, f"group {name}: rank {new.last} is not in this instance of {self.ctx.size}")
+        if len(self.members) >= _MOST and name not in self.members:
+            raise RpcError(errno.ENOSPC, f"group {name}: there are {_MOST} groups already")
+        if new:
+            self.members[name] = new
+        else:
+            del self.members[name]
         for msg in self._watchers:
             if (msg.obj or {}).get("name") == name:
                 self.ctx.respond(msg, {"members": str(new)})

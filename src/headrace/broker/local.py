@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # disconnected. A single answer may be larger.
 PAUSE_AT = 1 << 20
 DROP_AT = 64 << 20
+# Services, counted once for each broker, that one client may ask: each is told when it disconnects.
+MOST_SERVICES = 1 << 16
 _CRED = struct.Struct("3i")
 
 
@@ -44,7 +46,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._deframer = m.Deframer()
         self._out: list[bytes] = []
-        self._used: set[tuple[str, int]] = set()
+        self._used: set[tuple[str, int, int]] = set()
         self._paused = False
         self._drained: list[Callable[[], None]] = []
 
@@ -115,7 +117,9 @@ class LocalClient(asyncio.BufferedProtocol):
             msg.flags |= m.FLAG_ROUTE
             msg.routes.append(self._route)
             if not msg.flags & m.FLAG_NORESPONSE:
-                self._used.add((msg.topic.rpartition(".")[0], msg.aux1))
+                self._used.add((msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM))
+                if len(self._used) > MOST_SERVICES:
+                    raise MessageError(f"it asked more than {MOST_SERVICES} services")
             self.broker.router.request(msg)
         elif kind == m.RESPONSE:
             self.broker.router.response(msg)
@@ -158,8 +162,8 @@ class LocalClient(asyncio.BufferedProtocol):
         broker = self.broker
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for service, nodeid in self._used:
-            note = m.request(service + ".disconnect", None, nodeid, userid=self.userid, rolemask=self.rolemask)
+        for service, nodeid, upstream in self._used:
+            note = m.request(service + ".disconnect", None, nodeid, 0, upstream, self.userid, self.rolemask)
             note.routes.append(self._route)
             broker.router.request(note)
 

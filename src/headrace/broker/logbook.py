@@ -53,6 +53,8 @@ class Logbook:
         if not size.isdigit():
             raise AttrError("log-ring-size: Invalid argument")
         self.ring: deque[str] = deque(maxlen=int(size))
+        # Lines that ever came to the ring; the newest in it has this number less one.
+        self.count = 0
         self.level = int(attrs.get("log-level", "7"))
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
         self.critical_level = int(attrs.get("log-critical-level", "2"))
@@ -80,6 +82,7 @@ class Logbook:
             line, text = line[:_LONGEST] + " [cut]", text[:_LONGEST] + " [cut]"
         if level <= self.level:
             self.ring.append(line)
+            self.count += 1
             for follower in list(self.followers):
                 follower(line)
             if self._file is not None:

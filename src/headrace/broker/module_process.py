@@ -24,6 +24,7 @@ from ..spec import message as m
 from ..spec.message import Message
 from .module import FINALIZING, INIT, RUNNING, RpcError
 from .module_pipe import ModulePipe, control
+from .outstanding import Outstanding, sender_of
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -56,8 +57,8 @@ class ModuleProcess:
         self.pipe = ModulePipe(broker.router, broker.receive_buffer, self._receive, self._lost)
         self._answer: asyncio.Future[Message] = broker.loop.create_future()
         self._gone: asyncio.Future[None] = broker.loop.create_future()
-        self._waiting: dict[bytes, dict[int, Message]] = {}
-        self._used: set[tuple[str, int]] = set()
+        self.owing = Outstanding()
+        self._used: set[tuple[str, int, int]] = set()
         assert process.stdout is not None
         self._output = _Output(broker.loop, process.stdout, lambda line: broker.log(logging.ERROR, self.name, line))
         broker.attrs.watchers.append(self._attribute)
@@ -122,12 +123,10 @@ class ModuleProcess:
         broker.attrs.watchers.remove(self._attribute)
         broker.router.remove_peer(self)
         broker.events.drop(self)
-        for requests in self._waiting.values():
-            for msg in requests.values():
-                broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
-        self._waiting.clear()
-        for service, nodeid in self._used if self.status != FINALIZING else ():
-            note = m.request(service + ".disconnect", None, nodeid, userid=broker.owner, rolemask=m.ROLE_OWNER)
+        for msg in self.owing.take():
+            broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
+        for service, nodeid, upstream in self._used if self.status != FINALIZING else ():
+            note = m.request(service + ".disconnect", None, nodeid, 0, upstream, broker.owner, m.ROLE_OWNER)
             note.routes.append(self.uuid.encode())
             broker.router.request(note)
         if self._process.poll() is not None:
@@ -189,11 +188,7 @@ class ModuleProcess:
                 # It was queued before the process ended.
                 self.broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
                 return
-            sender = msg.routes[0] if msg.routes else b""
-            if not msg.flags & m.FLAG_NORESPONSE:
-                self._waiting.setdefault(sender, {})[msg.aux2] = msg
-            elif msg.topic.endswith(".disconnect"):
-                self._waiting.pop(sender, None)
+            self.owing.passed(msg, sender_of(msg))
         self.pipe.send(msg)
 
     def _receive(self, msg: Message) -> None:
@@ -201,12 +196,11 @@ class ModuleProcess:
         if self.tracer is not None and kind != m.CONTROL:
             self.tracer(self.name, "tx", msg)
         if kind == m.RESPONSE:
-            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
-                self._answered(msg)
+            self.owing.answered(msg, sender_of(msg))
             router.response(msg)
         elif kind == m.REQUEST:
             if not msg.flags & m.FLAG_NORESPONSE:
-                self._used.add((msg.topic.rpartition(".")[0], msg.aux1))
+                self._used.add((msg.topic.rpartition(".")[0], msg.aux1, msg.flags & m.FLAG_UPSTREAM))
             router.request(msg)
         elif kind == m.EVENT:
             self.broker.events.publish(msg)
@@ -214,16 +208,9 @@ class ModuleProcess:
             # Behind the requests that the module sent before it, in the router's queue too.
             router.post(self._control, msg)
 
-    def _answered(self, msg: Message) -> None:
-        self.forget_request(msg.routes[0] if msg.routes else b"", msg.aux2)
-
     def forget_request(self, sender: bytes, matchtag: int) -> None:
         """Nobody is to be told any more if the module ends before it answers this request."""
-        requests = self._waiting.get(sender)
-        if requests is not None:
-            requests.pop(matchtag, None)
-            if not requests:
-                del self._waiting[sender]
+        self.owing.forget(sender, matchtag)
 
     def _control(self, msg: Message) -> None:
         if not self._answer.done():

@@ -26,6 +26,7 @@ from ..spec import message as m
 from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
 from .liveness import Liveness
+from .outstanding import Outstanding, disconnects, sender_of
 
 if TYPE_CHECKING:
     from .boot import BootInfo
@@ -50,7 +51,9 @@ class Child:
     status: str = "offline"
     since: float = field(default_factory=time.monotonic)
     send: Callable[[Message], None] = lambda _msg: None
-    tracked: dict[tuple[bytes, int], Message] = field(default_factory=dict)
+    # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
+    owing: Outstanding = field(default_factory=Outstanding)
+    asking: Outstanding = field(default_factory=Outstanding)
     error: str = ""
     heard: float = 0.0
     torpid: bool = False
@@ -91,7 +94,7 @@ class Overlay:
         self.quiet = False
         self.liveness = Liveness(self)
         self._patience = duration.parse(broker.attrs.get("tbon.tcp_user_timeout"))
-        self.parent_rpcs: dict[tuple[bytes, int], Message] = {}
+        self._parent_owing = Outstanding()
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
         self.on_parent_lost: Callable[[str], None] = lambda _why: None
         self.on_members: Callable[[Idset, Idset], None] = lambda _online, _offline: None
@@ -130,11 +133,11 @@ class Overlay:
             sock.curve_serverkey = self.boot.parent_key
             attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
             self._watch(sock, self._read_parent, lambda: self._parent_lost("connection closed"))
+            patience = duration.parse(attrs.get("tbon.connect_timeout"))
+            sock.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
             sock.connect(self.boot.parent_uri)
             hello = m.request(
                 "overlay.hello",
-            patience = duration.parse(attrs.get("tbon.connect_timeout"))
-            sock.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
                 {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
                 matchtag=1,
             )
@@ -245,8 +248,8 @@ class Overlay:
         if sock is None:
             return False
         msg.rolemask &= ~m.ROLE_LOCAL
-        if msg.type == m.REQUEST and not msg.flags & m.FLAG_NORESPONSE:
-            self.parent_rpcs[_track_key(msg)] = msg
+        if msg.type == m.REQUEST:
+            self._parent_owing.passed(msg, sender_of(msg))
         return self._put(sock, m.encode_parts(msg))
 
     def send_toward(self, msg: Message, rank: int) -> bool:
@@ -263,12 +266,13 @@ class Overlay:
         if not child.alive or self._bound is None:
             return False
         msg.rolemask &= ~m.ROLE_LOCAL
-        if msg.type == m.REQUEST and not msg.flags & m.FLAG_NORESPONSE:
-            child.tracked[_track_key(msg)] = msg
         if not self._put(self._bound, [child.uuid.encode(), *m.encode_parts(msg)]):
-            child.tracked.pop(_track_key(msg), None)
             self._lost(child, "unreachable")
             return False
+        if msg.type == m.REQUEST:
+            child.owing.passed(msg, sender_of(msg))
+        elif msg.type == m.RESPONSE:
+            child.asking.answered(msg, sender_of(msg))
         return True
 
     def send_down(self, msg: Message) -> None:
@@ -314,7 +318,7 @@ class Overlay:
             msg.routes.append(self.parent_uuid.encode())
             router.request(msg)
         elif msg.type == m.RESPONSE:
-            self.parent_rpcs.pop(_track_key(msg), None) if _ends(msg) else None
+            self._parent_owing.answered(msg, sender_of(msg))
             router.response(msg)
         elif msg.type == m.EVENT:
             self.broker.events.deliver(msg)
@@ -327,14 +331,14 @@ class Overlay:
             return
         body = msg.obj or {}
         self.parent_uuid = str(body.get("uuid", ""))
-        self.broker.router.peers[self.parent_uuid.encode()] = _ParentPeer(self, self.parent_uuid)
+        self.broker.router.add_neighbour(_ParentPeer(self, self.parent_uuid))
         self.on_ready(body)
 
     def _parent_lost(self, why: str) -> None:
         if self.closing:
             return
         self.closing = True
-        for msg in self.parent_rpcs.values():
+        for msg in self._parent_owing.take():
             self._fail(msg, "the parent broker was lost")
         self.on_parent_lost(why)
 
@@ -373,12 +377,12 @@ class Overlay:
         if child.torpid:
             self.liveness.heard(child)
         if msg.type == m.REQUEST:
+            child.asking.passed(msg, sender_of(msg))
             msg.routes.append(identity.encode())
             msg.flags |= m.FLAG_ROUTE
             router.request(msg)
         elif msg.type == m.RESPONSE:
-            if _ends(msg):
-                child.tracked.pop(_track_key(msg), None)
+            child.owing.answered(msg, sender_of(msg))
             router.response(msg)
         elif msg.type == m.EVENT:
             self.broker.events.publish(msg)
@@ -421,7 +425,7 @@ class Overlay:
         child.become("partial" if self.topology.children(child.rank) else "full")
         child.send = partial(self._send_or_refuse, child)
         self._by_uuid[identity] = child
-        self.broker.router.peers[identity.encode()] = child
+        self.broker.router.add_neighbour(child)
         answer(m.response(msg, {"uuid": self.uuid, **self.broker.boot_answer(body)}))
 
     def _send_or_refuse(self, child: Child, msg: Message) -> None:
@@ -456,12 +460,13 @@ class Overlay:
         child.torpid = False
         child.error = "" if graceful else f"lost connection: {why}"
         self._by_uuid.pop(child.uuid, None)
-        self.broker.router.peers.pop(child.uuid.encode(), None)
+        self.broker.router.remove_peer(child)
         if not graceful and not self.broker.stopping:
             self.broker.log(logging.WARNING, "overlay", f"rank {child.rank} was lost: {why}")
-        tracked, child.tracked = child.tracked, {}
-        for msg in tracked.values():
+        for msg in child.owing.take():
             self._fail(msg, f"rank {child.rank} was lost")
+        for note in disconnects(child.asking.take()):
+            self.broker.router.request(note)
         ranks = self.topology.subtree(child.rank)
         self.report(offline=ranks)
         for hook in list(self.on_child_lost):
@@ -555,11 +560,3 @@ class _ParentPeer:
 
     def send(self, msg: Message) -> None:
         self._overlay.send_up(msg)
-
-
-def _track_key(msg: Message) -> tuple[bytes, int]:
-    return (msg.routes[0] if msg.routes else b"", msg.aux2)
-
-
-def _ends(msg: Message) -> bool:
-    return bool(msg.aux1) or not msg.flags & m.FLAG_STREAMING

@@ -38,6 +38,8 @@ class Router:
         self.loop = loop
         self.services: dict[str, Peer] = {}
         self.peers: dict[bytes, Peer] = {}
+        # Those of `peers` that are other brokers.
+        self.neighbours: set[bytes] = set()
         self.on_event: Callable[[Message], None] = lambda _msg: None
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
@@ -167,9 +169,20 @@ class Router:
     def add_peer(self, peer: Peer) -> None:
         self.peers[peer.uuid.encode()] = peer
 
+    def add_neighbour(self, peer: Peer) -> None:
+        """Like `add_peer`, for a broker above or below."""
+        self.add_peer(peer)
+        self.neighbours.add(peer.uuid.encode())
+
+    def local_peer(self, msg: Message) -> Peer | None:
+        """The client or module of this broker that sent request `msg`; None when it came through the tree."""
+        last = msg.routes[-1] if msg.routes else b""
+        return None if last in self.neighbours else self.peers.get(last)
+
     def remove_peer(self, peer: Peer) -> list[str]:
         """Forget `peer` and the services it provided; returns their names."""
         self.peers.pop(peer.uuid.encode(), None)
+        self.neighbours.discard(peer.uuid.encode())
         gone = [name for name, owner in self.services.items() if owner is peer]
         for name in gone:
             del self.services[name]

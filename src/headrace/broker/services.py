@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from . import config as configuration
-from . import drain
+from . import dmesg, drain
 from .config_keys import doubts
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
@@ -24,7 +24,7 @@ def register(broker: Broker) -> None:
     broker.context = ctx
     broker.modules.register(ctx)
     _attrs(broker, ctx)
-    _log(broker, ctx)
+    dmesg.register(broker, ctx)
     _states(broker, ctx)
     _services(broker, ctx)
     ctx.service(
@@ -73,45 +73,6 @@ def _attrs(broker: Broker, ctx: ModuleContext) -> None:
     )
 
 
-def _log(broker: Broker, ctx: ModuleContext) -> None:
-    streams = ctx.streams("dmesg")
-    ctx.streams("log.cancel")
-
-    def append(msg: Message) -> _Empty:
-        try:
-            broker.log.append(msg.text)
-        except ValueError:
-            raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
-        return EMPTY
-
-    def dmesg(msg: Message) -> None:
-        body = msg.obj or {}
-        if not body.get("nobacklog"):
-            for line in list(broker.log.ring):
-                ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
-        if body.get("follow"):
-            streams.add(msg)
-        else:
-            ctx.respond_error(msg, errno.ENODATA)
-
-    def follow(line: str) -> None:
-        for msg in streams:
-            ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
-
-    def clear(_msg: Message) -> _Empty:
-        broker.log.clear()
-        return EMPTY
-
-    broker.log.followers.append(follow)
-    ctx.service("log", {"append": append, "dmesg": dmesg, "clear": clear}, open=("append", "dmesg"))
-    if broker.rank:
-
-        def forward(line: str) -> None:
-            ctx.call("log.append", None, None, nodeid=0, payload=line.encode("utf-8", "replace") + b"\0")
-
-        broker.log.forward = forward
-
-
 def _states(broker: Broker, ctx: ModuleContext) -> None:
     def wait(msg: Message) -> dict[str, Any] | None:
         if broker.state == "run":
@@ -153,9 +114,9 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
 
     def add(msg: Message) -> _Empty:
         name = _text(msg, "service")
-        peer = broker.router.peers.get(msg.routes[-1]) if msg.routes else None
+        peer = broker.router.local_peer(msg)
         if peer is None or not name:
-            raise RpcError(errno.EPROTO)
+            raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
         if name in broker.router.services:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
         broker.router.services[name] = peer
@@ -163,14 +124,9 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
 
     def remove(msg: Message) -> _Empty:
         name = _text(msg, "service")
-        doubt(new)
-        if not msg.routes or broker.router.services.get(name) is not broker.router.peers.get(msg.routes[-1]):
+        peer = broker.router.local_peer(msg)
+        if peer is None or broker.router.services.get(name) is not peer:
             raise RpcError(errno.ENOENT)
-    def doubt(config: dict[str, Any]) -> None:
-        if broker.rank == 0:
-            for line in doubts(config):
-                broker.log(logging.WARNING, "config", line)
-
         del broker.router.services[name]
         return EMPTY
 
@@ -183,7 +139,6 @@ def _getenv(msg: Message) -> dict[str, Any]:
 
 
 def _setenv(msg: Message) -> _Empty:
-    doubt(broker.config)
     for name, value in (msg.obj or {}).get("env", {}).items():
         if value is None:
             os.environ.pop(name, None)
@@ -208,7 +163,13 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
                         await other.reconfigure(old)
                 raise RpcError(exc.errnum, f"{name}: {exc}") from None
         broker.log(logging.INFO, "config", "configuration was reloaded")
+        doubt(new)
         return EMPTY
+
+    def doubt(config: dict[str, Any]) -> None:
+        if broker.rank == 0:
+            for line in doubts(config):
+                broker.log(logging.WARNING, "config", line)
 
     async def reload(_msg: Message) -> _Empty:
         if not broker.config_path:
@@ -222,6 +183,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
     async def load(msg: Message) -> _Empty:
         return await take(msg.obj or {})
 
+    doubt(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     ctx.service("config", {"get": lambda _msg: broker.config, "reload": reload, "load": load}, open=("get",))
 

@@ -1,0 +1,93 @@
+"""The log service: lines that others append, and the ring and what follows it for `flux dmesg` (RFC 5424 lines).
+
+A ring of a thousand lines is a thousand responses. They leave in portions, the next when the reader has taken the last
+(`drain.py`), so a reader that is slow, or that asks a hundred times, costs the broker no more than a portion for each.
+"""
+
+from __future__ import annotations
+
+import errno
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..spec.message import Message
+from . import drain
+from .module import EMPTY, ModuleContext, RpcError, _Empty
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# Lines of the ring that are sent before the reader is asked whether it has them.
+PORTION = 64
+
+
+def register(broker: Broker, ctx: ModuleContext) -> None:
+    """Provide `log.append`, `log.dmesg` and `log.clear`; forward what a follower logs to the leader."""
+    log = broker.log
+    streams = ctx.streams("dmesg")
+    ctx.streams("log.cancel")
+    # Readers that have not had all of the ring yet, by their key in `streams`.
+    behind: set[tuple[bytes, int]] = set()
+    streams.on_remove = lambda msg: behind.discard(streams.key(msg))
+
+    def append(msg: Message) -> _Empty:
+        try:
+            log.append(msg.text)
+        except ValueError:
+            raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
+        return EMPTY
+
+    def dmesg(msg: Message) -> None:
+        body: dict[str, Any] = msg.obj or {}
+        follow = bool(body.get("follow"))
+        streams.add(msg)
+        if body.get("nobacklog"):
+            finish(msg, follow)
+        else:
+            behind.add(streams.key(msg))
+            send(msg, log.count - len(log.ring), None if follow else log.count)
+
+    def send(msg: Message, position: int, end: int | None) -> None:
+        """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
+        last = log.count if end is None else end
+        # The ring may have moved on or been cleared meanwhile.
+        oldest = log.count - len(log.ring)
+        position = max(position, oldest)
+        stop = max(position, min(position + PORTION, last))
+        for line in islice(log.ring, position - oldest, stop - oldest):
+            tell(msg, line)
+        if stop < last:
+            ctx.call(drain.TOPIC, drain.route_of(msg), lambda _reply: again(msg, stop, end), ctx.rank)
+        else:
+            finish(msg, end is None)
+
+    def again(msg: Message, position: int, end: int | None) -> None:
+        if msg in streams:
+            send(msg, position, end)
+
+    def finish(msg: Message, follow: bool) -> None:
+        behind.discard(streams.key(msg))
+        if not follow:
+            streams.remove(msg)
+            ctx.respond_error(msg, errno.ENODATA)
+
+    def tell(msg: Message, line: str) -> None:
+        ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
+
+    def appended(line: str) -> None:
+        for msg in streams:
+            if streams.key(msg) not in behind:
+                tell(msg, line)
+
+    def clear(_msg: Message) -> _Empty:
+        log.clear()
+        return EMPTY
+
+    log.followers.append(appended)
+    ctx.service("log", {"append": append, "dmesg": dmesg, "clear": clear}, open=("append", "dmesg"))
+    if broker.rank:
+
+        def forward(line: str) -> None:
+            ctx.call("log.append", None, None, nodeid=0, payload=line.encode("utf-8", "replace") + b"\0")
+
+        log.forward = forward
