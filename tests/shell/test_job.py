@@ -116,8 +116,9 @@ def test_tasks_know_who_and_where_they_are(world: World) -> None:
 
 
 def test_tasks_inherit_no_descriptor_of_the_agent(world: World) -> None:
-    job = world.shell("ls /proc/$$/fd | tr '\\n' ' '", options={"pmi": "off"})
-    assert job.text().split() == ["0", "1", "2"]
+    # Without a shell, which may have a pipe open; 3 is the folder that ls reads.
+    job = world.run(["ls", "/proc/self/fd"], options={"pmi": "off"})
+    assert job.text().split() == ["0", "1", "2", "3"]
 
 
 def test_the_private_folder_lasts_as_long_as_the_job(world: World) -> None:
@@ -231,6 +232,31 @@ def test_a_daemon_of_a_task_does_not_outlive_the_job(world: World, tmp_path: Pat
     world.shell(f"{daemon} until [ -s {tmp_path}/pid ]; do sleep .01; done")
     world.run(["true"])
     assert not _alive((tmp_path / "pid").read_text())
+
+
+def test_what_left_its_process_group_and_holds_the_output_is_killed_with_the_job(world: World, tmp_path: Path) -> None:
+    daemon = f"setsid sh -c 'echo $$ > {tmp_path}/pid; trap \"\" TERM; while :; do sleep 1; done' &"
+    other = f"env -i setsid sh -c 'echo $$ > {tmp_path}/bare; exec sleep 60' &"
+    job = world.start(
+        ["sh", "-c", f"{daemon} {other} until [ -s {tmp_path}/pid -a -s {tmp_path}/bare ]; do sleep .01; done"]
+    )
+    world.pump(lambda: "shell.task-exit" in dict(job.events))
+    world.send({"op": "kill", "id": job.id, "signum": int(signal.SIGTERM)})
+    world.send({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
+    assert world.finish(job).status == 0
+    assert not _alive((tmp_path / "pid").read_text())
+    os.kill(int((tmp_path / "bare").read_text()), signal.SIGKILL)
+
+
+def test_what_a_nested_instance_left_is_killed_with_the_job(world: World, tmp_path: Path) -> None:
+    inner = "export FLUX_JOB_ID_PATH=$FLUX_JOB_ID_PATH/f1 FLUX_URI=local:///inner;"
+    daemon = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 &"
+    other = world.start(["sleep", "60"])
+    world.shell(f"{inner} {daemon} until [ -s {tmp_path}/pid ]; do sleep .01; done")
+    assert not _alive((tmp_path / "pid").read_text())
+    assert not other.done
+    world.kill(other, signal.SIGKILL)
+    world.finish(other)
 
 
 def _alive(pid: str) -> bool:

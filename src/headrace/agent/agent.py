@@ -25,7 +25,7 @@ from functools import partial
 
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
-from . import keeper, linux
+from . import keeper, leftovers, linux
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
@@ -60,7 +60,8 @@ class Agent:
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self.folders = Folders()
-        self._uri = ""
+        # The job path of the instance whose jobs these are.
+        self._instance = ""
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -225,24 +226,21 @@ class Agent:
             self.after(_SWEEP, self._sweep)
 
     def _sweep(self) -> None:
-        """Kill daemons that outlive their job: they left its process groups, and came to us as to a subreaper."""
+        """Kill what outlives its job: it left its process groups, and came to us as to a subreaper."""
         self._sweeping = False
-        live: set[str] | None = None
-        for pid in linux.children_of(self._pid):
-            if pid in self.children:
-                continue
-            if live is None:
-                live = {job.f58 for job in self.jobs.values()}
-            env = linux.environment_of(pid)
-            if env.get("FLUX_URI") == self._uri and env.get("FLUX_JOB_ID", "") not in live and "FLUX_JOB_ID" in env:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        leftovers.kill_orphans(
+            self._pid, self.children, self._instance, lambda: [job.path for job in self.jobs.values()]
+        )
+
+    def kill_leftovers(self, job: ShellJob, signum: int, doomed: set[int]) -> None:
+        """`signum` to the processes `doomed` and all that says that it belongs to `job`, wherever it went."""
+        leftovers.kill_job(job.path, signum, doomed, self._pid)
 
     # -- operations
 
     def _start(self, op: Op) -> None:
         job = ShellJob(self, op)
-        self._uri = op["uri"]
+        self._instance = job.path.rpartition("/")[0]
         self.jobs[op["id"]] = job
         try:
             job.start()
@@ -256,7 +254,7 @@ class Agent:
             fn(job)
 
     def _kill(self, op: Op) -> None:
-        self._with_job(op, lambda job: job.kill(op["signum"]))
+        self._with_job(op, lambda job: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]))
 
     def _rpc(self, op: Op) -> None:
         job = self.jobs.get(op["id"])
@@ -323,6 +321,8 @@ def _run_kept(sock: socket.socket) -> int:
     """Be the agent, or its keeper; returns the exit code."""
     if not keeper.is_kept():
         linux.become_subreaper()
+        # A group of its own: what kills the broker's must leave us to clean up.
+        os.setpgid(0, 0)
         own = os.getpid()
         pid = os.fork()
         if pid:

@@ -263,7 +263,7 @@ class _Leader:
             self._give_up(job)
             return
         job.kills += 1
-        self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal})
+        self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal, "all": True})
         wait = min(self.settings.kill_timeout * 2 ** (job.kills - 1), 300.0)
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 

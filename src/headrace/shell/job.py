@@ -13,6 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..agent import linux
 from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _EXIT_TIMEOUT = 30.0
 # Seconds the lead shell waits for the other nodes' output once the job was killed.
 _PEER_GRACE = 2.0
+# Seconds that what a killed job left has to end by itself.
+_CLEANING = 0.5
+# Seconds until the streams of a job whose last processes were killed count as closed.
+_CLOSE_AFTER = 1.0
 _FATAL = 0
 _WARN = 4
 
@@ -44,6 +49,7 @@ class ShellJob:
         self.op = op
         self.id: int = op["id"]
         self.f58 = jobid.encode(self.id)
+        self.path: str = op["idpath"]
         self.jobspec: dict[str, Any] = op["jobspec"]
         self.nodeid: int = op["nodeid"]
         self.nnodes: int = op["nnodes"]
@@ -175,7 +181,7 @@ class ShellJob:
         env = job_environment(
             specs.environment(self.jobspec),
             self.f58,
-            self.op["idpath"],
+            self.path,
             self.size,
             self.nnodes,
             self.tmpdir,
@@ -382,6 +388,26 @@ class ShellJob:
             task.kill(signum)
         if self.lead and self._shells_left > 0:
             self._maybe_finish()
+
+    def kill_all(self, signum: int) -> None:
+        """A job did not end when it was told to: `signum` to all that is left of it, wherever that went."""
+        # Their parents' end hides where they come from.
+        doomed = {pid for task in self.tasks if task.pid > 0 for pid in linux.descendants_of(task.pid)}
+        self.kill(signum)
+
+        def kill_the_rest() -> None:
+            if not self._finished:
+                self.agent.kill_leftovers(self, signum, doomed)
+                self.agent.after(_CLOSE_AFTER, self._stop_reading)
+
+        # An instance that lost its broker cleans up itself, and better.
+        self.agent.after(_CLEANING, kill_the_rest)
+
+    def _stop_reading(self) -> None:
+        """Whoever still holds the streams of tasks that are gone is not ours to wait for."""
+        for task in self.tasks:
+            if task.pid <= 0:
+                task.close_streams()
 
     def set_expiration(self, expiration: float) -> None:
         self._expiration = expiration

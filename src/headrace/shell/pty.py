@@ -52,7 +52,7 @@ class Pty:
             # EIO: the last process closed the terminal.
             data = b""
         if not data:
-            self._end()
+            self.end()
             return
         if self._clients:
             for token in self._clients.values():
@@ -62,7 +62,10 @@ class Pty:
         if self._capture and self._job.output is not None:
             self._job.output.data(self._task.rank, "stdout", data)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """The terminal's last output was read."""
+        if self.master < 0:
+            return
         agent, output = self._job.agent, self._job.output
         agent.unwatch(self.master)
         if output is not None:

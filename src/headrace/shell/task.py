@@ -134,11 +134,23 @@ class Task:
         if data:
             output.data(self.rank, stream, data)
             return
+        self._end_stream(fd, stream)
+
+    def _end_stream(self, fd: int, stream: str) -> None:
+        output = self._job.output
+        assert output is not None
         self._job.agent.unwatch(fd)
         os.close(fd)
         del self._fds[fd]
         output.eof(self.rank, stream)
         self.stream_ended()
+
+    def close_streams(self) -> None:
+        """Read no more, as if everyone had closed them."""
+        for fd, stream in list(self._fds.items()):
+            self._end_stream(fd, stream)
+        if self.pty is not None:
+            self.pty.end()
 
     def hold(self, on: bool) -> None:
         """Read no output, or read it again; the pipes fill and the process waits."""

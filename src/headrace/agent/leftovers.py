@@ -1,0 +1,57 @@
+"""Processes that left their job's process groups (setsid, a shell's job control, a nested instance): found and killed.
+
+They descend from the agent, which is a subreaper, and they carry FLUX_JOB_ID_PATH: their job's path or, in an instance
+that the job is, one below it. A process that cleared its environment and lost its parent is nobody's; it ends with the
+agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Container, Iterable
+
+from . import linux
+
+# Rounds in which the kill catches up with processes that fork.
+_ROUNDS = 10
+
+
+def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
+    """`signum` to all below `agent` that is among the processes `doomed` or has the job path `path` or one below."""
+    wanted, killed = frozenset(doomed), set[int]()
+    for _ in range(_ROUNDS):
+        found = {pid for pid in linux.descendants_of(agent) if pid in wanted or _below(_path(pid), path)}
+        if found <= killed:
+            return
+        for pid in found - killed:
+            _kill(pid, signum)
+        killed |= found
+
+
+def kill_orphans(agent: int, known: Container[int], instance: str, live: Callable[[], Iterable[str]]) -> None:
+    """SIGKILL to children of `agent` that are not `known` and belong to a job of the instance with the job path
+    `instance` ("" for a root) that is not among the paths that `live()` gives."""
+    paths: list[str] | None = None
+    for pid in linux.children_of(agent):
+        if pid in known:
+            continue
+        if paths is None:
+            paths = list(live())
+        own = _path(pid)
+        if own.startswith(instance + "/") and not any(_below(own, path) for path in paths):
+            _kill(pid, signal.SIGKILL)
+
+
+def _path(pid: int) -> str:
+    return linux.environment_of(pid).get("FLUX_JOB_ID_PATH", "")
+
+
+def _below(path: str, job: str) -> bool:
+    return path == job or path.startswith(job + "/")
+
+
+def _kill(pid: int, signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signum)
