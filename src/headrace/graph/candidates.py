@@ -130,8 +130,9 @@ class ChildOrder:
     def sorted(self, v: int, among: Sequence[int]) -> list[int]:
         """Some children of `v` in the order."""
         weighed = self._of(v)
-        rank, weights = weighed.rank, weighed.weights
-        return sorted(among, key=lambda c: (-weights[rank[c]], rank[c]))
+        ranks, weights = weighed.rank, weighed.weights
+        order = sorted([(-weights[rank], rank) for rank in map(ranks.__getitem__, among)])
+        return [weighed.ranked[rank] for _, rank in order]
 
     def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""

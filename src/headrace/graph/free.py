@@ -476,16 +476,19 @@ class FreeState:
         if not fit_of(parts, free, self.masks[h]):
             return None
         bits = self.best(parts, h, 1, free)
-        return bits, self.sum_of(h, bits)
+        return bits, self.sum_of(parts, h, bits)
 
-    def sum_of(self, h: int, bits: int) -> int:
+    def sum_of(self, parts: tuple[tuple[str, int], ...], h: int, bits: int) -> int:
         """The sum of the ids of resources of a holder."""
-        children, ids = self.graph.children[h], self.graph.id
+        children, ids, masks, shift = self.graph.children[h], self.graph.id, self.masks[h], self.shift.get(h)
         total = 0
-        while bits:
-            i = bits.bit_length() - 1
-            total += ids[children[i]]
-            bits ^= 1 << i
+        for kind, _ in parts:
+            some = bits & masks[kind]
+            first, last = (some & -some).bit_length() - 1, some.bit_length()
+            if shift is not None and some >> first == (1 << (last - first)) - 1:
+                total += (last - first) * (first + last - 1) // 2 + (last - first) * shift[kind]
+            else:
+                total += sum([ids[children[i]] for i in range(first, last) if some >> i & 1])
         return total
 
     def best(self, parts: tuple[tuple[str, int], ...], h: int, slots: int, free: int) -> int:
@@ -500,19 +503,25 @@ class FreeState:
     def run(self, parts: tuple[tuple[str, int], ...], h: int, bits: int) -> Run:
         """Resources of a holder, as they stand in a selection."""
         children, masks, shift = self.graph.children[h], self.masks[h], self.shift.get(h)
-        first = (bits & -bits).bit_length() - 1
-        last = bits.bit_length()
-        if bits >> first == (1 << (last - first)) - 1:
-            vertices = children[first:last]
-        else:
-            vertices = [children[i] for i in range(first, last) if bits >> i & 1]
+        vertices: list[int] = []
         ids: dict[str, int] = {}
+        end = 0
         for kind, _ in parts:
-            if shift is None:
-                ids[kind] = sum([1 << self.graph.id[v] for v in vertices if self.graph.type[v] == kind])
+            some = bits & masks[kind]
+            first, last = (some & -some).bit_length() - 1, some.bit_length()
+            if some >> first == (1 << (last - first)) - 1:
+                found = children[first:last]
             else:
-                by, some = shift[kind], bits & masks[kind]
+                found = [children[i] for i in range(first, last) if some >> i & 1]
+            if shift is None:
+                ids[kind] = sum([1 << self.graph.id[v] for v in found])
+            else:
+                by = shift[kind]
                 ids[kind] = some << by if by >= 0 else some >> -by
+            vertices += found
+            if first < end:
+                vertices.sort(key=self.graph.position.__getitem__)
+            end = last if last > end else end
         return Run(vertices, bits, ids)
 
 

@@ -192,17 +192,32 @@ class FreeIndex:
         policy = self._policy
         shape = self.state.shape(parts, 0)
         runs: dict[int, Run] = {}
-        if policy.order != 0 and not policy.node_weight:
-            found = self._best_slots(shape, count, self._mask(allowed, False))
+        scored = policy.order != 0 and not policy.node_weight
+        mask = self._mask(allowed, not scored)
+        if count == 1:
+            best = [self._best_scored(shape, mask)] if scored else self._best_ranked(shape.can & mask, 1)
+            if not best or best[0] < 0:
+                return NOTHING
+            self._take_slots(parts, best[0], 1, runs)
+            return Answer((), runs)
+        if scored:
+            found = self._best_slots(shape, count, mask)
             for h, bits in found.items():
                 runs[h] = self.state.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
         # What prefers by node uses up one before it comes to the next.
-        for n in self._by_preference(shape.can & self._mask(allowed, True)):
+        for n in self._by_preference(shape.can & mask):
             count -= self._take_slots(parts, n, count, runs)
             if not count:
                 return Answer((), runs)
         return NOTHING
+
+    def _best_scored(self, shape: Shape, mask: int) -> int:
+        for score in sorted(shape.buckets, reverse=self._policy.order > 0):
+            bits = shape.buckets[score] & mask
+            if bits:
+                return (bits & -bits).bit_length() - 1
+        return -1
 
     def _by_preference(self, bits: int) -> Iterable[int]:
         """The nodes of a set of ranks, the best first."""
@@ -216,41 +231,58 @@ class FreeIndex:
 
     def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
         """Add the best slots of a node to `runs`, up to `most`; returns how many."""
-        state, order = self.state, self._policy.order
+        state = self.state
         holders = state.holders[n]
-        if order == 0 and len(holders) > 1:
-            holders = self._in_order(state.nodes[n], holders)
-        fits = [(h, fit) for h in holders if (fit := state.fit(parts, h))]
-        if order and len(fits) > 1 and sum([fit for _, fit in fits]) > most:
-            fits = self._share_out(parts, fits, most)
+        if len(holders) > 1:
+            if self._policy.order == 0:
+                holders = self._in_order(state.nodes[n], holders)
+            else:
+                holders = [h for h in holders if state.fit(parts, h)]
+                if len(holders) > 1:
+                    return self._share_out(parts, holders, most, runs)
         left = most
-        for h, fit in fits:
-            slots = fit if fit < left else left
-            runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
-            left -= slots
-            if not left:
-                break
+        for h in holders:
+            slots = min(state.fit(parts, h), left)
+            if slots:
+                runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+                left -= slots
+                if not left:
+                    break
         return most - left
 
-    def _score(self, parts: Parts, h: int) -> int:
-        return self.state.sum_of(h, self.state.best(parts, h, 1, self.state.free[h]))
-
-    def _share_out(self, parts: Parts, fits: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-        """How many of `count` slots to take from which holder, given how many each can serve: the best by score."""
+    def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
+        """As `_take_slots`, from several holders with slots: the best by score; of equals the first in the graph's
+        order.
+        """
         state, order = self.state, self._policy.order
-        if count == 1:
-            # Of equal scores the first in the graph's order.
-            return [(max([h for h, _ in fits], key=lambda h: order * self._score(parts, h)), 1)]
-        scores: list[tuple[int, int]] = []
-        for place, (h, fit) in enumerate(fits):
-            free = state.free[h]
-            for _ in range(min(fit, count)):
-                bits = state.best(parts, h, 1, free)
-                scores.append((-order * state.sum_of(h, bits), place))
-                free ^= bits
-        scores.sort()
-        places = [place for _, place in scores[:count]]
-        return [(h, times) for place, (h, _) in enumerate(fits) if (times := places.count(place))]
+        if most == 1:
+            best: tuple[int, int, int] | None = None
+            for h in holders:
+                found = state.next_slot(parts, h, state.free[h])
+                if found is not None and (best is None or order * found[1] > best[0]):
+                    best = order * found[1], h, found[0]
+            if best is None:
+                return 0
+            _, h, bits = best
+            runs[h] = state.run(parts, h, bits)
+            return 1
+        fits = [state.fit(parts, h) for h in holders]
+        total = sum(fits)
+        if total > most:
+            scores: list[tuple[int, int]] = []
+            for place, h in enumerate(holders):
+                free = state.free[h]
+                for _ in range(min(fits[place], most)):
+                    bits = state.best(parts, h, 1, free)
+                    scores.append((-order * state.sum_of(parts, h, bits), place))
+                    free ^= bits
+            scores.sort()
+            places = [place for _, place in scores[:most]]
+            fits = [places.count(place) for place in range(len(holders))]
+        for h, slots in zip(holders, fits, strict=True):
+            if slots:
+                runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+        return min(total, most)
 
     def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
         """`count` slots by score wherever they are, as bits by holder; empty if there are not so many.
@@ -305,10 +337,11 @@ class FreeIndex:
         if all([self._graph.parent[h] == node for h in holders]):
             return self._order.sorted(node, holders)
         out: list[int] = []
+        among = set(holders)
         stack = [node]
         while stack:
             v = stack.pop()
-            if v in self.state.free:
+            if v in among:
                 out.append(v)
             stack.extend(reversed([c for c in self._order(v) if self._graph.children[c]]))
         return out

@@ -5,7 +5,10 @@ The graph keeps the answers, since whole nodes are given again and again, and eq
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headrace.graph.model import Graph
+from headrace.graph.selection import Selection
 
 # Resources that run on a node and that R_lite (RFC 20) lists.
 EXECUTION_TYPES = frozenset({"core", "gpu"})
@@ -30,6 +33,42 @@ def execution_ids(graph: Graph, v: int) -> dict[str, int]:
                     found[kind] = found.get(kind, 0) | _bits(numbers)
             stack.extend([kid for kid in kids if children[kid]])
         found = graph.inside[v] = graph.shapes.setdefault(tuple(found.items()), found)
+    return found
+
+
+class Part(NamedTuple):
+    """What a selection has of one node: its rank and vertex, and the ids of cores and GPUs as bits."""
+
+    rank: int
+    vertex: int
+    cores: int
+    gpus: int
+
+
+def parts(selection: Selection) -> list[Part]:
+    """The nodes of a selection that it has cores or GPUs of, in the graph's order."""
+    graph, runs = selection.graph, selection.runs
+    types, ids = graph.type, graph.id
+    found: list[Part] = []
+    cores = gpus = 0
+    # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
+    for v, _, _, _, whole in selection.inner_order():
+        kind = types[v]
+        if v in runs:
+            held = runs[v].ids
+            cores |= held.get("core", 0)
+            gpus |= held.get("gpu", 0)
+        if kind == "core":
+            cores |= 1 << ids[v]
+        elif kind == "gpu":
+            gpus |= 1 << ids[v]
+        elif whole:
+            inside = execution_ids(graph, v)
+            cores |= inside.get("core", 0)
+            gpus |= inside.get("gpu", 0)
+        if kind == "node" and (cores or gpus):
+            found.append(Part(graph.rank[v], v, cores, gpus))
+            cores = gpus = 0
     return found
 
 

@@ -67,7 +67,9 @@ class Planner:
 
     def copy(self) -> Planner:
         """Another planner with the same use, that belongs to nobody."""
-        other = Planner()
+        other = Planner.__new__(Planner)
+        other._used = None
+        other.common = False
         other.times = self.times[:]
         other.steps = self.steps[:]
         return other

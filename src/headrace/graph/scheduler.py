@@ -184,7 +184,7 @@ class Scheduler:
         if selection is None:
             lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
             return Outcome(None, self._reason(request, now, matcher) if explain else None, lasting)
-        return Outcome(self.add(jobid, selection, now, matcher.end, False))
+        return Outcome(self._add_free(jobid, selection, now, matcher.end, False))
 
     def _reason(self, request: JobRequest, at: int, matcher: Matcher) -> Failure:
         return matcher.failure or self._shortage(request, at, matcher.end)
@@ -193,7 +193,7 @@ class Scheduler:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
         found = self.search(request, now, [(now, self.graph.end)])
         if found.selection is not None:
-            return Outcome(self.add(jobid, found.selection, found.start, found.end, found.start > now))
+            return Outcome(self._add_free(jobid, found.selection, found.start, found.end, found.start > now))
         # Only a search of the graph knows why not even the last moment will do.
         at = max((t for t in self._timeline.ends_after(now) if self._in_time(request, t)), default=now)
         matcher = self.matcher(request, at)
@@ -311,11 +311,16 @@ class Scheduler:
         Raises, with nothing changed, SpanConflictError where it is not free, and ValueError for a job that is there
         already or a time that ends before it begins.
         """
+        if jobid not in self.jobs and end > start:
+            self._check(selection, start, end)
+        return self._add_free(jobid, selection, start, end, reserved)
+
+    def _add_free(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+        """As `add`, for what a match has just found free."""
         if jobid in self.jobs:
             raise ValueError(f"job {jobid}: holds resources already; cancel it first")
         if end <= start:
             raise ValueError(f"job {jobid}: holds nothing between {start} and {end}; the end must come after the start")
-        self._check(selection, start, end)
         graph = self.graph
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from headrace.graph.inside import EXECUTION_TYPES, execution_ids
+from headrace.graph.inside import parts
 from headrace.graph.model import Graph
 from headrace.graph.scheduler import Allocation
 from headrace.spec.hostlist import Hostlist
@@ -78,38 +78,22 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
-    found: dict[int, tuple[int, dict[str, int]]] = {}
-    pending: dict[str, int] = {}
-    types, ids = graph.type, graph.id
-    # Vertices come children first, so a node's cores and GPUs are complete when the node itself comes.
-    runs = allocation.selection.runs
-    for v, _, _, _, whole in allocation.selection.inner_order():
-        kind = types[v]
-        if v in runs:
-            for name, bits in runs[v].ids.items():
-                if name in EXECUTION_TYPES:
-                    pending[name] = pending.get(name, 0) | bits
-        if kind in EXECUTION_TYPES:
-            pending[kind] = pending.get(kind, 0) | 1 << ids[v]
-        elif whole:
-            for name, bits in execution_ids(graph, v).items():
-                pending[name] = pending.get(name, 0) | bits
-        if kind == "node" and pending:
-            found[graph.rank[v]] = (v, pending)
-            pending = {}
-    groups: dict[tuple[tuple[str, str], ...], int] = {}
+    groups: dict[tuple[int, int], int] = {}
     properties: dict[str, int] = {}
     hosts: list[str] = []
-    for rank in sorted(found):
-        v, children = found[rank]
-        key = tuple([(kind, _encode(children[kind])) for kind in sorted(children)])
-        groups[key] = groups.get(key, 0) | 1 << rank if rank >= 0 else groups.get(key, 0)
+    # Ranks tell nodes apart here; of nodes without one, or with the same, the last stands for all.
+    held = sorted({part.rank: part for part in parts(allocation.selection)}.values())
+    for rank, v, cores, gpus in held:
+        key, bit = (cores, gpus), 1 << rank if rank >= 0 else 0
+        groups[key] = groups.get(key, 0) | bit
         hosts.append(graph.name(v))
         for name in graph.properties.get(v, ()):
-            properties[name] = properties.get(name, 0) | 1 << rank
+            properties[name] = properties.get(name, 0) | bit
+    entries = [(_children(*key), ranks) for key, ranks in groups.items()]
+    entries.sort()
     nodelist = hosts if len(hosts) < 2 else [Hostlist(hosts).encode()]
     execution: dict[str, Any] = {
-        "R_lite": [{"rank": _encode(groups[key]), "children": dict(key)} for key in sorted(groups)],
+        "R_lite": [{"rank": _encode(ranks), "children": dict(children)} for children, ranks in entries],
         "nodelist": nodelist,
     }
     if properties:
@@ -117,6 +101,10 @@ def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     execution["starttime"] = allocation.start
     execution["expiration"] = allocation.end
     return execution
+
+
+def _children(cores: int, gpus: int) -> list[tuple[str, str]]:
+    return [(kind, _encode(bits)) for kind, bits in (("core", cores), ("gpu", gpus)) if bits]
 
 
 @lru_cache(maxsize=4096)
