@@ -61,8 +61,10 @@ class JobInfo:
                 "eventlog-watch": self._watch,
                 "update-lookup": self._update_lookup,
                 "update-watch": self._update_watch,
+                # Its own, though it shares the job manager's context.
+                "stats-get": lambda _msg: self.stats(),
             },
-            open=("lookup", "eventlog-watch", "update-lookup", "update-watch"),
+            open=("lookup", "eventlog-watch", "update-lookup", "update-watch", "stats-get"),
         )
 
     def _permit(self, msg: Message) -> int:
