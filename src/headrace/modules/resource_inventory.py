@@ -106,6 +106,8 @@ class Inventory:
             names = list(Hostlist.parse(text))
         except HostlistError as exc:
             raise TargetError(str(exc)) from None
+        if not names:
+            raise TargetError("hostlist is empty")
         by_host: dict[str, int] = {}
         for rank, host in enumerate(self.hosts):
             by_host[host] = by_host.get(host, 0) | 1 << rank
