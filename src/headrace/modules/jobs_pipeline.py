@@ -32,8 +32,10 @@ _TEXT, _LOGS = 0, 4
 _CHECKPOINT_AT = 16 << 20
 # Active jobs packed between two looks at the loop, while a checkpoint is made.
 _SLICE = 64
-# Seconds that records nobody waits for, but who watches, wait for company before they are synced.
+# Seconds that records nobody waits for, but who watches, wait for company before they are synced; and seconds from the
+# beginning of one such sync to the next, when there is one after the other: each costs what half a job does.
 _SYNC_DELAY = 0.004
+_SYNC_EVERY = 0.020
 # Seconds until a write is tried again after the disk was full.
 _RETRY = 1.0
 # Seconds that the end of the module waits for the disk.
@@ -85,6 +87,7 @@ class Pipeline:
         # Written, but not known to be on the disk.
         self._unsynced: list[Batch] = []
         self._syncing = False
+        self._synced_at = 0.0
         self._rotating = False
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
@@ -157,15 +160,20 @@ class Pipeline:
         self._unsynced += batches
         if urgent:
             self._sync()
-        elif not self._soon:
-            self._soon = True
-            self.ctx.call_later(_SYNC_DELAY, self._sync_soon)
+        else:
+            self._sync_later()
 
     def _release_starts(self, batch: Batch) -> None:
         for effect in batch.effects:
             if effect[0] == "start":
                 self.start(effect[1])
         batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+
+    def _sync_later(self) -> None:
+        if not self._soon:
+            self._soon = True
+            since = self.ctx.monotonic() - self._synced_at
+            self.ctx.call_later(max(_SYNC_DELAY, _SYNC_EVERY - since), self._sync_soon)
 
     def _sync_soon(self) -> None:
         self._soon = False
@@ -176,12 +184,12 @@ class Pipeline:
             return
         assert self.journal is not None
         self._syncing = True
+        self._synced_at = self.ctx.monotonic()
         batches, self._unsynced = self._unsynced, []
-        started = self.ctx.monotonic()
         assert self._pool is not None
-        self._pool.submit(self._sync_in_thread, batches, started)
+        self._pool.submit(self._sync_in_thread, batches)
 
-    def _sync_in_thread(self, batches: list[Batch], started: float) -> None:
+    def _sync_in_thread(self, batches: list[Batch]) -> None:
         failure: OSError | None = None
         try:
             assert self.journal is not None
@@ -189,12 +197,12 @@ class Pipeline:
         except OSError as exc:
             failure = exc
         # Plain futures of a loop cost ten times what this does, on the loop.
-        self.ctx.loop.call_soon_threadsafe(self._synced, failure, batches, started)
+        self.ctx.loop.call_soon_threadsafe(self._synced, failure, batches)
 
-    def _synced(self, exc: OSError | None, batches: list[Batch], started: float) -> None:
+    def _synced(self, exc: OSError | None, batches: list[Batch]) -> None:
         self._syncing = False
         self.syncs += 1
-        self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - started)
+        self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
         if exc is not None:
             # What the disk holds is not known any more: the same records once more do no harm (replay knows them).
             self._failed(exc, [entry for batch in batches for entry in batch.entries])
@@ -204,9 +212,8 @@ class Pipeline:
             self.release(whole)
         if any(batch.effects for batch in self._unsynced):
             self._sync()
-        elif self._unsynced and not self._soon:
-            self._soon = True
-            self.ctx.call_later(_SYNC_DELAY, self._sync_soon)
+        elif self._unsynced:
+            self._sync_later()
         if self.journal is not None and self.journal.size > _CHECKPOINT_AT and not (self._saving or self.failing):
             self._saving = True
             self.ctx.spawn(self.checkpoint())
