@@ -54,19 +54,29 @@ class LaunchOptions:
 
 
 def make_rundir(options: LaunchOptions) -> str:
-    """A new private folder, short enough for socket paths. Raises LaunchError."""
+    """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
+    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then.
+    """
+    statedir, new = options.attrs.get("statedir", ""), False
+    if statedir:
+        options.attrs["statedir"], new = _folder("statedir", statedir)
+    try:
+        return _rundir(options)
+    except LaunchError:
+        if new:
+            os.rmdir(options.attrs["statedir"])
+        raise
+
+
+def _rundir(options: LaunchOptions) -> str:
     given = options.attrs.get("rundir") or options.rundir
     if given:
-        if len(given) > _RUNDIR_LIMIT:
+        if len(os.fsencode(given)) > _RUNDIR_LIMIT:
             raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
-        try:
-            os.makedirs(given, mode=0o700, exist_ok=True)
-        except OSError as exc:
-            raise LaunchError(f"rundir {given}: {exc.strerror}") from None
         options.attrs.setdefault("rundir-cleanup", "0")
-        return os.path.abspath(given)
+        return _folder("rundir", given)[0]
     base = os.environ.get("TMPDIR") or "/tmp"
-    if len(base) > _RUNDIR_LIMIT - 12:
+    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
         base = "/tmp"
     try:
         return tempfile.mkdtemp(prefix="flux-", dir=base)
@@ -74,16 +84,23 @@ def make_rundir(options: LaunchOptions) -> str:
         raise LaunchError(f"cannot make a run directory in {base}: {exc.strerror}") from None
 
 
-def _check_statedir(attrs: dict[str, str]) -> None:
-    statedir = attrs.get("statedir", "")
-    if statedir:
-        try:
-            os.makedirs(statedir, mode=0o700, exist_ok=True)
-        except OSError as exc:
-            raise LaunchError(f"statedir {statedir}: {exc.strerror}") from None
-        if not os.access(statedir, os.W_OK | os.X_OK):
-            raise LaunchError(f"statedir {statedir}: not writable")
-        attrs["statedir"] = os.path.abspath(statedir)
+def _folder(attribute: str, path: str) -> tuple[str, bool]:
+    """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
+    was mistyped would otherwise be made. Raises LaunchError."""
+    path, new = os.path.abspath(path), True
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        new = False
+    except FileNotFoundError:
+        raise LaunchError(f"{attribute} {path}: there is no folder {os.path.dirname(path)}") from None
+    except OSError as exc:
+        raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
+    if not os.path.isdir(path):
+        raise LaunchError(f"{attribute} {path}: not a folder")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LaunchError(f"{attribute} {path}: not writable")
+    return path, new
 
 
 def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
@@ -163,7 +180,6 @@ def _check(options: LaunchOptions) -> None:
         AttrTable(options.attrs)
     except AttrError as exc:
         raise LaunchError(str(exc)) from None
-    _check_statedir(options.attrs)
 
 
 def _preload(modules: Iterable[str]) -> None:
@@ -195,10 +211,19 @@ def start_many(options: LaunchOptions) -> int:
     rundir = make_rundir(options)
     try:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
+        _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
+        keeper.become_keeper()
+        return _wait(_fork_brokers(infos, options, rundir), size, rundir)
     except (BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
-    _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
-    keeper.become_keeper()
+    finally:
+        if options.attrs.get("rundir-cleanup", "1") == "1":
+            # A leader that was killed could not do it.
+            shutil.rmtree(rundir, ignore_errors=True)
+
+
+def _fork_brokers(infos: list[BootInfo], options: LaunchOptions, rundir: str) -> dict[int, int]:
+    """Start them all; returns their ranks by pid."""
     pids: dict[int, int] = {}
     own = os.getpid()
     for info in infos:
@@ -218,12 +243,7 @@ def start_many(options: LaunchOptions) -> int:
                 sys.stderr.flush()
                 os._exit(code & 0xFF)
         pids[pid] = info.rank
-    try:
-        return _wait(pids, size, rundir)
-    finally:
-        if options.attrs.get("rundir-cleanup", "1") == "1":
-            # A leader that was killed could not do it.
-            shutil.rmtree(rundir, ignore_errors=True)
+    return pids
 
 
 def _end_with(starter: int) -> None:
