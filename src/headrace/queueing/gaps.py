@@ -95,13 +95,15 @@ class _Level:
 class Ask(NamedTuple):
     """What must be free for a request: at least `wanted` of the places `among`, for slots of `parts` (None: whole).
 
-    And of the places `of`, one at least.
+    And of the places `of`, one at least. The places `own` are free from `since` on whatever holds them.
     """
 
     parts: Parts | None
     among: int
     wanted: int
     of: int = ANYWHERE
+    own: int = 0
+    since: int = 0
 
 
 class _Effect(NamedTuple):
@@ -200,13 +202,8 @@ class Gaps:
         """Enter what a job holds or is promised, in place of what was entered for it before."""
         if jobid in self._jobs:
             self.remove(jobid)
-        self._jobs[jobid] = self._effect(allocation)
-        self.restore(jobid)
-
-    def restore(self, jobid: int) -> None:
-        """Undo `lift`. Raises KeyError."""
-        effect = self._jobs[jobid]
-        start, end = effect.allocation.start, effect.allocation.end
+        effect = self._jobs[jobid] = self._effect(allocation)
+        start, end = allocation.start, allocation.end
         if effect.whole:
             self._free.take(start, end, effect.whole)
         for node in effect.nodes:
@@ -223,19 +220,10 @@ class Gaps:
                         level.steps.take(a, b, 1 << place)
 
     def remove(self, jobid: int) -> int:
-        """A job's time is over, or its promise is taken back. Returns its places; any, for a job that was not entered."""
-        if jobid not in self._jobs:
+        """A job's time is over, or its promise is taken back. Returns its places: any, if it was not entered."""
+        effect = self._jobs.pop(jobid, None)
+        if effect is None:
             return ANYWHERE
-        self.lift(jobid)
-        return self._jobs.pop(jobid).places
-
-    def places(self, jobid: int) -> int:
-        """The places of a job; any, for one that was not entered."""
-        return self._jobs[jobid].places if jobid in self._jobs else ANYWHERE
-
-    def lift(self, jobid: int) -> None:
-        """Answer as if the job were not there, until `restore`. Raises KeyError."""
-        effect = self._jobs[jobid]
         start, end = effect.allocation.start, effect.allocation.end
         if effect.whole:
             self._free.give(start, end, effect.whole)
@@ -257,6 +245,11 @@ class Gaps:
                                 for c, d in _crossing(beside, a, b, rooms[place], None):
                                     level.steps.take(c, d, 1 << place)
             planner.add(start, end, -amount)
+        return effect.places
+
+    def places(self, jobid: int) -> int:
+        """The places of a job: any, if it was not entered."""
+        return self._jobs[jobid].places if jobid in self._jobs else ANYWHERE
 
     def settle(self, now: int) -> None:
         """No question will be about a time before `now`."""
@@ -388,11 +381,12 @@ class Gaps:
         """`start` if enough is free during [start, end), else a later moment before which no start is any good."""
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
-        wanted, of = ask.wanted, ask.of
+        _, among, wanted, of, own, since = ask
         i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
         known = i + j
         # From the end backwards: the first shortage that is met is the last, and nothing before it needs a look.
-        free = ask.among & sets[i] & those[j]
+        free = among & (sets[i] | own if times[i] >= since else sets[i])
+        free &= those[j] | own if others[j] >= since else those[j]
         front = min(times[i + 1] if i + 1 < len(times) else 2**62, others[j + 1] if j + 1 < len(others) else 2**62)
         while free & of and free.bit_count() >= wanted:
             a, b = times[i], others[j]
@@ -402,11 +396,11 @@ class Gaps:
             if a >= b:
                 i -= 1
                 front = a
-                free &= sets[i]
+                free &= sets[i] | own if times[i] >= since else sets[i]
             if b >= a:
                 j -= 1
                 front = b
-                free &= those[j]
+                free &= those[j] | own if others[j] >= since else those[j]
         self.work += known - i - j + _PROBE
         return front
 

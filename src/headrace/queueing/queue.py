@@ -300,8 +300,8 @@ class Queue:
         # Nobody goes ahead of jobs that have not had their turn.
         if self.policy.backfill and self.policy.reservations is not None and not self.unfinished:
             self._backfill(now, decisions)
-        if self.policy.keeps:
-            self._improve(now)
+        if self.policy.keeps and not self.unfinished:
+            self._improve(now, decisions)
         for jobid in self._news:
             kept = self.planned.get(jobid)
             if kept is not None and self._told.get(jobid) != kept.start:
@@ -473,10 +473,16 @@ class Queue:
         return 1
 
     def _search(
-        self, entry: _Pending, now: int, ranges: Ranges, effort: int | None, of: int = ANYWHERE, counts: bool = True
+        self,
+        entry: _Pending,
+        now: int,
+        ranges: Ranges,
+        effort: int | None,
+        kept: Allocation | None = None,
+        counts: bool = True,
     ) -> Found:
-        """The earliest start in `ranges`, of those that gaps leave, with one of the places `of` at least."""
-        gaps, ask = self._gaps, self._ask(entry, now, of)
+        """The earliest start in `ranges`, of those that gaps leave; before the start of a promise, if there is one."""
+        gaps, ask = self._gaps, self._ask(entry, now, kept)
         if gaps is None or ask is None:
             found = self.scheduler.search(entry.request, now, ranges, effort, counts)
             self._spent += found.tried
@@ -496,18 +502,25 @@ class Queue:
             return found._replace(start=reached[0], spent=True)
         return found
 
-    def _ask(self, entry: _Pending, now: int, of: int = ANYWHERE) -> Ask | None:
+    def _ask(self, entry: _Pending, now: int, kept: Allocation | None = None) -> Ask | None:
+        """What the job needs; to come before its promise, of what became free since that was known to be the earliest.
+
+        None if gaps do not tell.
+        """
         if self._gaps is None:
             return None
         if entry.shape not in self._asks:
             allowed = self.scheduler.matcher(entry.request, now).allowed
             self._asks[entry.shape] = self._gaps.ask(entry.request.resources, allowed)
         ask = self._asks[entry.shape]
-        return ask if ask is None or of == ANYWHERE else ask._replace(of=of)
+        if ask is None or kept is None:
+            return ask
+        of = self._misses.places(self._checked[kept.jobid])
+        return Ask(ask.parts, ask.among, ask.wanted, of, self._gaps.places(kept.jobid), kept.start)
 
-    def _may_fit(self, entry: _Pending, now: int, of: int = ANYWHERE) -> bool:
-        """False if there is no gap for the job now, with one of the places `of` at least."""
-        gaps, ask = self._gaps, self._ask(entry, now, of)
+    def _may_fit(self, entry: _Pending, now: int, kept: Allocation | None = None) -> bool:
+        """False if there is no gap for the job now."""
+        gaps, ask = self._gaps, self._ask(entry, now, kept)
         return gaps is None or ask is None or gaps.open_now(ask, now, now + entry.length)
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
@@ -566,9 +579,8 @@ class Queue:
         barred = self._barred.get((entry.shape, since), FOR_EVER + 1)
         if part.length >= barred:
             return False
-        places = self._misses.places(since)
-        if not self._may_fit(part, now, places):
-            if barred > FOR_EVER and not self._may_fit(entry._replace(length=1), now, places):
+        if not self._may_fit(part, now, kept):
+            if barred > FOR_EVER and not self._may_fit(entry._replace(length=1), now, kept):
                 part = entry._replace(length=1)
             self._barred[entry.shape, since] = part.length
             return False
@@ -590,8 +602,11 @@ class Queue:
         self._start(jobid, self.scheduler.add(jobid, selection, now, matcher.end, False), decisions)
         return True
 
-    def _improve(self, now: int) -> None:
-        """Move promises forward into what has become free, in order, as far as the effort goes."""
+    def _improve(self, now: int, decisions: list[Decision]) -> None:
+        """Move promises forward into what has become free, in order, as far as the effort goes.
+
+        What was `checked` could not start before its promise then, now included: later looks rely on it.
+        """
         misses, promised, checked = self._misses, self._promised, self._checked
         at = bisect_right(promised, self._reached)
         looked_at = 0
@@ -606,15 +621,18 @@ class Queue:
             kept = self.planned[jobid]
             looked_at += 1
             entry = self.pending[jobid]
-            ranges = misses.openings(entry.length, checked[jobid], now + 1, kept.start)
-            if ranges and not self._could_move(entry, ranges, misses.places(checked[jobid]), now):
+            ranges = misses.openings(entry.length, checked[jobid], now, kept.start)
+            if ranges and not self._could_move(entry, kept, ranges, now):
                 checked[jobid] = misses.count
                 continue
             if ranges and kept.start >= ranges[-1][1] + entry.length:
                 # Its own promise is not in its way, so what holds for its shape holds for it.
                 ranges = common(ranges, misses.ranges(entry.shape, entry.length, now))
-            if not ranges or self._move(jobid, kept, ranges, now):
-                checked[jobid] = misses.count
+            if not ranges or self._move(jobid, kept, ranges, now, decisions):
+                if jobid in checked:
+                    checked[jobid] = misses.count
+                else:
+                    at -= 1
             elif looked_at > 1:
                 # It may have the whole of the next call's effort.
                 at -= 1
@@ -622,18 +640,12 @@ class Queue:
         self._reached = promised[at - 1] if at else ()
         self.unfinished = self.unfinished or at < len(promised)
 
-    def _move(self, jobid: int, kept: Allocation, ranges: Ranges, now: int) -> bool:
+    def _move(self, jobid: int, kept: Allocation, ranges: Ranges, now: int, decisions: list[Decision]) -> bool:
         """Give a promised job the first start in `ranges` at which it fits. False if the effort ended before that."""
         entry = self.pending[jobid]
-        # It would have moved there before, were it not for something that has become free since.
-        places = self._misses.places(self._checked[jobid])
-        if self._gaps is not None:
-            self._gaps.lift(jobid)
         self.scheduler.lift(jobid)
-        found = self._search(entry, now, ranges, self._left(), places, counts=False)
+        found = self._search(entry, now, ranges, self._left(), kept, counts=False)
         self.scheduler.restore()
-        if self._gaps is not None:
-            self._gaps.restore(jobid)
         if found.selection is None:
             if found.spent:
                 return False
@@ -641,16 +653,20 @@ class Queue:
             return True
         self._misses.missed(entry.shape, entry.length, found.start)
         self._drop(jobid)
-        self._promise(jobid, self.scheduler.add(jobid, found.selection, found.start, found.end, True))
+        allocation = self.scheduler.add(jobid, found.selection, found.start, found.end, found.start > now)
+        if found.start > now:
+            self._promise(jobid, allocation)
+        else:
+            self._start(jobid, allocation, decisions)
         return True
 
-    def _could_move(self, entry: _Pending, ranges: Ranges, places: int, now: int) -> bool:
-        """False if none of `places` is free at any of these times, which is cheap to see where the job has none."""
-        gaps, ask = self._gaps, self._ask(entry, now, places)
-        if gaps is None or ask is None or gaps.places(entry.place[2]) & places:
+    def _could_move(self, entry: _Pending, kept: Allocation, ranges: Ranges, now: int) -> bool:
+        """False if there is no gap for the job at any of these times."""
+        gaps, ask = self._gaps, self._ask(entry, now, kept)
+        if gaps is None or ask is None:
             return True
         most = gaps.work + 8 * _STEPS
-        return next(gaps.openings(ask._replace(wanted=1), entry.length, ranges, most), None) is not None
+        return next(gaps.openings(ask, entry.length, ranges, most), None) is not None
 
 
 def shape_of(request: JobRequest) -> str:
