@@ -94,8 +94,8 @@ class Queue:
         self.planned: dict[int, Allocation] = {}
         self._order: list[_Place] = []
         self._shapes: dict[str, list[_Place]] = {}
-        # By shape, how many jobs have each length.
-        self._lengths: dict[str, dict[int, int]] = {}
+        # By shape, the lengths of its jobs, shortest first.
+        self._lengths: dict[str, list[int]] = {}
         # No running job ends before.
         self._first_end = 0
         self._arrivals = 0
@@ -211,8 +211,7 @@ class Queue:
         self._order.insert(at, entry.place)
         self._served = min(self._served, at)
         insort(self._shapes.setdefault(entry.shape, []), entry.place)
-        lengths = self._lengths.setdefault(entry.shape, {})
-        lengths[entry.length] = lengths.get(entry.length, 0) + 1
+        insort(self._lengths.setdefault(entry.shape, []), entry.length)
         self._changed = True
 
     def _remove(self, entry: _Pending) -> None:
@@ -223,9 +222,7 @@ class Queue:
         places = self._shapes[entry.shape]
         del places[bisect_left(places, entry.place)]
         lengths = self._lengths[entry.shape]
-        lengths[entry.length] -= 1
-        if not lengths[entry.length]:
-            del lengths[entry.length]
+        del lengths[bisect_left(lengths, entry.length)]
         if not places:
             del self._shapes[entry.shape], self._lengths[entry.shape]
             self._asks.pop(entry.shape, None)
@@ -538,7 +535,7 @@ class Queue:
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
         dead = self._dead
-        shortest = {shape: min(lengths) for shape, lengths in self._lengths.items()}
+        shortest = {shape: lengths[0] for shape, lengths in self._lengths.items()}
         lists = {
             shape: list(places)
             for shape, places in self._shapes.items()
