@@ -92,7 +92,7 @@ def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
         for jobid in range(120):
             if scheduler.jobs and rng.random() < 0.35:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
-            if rng.random() < 0.03:
+            if rng.random() < 0.15:
                 scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
             request = parse_jobspec(spec(rng))
             expected = searched(scheduler, request)

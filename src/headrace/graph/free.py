@@ -95,6 +95,8 @@ class FreeState:
         # As it is while nobody uses anything: nodes that can be given whole, free resources, nodes that can serve.
         self.sound = 0
         self.unused: dict[int, int] = {}
+        # How many of each node and what is above it are down.
+        self._down: dict[int, int] = {}
         self._can_unused: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
 
     def forget(self) -> None:
@@ -106,14 +108,7 @@ class FreeState:
         """Start from a graph that nobody uses."""
         self.ready = True
         graph = self.graph
-        types, parent, size, children, ids, up = (
-            graph.type,
-            graph.parent,
-            graph.size,
-            graph.children,
-            graph.id,
-            graph.up,
-        )
+        types, parent, size, children, ids = graph.type, graph.parent, graph.size, graph.children, graph.id
         if not self.usable:
             return
         root = graph.root
@@ -160,8 +155,7 @@ class FreeState:
                     bit = 1 << i
                     masks[kind] = masks.get(kind, 0) | bit
                     seen[kind] = seen.get(kind, 0) + 1
-                    if up[child]:
-                        free |= bit
+                    free |= bit
                 stack.extend(reversed(inner))
                 for above in (u for u in graph.ancestors(h) if u in self.masks):
                     # A slot is put together at the upper one, of what both hold.
@@ -175,14 +169,7 @@ class FreeState:
                     self.node_of[h] = n
                     for kind in masks:
                         holding.setdefault(kind, set()).add(h)
-                if h != node and not up[h]:
-                    for u in graph.preorder(h):
-                        if children[u]:
-                            self.blocked[u] = self.blocked.get(u, 0) + 1
             self.holders.append(holders)
-            down = sum(not up[above] for above in (node, *graph.ancestors(node)))
-            if down:
-                self.blocked[node] = self.blocked.get(node, 0) + down
         totals = graph.totals[root]
         # Equal sets are one object, so that comparing them costs nothing.
         known: dict[frozenset[int], frozenset[int]] = {}
@@ -193,6 +180,39 @@ class FreeState:
         self._rank_nodes()
         self.sound = self.idle
         self.unused = dict(self.free)
+        if 0 in graph.up:
+            for v, is_up in enumerate(graph.up):
+                if not is_up:
+                    self.switch(v, False)
+
+    def switch(self, v: int, up: bool) -> None:
+        """A vertex has come up, or gone down, which it was not before: what is down is free for nobody."""
+        if not self.ready or not self.usable:
+            return
+        graph, number, step = self.graph, self.number, -1 if up else 1
+        self._can_unused.clear()
+        inside = next((u for u in graph.ancestors(v) if u in number), None)
+        if inside is None or v in number:
+            for u in graph.preorder(v):
+                n = number.get(u)
+                if n is not None:
+                    self._count_block(u, n, step)
+                    down = self._down[n] = self._down.get(n, 0) + step
+                    bit = 1 << self.rank[n]
+                    self.sound = self.sound & ~bit if down else self.sound | bit
+        elif graph.children[v]:
+            for u in graph.preorder(v):
+                if u in self.free:
+                    self._count_block(u, self.node_of[u], step)
+        else:
+            h, bit = graph.parent[v], 1 << graph.position[v]
+            job = Footprint(NO_NODES, NO_NODES, (), ((h, bit, self.node_of[h]),), ())
+            if up:
+                self.gave_rest(job)
+                self.unused[h] |= bit
+            else:
+                self.took_rest(job)
+                self.unused[h] &= ~bit
 
     def _inner_ids_small(self) -> bool:
         graph, limit = self.graph, self.policy.node_weight
@@ -329,16 +349,24 @@ class FreeState:
 
     def _block(self, v: int, step: int) -> None:
         """A vertex above single resources was taken exclusively, or given back."""
-        blocked, children = self.blocked, self.graph.children
+        children = self.graph.children
         for u in self.graph.preorder(v):
             n = self.number.get(u)
             if n is None and u in self.node_of:
                 n = self.node_of[u]
             if n is not None and children[u]:
-                blocked[u] = blocked.get(u, 0) + step
-                self.changes.append(n)
-                if u in self.number:
-                    self._weigh_idle(n)
+                self._count_block(u, n, step)
+
+    def _count_block(self, u: int, n: int, step: int) -> None:
+        """One more, or one less, reason why a node or a holder of it serves nobody."""
+        count = self.blocked.get(u, 0) + step
+        if count:
+            self.blocked[u] = count
+        else:
+            del self.blocked[u]
+        self.changes.append(n)
+        if u in self.number:
+            self._weigh_idle(n)
 
     def shape(self, parts: tuple[tuple[str, int], ...], per_node: int) -> Shape:
         key = (parts, per_node)

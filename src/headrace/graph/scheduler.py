@@ -459,9 +459,10 @@ class Scheduler:
         """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what
         they have.
         """
-        self.graph.up[v] = 1 if up else 0
-        self.generation += 1
-        self._timeline.forget()
+        if bool(self.graph.up[v]) != up:
+            self.graph.up[v] = 1 if up else 0
+            self.generation += 1
+            self._timeline.switch(v, up)
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""

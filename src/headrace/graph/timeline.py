@@ -148,6 +148,10 @@ class Timeline:
         self._over.clear()
         self._running = None
 
+    def switch(self, v: int, up: bool) -> None:
+        """A vertex has come up or gone down."""
+        self._index.state.switch(v, up)
+
     def prepare(self) -> bool:
         """Build the index if it is not there, and enter the jobs of its moment. False: it cannot serve."""
         index = self._index.state
