@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import time
 
@@ -114,6 +115,11 @@ def test_a_follower_that_is_stopped_for_too_long_is_lost_leaves_and_may_return()
         assert "lost the parent broker" in brokers.log(1)
         brokers.broker(1)
         until(lambda: brokers.up() == {0, 1}, "it is back")
+        assert re.search(
+            r"overlay\.err\[0\]: rank 1 \(fake1\) was lost: connection closed, it was last heard \d+\.\d s ago\n"
+            r"(.*\n)*.*overlay\.err\[0\]: rank 1 \(fake1\) is back, \d+\.\d s after it was lost\n",
+            brokers.log(0),
+        )
         assert hostnames(brokers, 2) == 2
         assert brokers.finish() == {0: 0, 1: 0}
         until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")

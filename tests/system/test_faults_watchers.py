@@ -1,4 +1,4 @@
-"""What clients behind a lost member were waiting for: the services that answer them let it go when the member is lost."""
+"""What clients behind a lost member were waiting for: the services that answer them let it go with the member."""
 
 from __future__ import annotations
 

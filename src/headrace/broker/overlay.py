@@ -18,15 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import zmq
-from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
-from ..spec import duration
 from ..spec import message as m
 from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
 from .liveness import Liveness
 from .outstanding import Outstanding, disconnects, sender_of
+from .overlay_sockets import TreeSockets
 
 if TYPE_CHECKING:
     from .boot import BootInfo
@@ -38,8 +36,8 @@ _GOODBYE = 2
 _PROBE = 3
 
 _BATCH = 200
-# Seconds; what ZeroMQ's heartbeat can be told to wait (a TTL is 16 bits of deciseconds).
-_LONGEST_PATIENCE = 6553.0
+# Characters of a host's name that are kept.
+_LONGEST_NAME = 64
 
 
 @dataclass
@@ -55,6 +53,7 @@ class Child:
     owing: Outstanding = field(default_factory=Outstanding)
     asking: Outstanding = field(default_factory=Outstanding)
     error: str = ""
+    host: str = ""
     heard: float = 0.0
     torpid: bool = False
 
@@ -62,6 +61,11 @@ class Child:
         if status != self.status:
             self.status = status
             self.since = time.monotonic()
+
+    @property
+    def title(self) -> str:
+        """Rank and host, as far as it is known, for the log."""
+        return f"rank {self.rank} ({self.host})" if self.host else f"rank {self.rank}"
 
     @property
     def alive(self) -> bool:
@@ -80,11 +84,9 @@ class Overlay:
         self.parent_uuid = ""
         self.children = {rank: Child(rank) for rank in boot.topology.children(self.rank)}
         self._by_uuid: dict[str, Child] = {}
-        self._context: zmq.Context[Any] | None = None
+        self._sockets: TreeSockets | None = None
         self._parent: zmq.Socket[Any] | None = None
         self._bound: zmq.Socket[Any] | None = None
-        self._zap: zmq.Socket[Any] | None = None
-        self._monitors: list[tuple[zmq.Socket[Any], Callable[[], None]]] = []
         self._online: Idset = Idset()
         self._offline: Idset = Idset()
         self._status_sent = ""
@@ -93,7 +95,6 @@ class Overlay:
         # Nothing was sent to the parent since this was set.
         self.quiet = False
         self.liveness = Liveness(self)
-        self._patience = duration.parse(broker.attrs.get("tbon.tcp_user_timeout"))
         self._parent_owing = Outstanding()
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
         self.on_parent_lost: Callable[[str], None] = lambda _why: None
@@ -112,29 +113,16 @@ class Overlay:
         if self.topology.size == 1:
             return
         attrs = self.broker.attrs
-        self._context = zmq.Context(int(attrs.get("tbon.zmq_io_threads", "1")))
-        self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * len(self.children)))
+        self._sockets = sockets = TreeSockets(self.broker.loop, attrs, self.boot, len(self.children))
         if self.children:
-            self._start_zap()
-            self._bound = sock = self._socket(zmq.ROUTER)
-            sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
-            sock.rcvhwm = int(attrs.get("tbon.child_rcvhwm", "0"))
-            sock.curve_server = True
-            sock.curve_secretkey = self.boot.secret_key
-            sock.setsockopt(zmq.ZAP_DOMAIN, b"headrace")
+            self._bound = sock = sockets.below()
             sock.bind(self.boot.bind)
             attrs.set("tbon.endpoint", sock.getsockopt_string(zmq.LAST_ENDPOINT))
-            self._watch(sock, self._read_children, self._probe_children)
+            sockets.watch(sock, self._read_children, self._probe_children)
         if self.rank:
-            self._parent = sock = self._socket(zmq.DEALER)
-            sock.setsockopt(zmq.ROUTING_ID, self.uuid.encode())
-            sock.curve_secretkey = self.boot.secret_key
-            sock.curve_publickey = self.boot.public_key
-            sock.curve_serverkey = self.boot.parent_key
+            self._parent = sock = sockets.above(self.uuid)
             attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
-            self._watch(sock, self._read_parent, lambda: self._parent_lost("connection closed"))
-            patience = duration.parse(attrs.get("tbon.connect_timeout"))
-            sock.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
+            sockets.watch(sock, self._read_parent, lambda: self._parent_lost("connection closed"))
             sock.connect(self.boot.parent_uri)
             hello = m.request(
                 "overlay.hello",
@@ -143,63 +131,6 @@ class Overlay:
             )
             self._put(sock, m.encode_parts(hello))
         self.liveness.start()
-
-    def _socket(self, kind: int) -> zmq.Socket[Any]:
-        assert self._context is not None
-        sock: zmq.Socket[Any] = self._context.socket(kind)
-        sock.linger = 100
-        sock.sndhwm = 0
-        sock.rcvhwm = 0
-        sock.setsockopt(zmq.RECONNECT_IVL, 10)
-        sock.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        if 0 < self._patience < _LONGEST_PATIENCE:
-            # The neighbour is asked early enough that its silence is known when the time is over.
-            patience = int(self._patience * 1000)
-            interval = min(5000, max(1, patience // 4))
-            sock.setsockopt(zmq.HEARTBEAT_IVL, interval)
-            sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, max(1, patience - interval))
-            sock.setsockopt(zmq.HEARTBEAT_TTL, patience)
-        sock.setsockopt(zmq.IPV6, 1)
-        sock.setsockopt(zmq.BACKLOG, 1024)
-        sock.setsockopt(zmq.MAXMSGSIZE, m.MAX_FRAME)
-        return sock
-
-    def _start_zap(self) -> None:
-        assert self._context is not None
-        self._zap = self._context.socket(zmq.REP)
-        self._zap.linger = 0
-        self._zap.bind("inproc://zeromq.zap.01")
-        self.broker.loop.add_reader(self._zap.FD, self._read_zap)
-
-    def _read_zap(self) -> None:
-        zap = self._zap
-        while zap is not None and not zap.closed:
-            try:
-                parts = zap.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self.boot.members
-            code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
-            zap.send_multipart([parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
-
-    def _watch(self, sock: zmq.Socket[Any], read: Callable[[], None], gone: Callable[[], None]) -> None:
-        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        loop = self.broker.loop
-
-        def on_monitor() -> None:
-            while not monitor.closed:
-                try:
-                    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-                except zmq.Again:
-                    return
-                if event["event"] == zmq.EVENT_DISCONNECTED:
-                    gone()
-
-        loop.add_reader(monitor.FD, on_monitor)
-        loop.add_reader(sock.FD, read)
-        self._monitors.append((monitor, on_monitor))
-        loop.call_soon(read)
-        loop.call_soon(on_monitor)
 
     def child_of(self, uuid: str) -> int | None:
         """The rank of the live child with this uuid."""
@@ -213,20 +144,12 @@ class Overlay:
     def close(self) -> None:
         """Say goodbye to the parent and close every socket."""
         self.closing = True
-        loop = self.broker.loop
         if self._parent is not None and self.parent_uuid:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
-        for monitor, _ in self._monitors:
-            loop.remove_reader(monitor.FD)
-            monitor.close(0)
-        for sock in (self._parent, self._bound, self._zap):
-            if sock is not None:
-                loop.remove_reader(sock.FD)
-                sock.close()
-        self._parent = self._bound = self._zap = None
-        if self._context is not None:
-            self._context.term()
-            self._context = None
+        self._parent = self._bound = None
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
 
     # -- sending
 
@@ -418,6 +341,10 @@ class Overlay:
             self.broker.log(logging.ERROR, "overlay", f"hello of {identity} refused: {text}")
             answer(m.error_response(msg, errno.EEXIST, text))
             return
+        child.host = str(body.get("host", ""))[:_LONGEST_NAME]
+        if child.status == "lost":
+            gone = time.monotonic() - child.since
+            self.broker.log(logging.ERROR, "overlay", f"{child.title} is back, {gone:.1f} s after it was lost")
         child.uuid = identity
         child.error = ""
         child.torpid = False
@@ -462,7 +389,9 @@ class Overlay:
         self._by_uuid.pop(child.uuid, None)
         self.broker.router.remove_peer(child)
         if not graceful and not self.broker.stopping:
-            self.broker.log(logging.WARNING, "overlay", f"rank {child.rank} was lost: {why}")
+            silence = self.broker.loop.time() - child.heard
+            text = f"{child.title} was lost: {why}, it was last heard {silence:.1f} s ago"
+            self.broker.log(logging.ERROR, "overlay", text)
         for msg in child.owing.take():
             self._fail(msg, f"rank {child.rank} was lost")
         for note in disconnects(child.asking.take()):
