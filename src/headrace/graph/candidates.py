@@ -119,6 +119,17 @@ class ChildOrder:
             found = self._vertices[v] = _Weighed(self._graph, v, self._type)
         return found
 
+    def regrown(self) -> None:
+        """Vertices came or left: those that stayed keep their weights."""
+        for v, old in list(self._vertices.items()):
+            if not self._graph.children[v]:
+                del self._vertices[v]
+                continue
+            new = self._vertices[v] = _Weighed(self._graph, v, self._type)
+            for child, i in old.rank.items():
+                if child in new.rank:
+                    new.weigh(child, old.weights[i])
+
     def first(self, v: int, among: int, count: int) -> list[int]:
         """The first `count` children of `v` in the order; they and the set to choose from are places by number."""
         return self._of(v).first(among, count)

@@ -252,8 +252,8 @@ class Engine:
 
     def stat(self, words: list[str]) -> None:
         graph = self.graph
-        edges = len(graph) - 1 + len(graph.edges)
-        self.out(f"INFO: Num. of Vertices: {len(graph)}\nINFO: Num. of Edges: {edges}\n")
+        edges = graph.count - 1 + len(graph.edges)
+        self.out(f"INFO: Num. of Vertices: {graph.count}\nINFO: Num. of Edges: {edges}\n")
         self.out(f"INFO: Jobs: {len(self.scheduler.jobs)}\n")
 
     def set_property(self, words: list[str]) -> None:

@@ -20,7 +20,7 @@ def graphml(graph: Graph) -> str:
         ),
         '  <graph id="G" edgedefault="directed">',
     ]
-    for v in range(len(graph)):
+    for v in graph.vertices():
         data = {"type": graph.type[v], "name": graph.name(v), "path": graph.path(v), "size": str(graph.size[v])}
         inner = "".join(f'<data key="{key}">{escape(value)}</data>' for key, value in data.items())
         lines.append(f'    <node id="n{graph.uniq[v]}">{inner}</node>')
@@ -31,13 +31,13 @@ def graphml(graph: Graph) -> str:
 
 def dot(graph: Graph) -> str:
     lines = ["digraph G {"]
-    lines += [f"  {graph.uniq[v]} [label={quoteattr(graph.name(v))}];" for v in range(len(graph))]
+    lines += [f"  {graph.uniq[v]} [label={quoteattr(graph.name(v))}];" for v in graph.vertices()]
     lines += [f"  {source} -> {target};" for source, target in _edges(graph)]
     return "\n".join([*lines, "}", ""])
 
 
 def jgf(graph: Graph) -> str:
-    nodes = [{"id": str(graph.uniq[v]), "metadata": vertex_metadata(graph, v)} for v in range(len(graph))]
+    nodes = [{"id": str(graph.uniq[v]), "metadata": vertex_metadata(graph, v)} for v in graph.vertices()]
     edges = [{"source": str(source), "target": str(target)} for source, target in _edges(graph)]
     return json.dumps({"graph": {"nodes": nodes, "edges": edges}}) + "\n"
 

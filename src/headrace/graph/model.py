@@ -8,7 +8,7 @@ of the same shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 DOMINANT = "containment"
 _NO_CHILDREN: list[int] = []
@@ -38,6 +38,8 @@ class Graph:
         "_kinds",
         "_least",
         "_ranked",
+        "_root",
+        "_vacant",
         "basename",
         "by_path",
         "children",
@@ -83,13 +85,28 @@ class Graph:
         self._least: dict[str, dict[str, int]] = {}
         self._kinds: dict[int, dict[str, list[int]]] = {}
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
+        self._root = -1
+        # Rows whose vertex has left, to be used again.
+        self._vacant: list[int] = []
         self.by_path: dict[str, list[int]] | None = None
         # The span of time the graph is good for, in seconds.
         self.start = 0
         self.end = 100 * 365 * 24 * 3600
 
     def __len__(self) -> int:
+        """How many rows there are; those of vertices that left are counted."""
         return len(self.type)
+
+    @property
+    def count(self) -> int:
+        """How many vertices there are."""
+        return len(self.type) - len(self._vacant)
+
+    def vertices(self) -> Iterable[int]:
+        """The vertices that there are, by number."""
+        if not self._vacant:
+            return range(len(self.type))
+        return [v for v, kind in enumerate(self.type) if kind]
 
     def add(
         self,
@@ -118,6 +135,13 @@ class Graph:
             raise GraphError(f"{name!r}: a name must not contain '/', which separates names in paths")
         if rank >= MAX_BITS or (id >= MAX_BITS and type in _AS_BITS):
             raise GraphError(f"{type}{id}, rank {rank}: ranks and ids of cores and GPUs must be below {MAX_BITS}")
+        if self._vacant:
+            v = self._vacant.pop()
+            self.type[v] = type
+            self.basename[v] = type if basename is None else basename
+            self.id[v], self.size[v], self.rank[v] = id, size, rank
+            self.uniq[v] = v if uniq is None else uniq
+            return self._describe(v, parent, unit, name, properties)
         v = len(self.type)
         if v == MAX_VERTICES:
             raise GraphError(f"more than {MAX_VERTICES} vertices")
@@ -131,6 +155,11 @@ class Graph:
         self.uniq.append(v if uniq is None else uniq)
         self.up.append(1)
         self.children.append(_NO_CHILDREN)
+        if self.totals:
+            self.totals.append({})
+        return self._describe(v, parent, unit, name, properties)
+
+    def _describe(self, v: int, parent: int, unit: str, name: str | None, properties: Mapping[str, str] | None) -> int:
         if unit:
             self.unit[v] = unit
         if name is not None and name != self.name(v):
@@ -151,7 +180,8 @@ class Graph:
         if kids is _NO_CHILDREN:
             kids = self.children[parent] = []
         self.parent[v] = parent
-        self.position[v] = len(kids)
+        # Not their number: some may have left.
+        self.position[v] = self.position[kids[-1]] + 1 if kids else 0
         kids.append(v)
 
     def finish(self) -> Graph:
@@ -162,7 +192,8 @@ class Graph:
         n = len(self.type)
         if n == 0:
             raise GraphError("the graph has no vertices")
-        root = self.root
+        self._root = -1
+        root = self._root = self.root
         order = self.preorder(root)
         if len(order) != n:
             seen = bytearray(n)
@@ -181,6 +212,8 @@ class Graph:
 
     @property
     def root(self) -> int:
+        if self._root >= 0:
+            return self._root
         for v, parent in enumerate(self.parent):
             if parent < 0:
                 return v
@@ -220,6 +253,35 @@ class Graph:
             key = tuple(sums.items())
             totals[v] = shapes.setdefault(key, sums)
         return totals
+
+    def adjust(self, v: int, times: int) -> None:
+        """What is above a subtree that came (1) or goes (-1) holds so much more or less."""
+        for above in self.ancestors(v):
+            sums = dict(self.totals[above])
+            for name, amount in self.totals[v].items():
+                sums[name] = sums.get(name, 0) + times * amount
+                if not sums[name]:
+                    del sums[name]
+            self.totals[above] = sums
+            self.inside.pop(above, None)
+            self._kinds.pop(above, None)
+            for key in [key for key in self._ranked if key[0] == above]:
+                del self._ranked[key]
+        self._least.clear()
+        self.by_path = None
+
+    def vacate(self, gone: Iterable[int]) -> None:
+        """Empty the rows of vertices that nothing contains any more."""
+        for v in gone:
+            self.type[v] = self.basename[v] = ""
+            self.id[v] = self.rank[v] = self.parent[v] = -1
+            self.size[v], self.up[v] = 0, 1
+            self.children[v] = _NO_CHILDREN
+            self.totals[v] = {}
+            for column in (self.unit, self.names, self.properties, self.inside, self._kinds):
+                column.pop(v, None)
+            self._vacant.append(v)
+        self._ranked = {key: found for key, found in self._ranked.items() if self.type[key[0]]}
 
     def name(self, v: int) -> str:
         given = self.names.get(v)

@@ -10,11 +10,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from headrace.graph import resize
 from headrace.graph.candidates import ChildOrder
 from headrace.graph.constraints import ConstraintCache
 from headrace.graph.index import NOTHING, FreeIndex
 from headrace.graph.inside import execution_ids
-from headrace.graph.matcher import Failure, Matcher, View
+from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
@@ -29,6 +30,22 @@ class SpanConflictError(ValueError):
     def __init__(self, graph: Graph, vertex: int) -> None:
         super().__init__(f"{graph.path(vertex)}: not free during the time asked for")
         self.vertex = vertex
+
+
+class InUseError(ValueError):
+    """Nodes that are to leave are used: `jobs` are those that hold, or were promised, any of them."""
+
+    def __init__(self, jobs: list[int]) -> None:
+        some = ", ".join(map(str, jobs[:8])) + (" ..." if len(jobs) > 8 else "")
+        super().__init__(f"nodes in use by {len(jobs)} jobs ({some}): end them first, or take the nodes from them")
+        self.jobs = jobs
+
+
+class Loss(NamedTuple):
+    """What a shrink meant to jobs: `reduced` hold the rest, `ended` hold nothing (a promise is lost as a whole)."""
+
+    reduced: list[int]
+    ended: list[int]
 
 
 class Allocation(NamedTuple):
@@ -463,6 +480,71 @@ class Scheduler:
             self.graph.up[v] = 1 if up else 0
             self.generation += 1
             self._timeline.switch(v, up)
+
+    # Growing and shrinking
+
+    def grow(self, part: Graph) -> list[int]:
+        """Add the nodes of another graph to this one (`resize.grow`); returns the new vertices.
+
+        Nothing moves, and no vertex changes its number. Raises GraphError, with nothing changed.
+        """
+        added = resize.grow(self.graph, part)
+        self._regrown()
+        return added
+
+    def users(self, ranks: int) -> list[int]:
+        """The jobs that hold, or were promised, anything of the nodes of some ranks (a bit set)."""
+        return self._users(self._nodes_of(ranks))
+
+    def shrink(self, ranks: int, take: bool = False) -> Loss:
+        """Let the nodes of some ranks (a bit set) leave.
+
+        If jobs use them InUseError says which, with nothing changed; unless `take`, which lets them lose the nodes.
+        Other vertices keep their numbers; those of what left may be given to what comes later.
+        """
+        nodes = self._nodes_of(ranks)
+        jobs = self._users(nodes)
+        if jobs and not take:
+            raise InUseError(jobs)
+        held = [self.jobs[jobid] for jobid in jobs]
+        for jobid in jobs:
+            self.cancel(jobid)
+        gone = resize.remove(self.graph, nodes)
+        self._regrown()
+        loss = Loss([], [])
+        for jobid, start, end, reserved, selection in held:
+            kept = [
+                Pick(v, needs, exclusive, whole, ())
+                for v, needs, exclusive, path, whole in selection.marks.values()
+                if v not in gone and (whole or not path)
+            ]
+            if start > self._timeline.now or not any(pick.exclusive for pick in kept):
+                loss.ended.append(jobid)
+            else:
+                self._add_free(jobid, select(self.graph, kept), start, end, reserved)
+                loss.reduced.append(jobid)
+        return loss
+
+    def _nodes_of(self, ranks: int) -> list[int]:
+        rank = self.graph.rank
+        return [v for v, kind in enumerate(self.graph.type) if kind == "node" and rank[v] >= 0 and ranks >> rank[v] & 1]
+
+    def _users(self, nodes: list[int]) -> list[int]:
+        graph = self.graph
+        inside = {u for v in nodes for u in graph.preorder(v)}
+        above = {u for v in nodes for u in graph.ancestors(v)}
+        found = []
+        for jobid, allocation in self.jobs.items():
+            inner = allocation.selection.inner
+            if not inside.isdisjoint(inner) or any(inner[v].whole for v in above & inner.keys()):
+                found.append(jobid)
+        return found
+
+    def _regrown(self) -> None:
+        self.generation += 1
+        self._constraints.forget()
+        self._order.regrown()
+        self._timeline.forget()
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""

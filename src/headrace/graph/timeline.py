@@ -53,6 +53,11 @@ class Timeline:
         # As a planner, one step a moment however many jobs end then.
         self._ends = Planner()
 
+    @property
+    def now(self) -> int:
+        """The present, as far as it was told."""
+        return self._now
+
     def add(self, jobid: int, start: int, end: int, selection: Selection) -> None:
         job = self._index.state.footprint(selection) if self._index.state.ready and self._index.state.usable else None
         entry = self._jobs[jobid] = _Entry(start, end, selection, job)

@@ -1,0 +1,89 @@
+"""A graph that grows and shrinks in use: nodes come and go, and every other vertex keeps its number.
+
+Whoever holds vertices holds numbers, so nothing is renumbered: a vertex that left is an empty row, of no type and with
+nothing in it, until a later one takes its place. Totals are kept current by what came or went, not counted anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.graph.model import MAX_VERTICES, Graph, GraphError
+
+
+def grow(graph: Graph, part: Graph) -> list[int]:
+    """Add to `graph` what `part` has and it has not; returns the new vertices, parents before children.
+
+    The roots are taken for one another, and below them what has the same type and name in the same place, such as
+    racks; nodes must be new, in their names and their ranks. Raises GraphError, with nothing changed.
+    """
+    root, start = graph.root, part.root
+    if graph.type[root] != part.type[start]:
+        raise GraphError(f"{part.path(start)}: the graph to add to begins with a {graph.type[root]}")
+    ranks = {graph.rank[v]: v for v, kind in enumerate(graph.type) if kind == "node" and graph.rank[v] >= 0}
+    known: dict[int, dict[tuple[str, str], int]] = {}
+    place = {start: root}
+    new: list[int] = []
+    for u in part.preorder(start)[1:]:
+        kind, above = part.type[u], place.get(part.parent[u], -1)
+        if above >= 0:
+            beside = known.get(above)
+            if beside is None:
+                beside = known[above] = {(graph.type[c], graph.name(c)): c for c in graph.children[above]}
+            found = beside.get((kind, part.name(u)))
+            if found is not None:
+                if kind == "node":
+                    raise GraphError(f"{part.path(u)}: is part of the graph already")
+                place[u] = found
+                continue
+        if kind == "node" and part.rank[u] in ranks:
+            raise GraphError(f"{part.path(u)}: rank {part.rank[u]} is that of {graph.path(ranks[part.rank[u]])}")
+        new.append(u)
+    if graph.count + len(new) > MAX_VERTICES:
+        raise GraphError(f"more than {MAX_VERTICES} vertices")
+    return _insert(graph, part, place, new)
+
+
+def _insert(graph: Graph, part: Graph, place: dict[int, int], new: list[int]) -> list[int]:
+    added: list[int] = []
+    uniq = max(graph.uniq) + 1
+    existing = set(place)
+    for u in new:
+        v = place[u] = graph.add(
+            part.type[u],
+            basename=part.basename[u],
+            id=part.id[u],
+            size=part.size[u],
+            rank=part.rank[u],
+            unit=part.unit.get(u, ""),
+            name=part.names.get(u),
+            uniq=uniq + len(added),
+            properties=part.properties.get(u),
+        )
+        graph.up[v] = part.up[u]
+        graph.place(v, place[part.parent[u]])
+        graph.totals[v] = part.totals[u]
+        added.append(v)
+        if part.parent[u] in existing:
+            graph.adjust(v, 1)
+    for subsystem, relation, source, target in part.edges:
+        graph.edges.append((subsystem, relation, place[source], place[target]))
+    return added
+
+
+def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
+    """Take subtrees out of a graph; returns every vertex that is gone. Raises GraphError for the graph's own root."""
+    gone: set[int] = set()
+    parents: set[int] = set()
+    for v in roots:
+        if graph.parent[v] < 0:
+            raise GraphError(f"{graph.path(v)}: is the root of the graph, which must stay")
+        if v not in gone:
+            gone.update(graph.preorder(v))
+            parents.add(graph.parent[v])
+            graph.adjust(v, -1)
+    for parent in parents - gone:
+        graph.children[parent] = [c for c in graph.children[parent] if c not in gone]
+    graph.edges = [edge for edge in graph.edges if edge[2] not in gone and edge[3] not in gone]
+    graph.vacate(gone)
+    return frozenset(gone)
