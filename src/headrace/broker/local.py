@@ -155,6 +155,8 @@ class LocalClient(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
+        # asyncio's transport keeps a bound method of itself: without it, it is freed now and not at some collection.
+        getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
         self._paused = False
         self._tell_drained()

@@ -1,0 +1,106 @@
+"""A connection at the local socket that ends leaves nothing, at once, and every service it asked hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import weakref
+from pathlib import Path
+from typing import Any
+
+from headrace.broker.events import Events
+from headrace.broker.local import LocalServer
+from headrace.broker.router import Router
+from headrace.spec import message as m
+
+
+class Box:
+    """A service that keeps what it gets."""
+
+    uuid = "box"
+
+    def __init__(self) -> None:
+        self.got: list[m.Message] = []
+
+    def send(self, msg: m.Message) -> None:
+        self.got.append(msg)
+
+
+class LittleBroker:
+    """What a local socket needs of its broker."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.router = Router(0, self.loop)
+        self.owner = os.getuid()
+        self.events = Events(0, self.router, self.owner)
+        self.config: dict[str, Any] = {}
+        self.receive_buffer = memoryview(bytearray(1 << 16))
+
+    def log(self, _level: int, _name: str, text: str) -> None:
+        raise AssertionError(text)
+
+
+async def connected(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, str(path))
+    assert await asyncio.get_running_loop().sock_recv(sock, 1) == b"\0"
+    return sock
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
+    async def main() -> None:
+        server = LocalServer(LittleBroker(), str(tmp_path / "local"))  # type: ignore[arg-type]
+        await server.start()
+        sock = await connected(tmp_path / "local")
+        await turns()
+        (client,) = server.clients
+        left = [weakref.ref(client), weakref.ref(client._transport)]
+        del client
+        gc.collect()
+        gc.disable()
+        try:
+            sock.close()
+            await turns()
+            assert not server.clients
+            assert [ref() for ref in left] == [None, None]
+        finally:
+            gc.enable()
+            await server.stop()
+
+    asyncio.run(main())
+
+
+def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Box()
+        upward: list[m.Message] = []
+        broker.router.up = lambda msg: upward.append(msg) is None
+        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        await server.start()
+        sock = await connected(tmp_path / "local")
+        for tag in (1, 2):
+            sock.send(m.frame(m.request("box.ask", {}, matchtag=tag)))
+        sock.send(m.frame(m.request("box.tell", {})))
+        sock.send(m.frame(m.request("other.ask", {}, nodeid=0, matchtag=3, flags=m.FLAG_UPSTREAM)))
+        await turns()
+        sock.close()
+        await turns()
+        assert [msg.topic for msg in box.got] == ["box.ask", "box.ask", "box.tell", "box.disconnect"]
+        assert box.got[-1].sender == box.got[0].sender
+        assert [(msg.topic, bool(msg.flags & m.FLAG_UPSTREAM)) for msg in upward] == [
+            ("other.ask", True),
+            ("other.disconnect", True),
+        ]
+        await server.stop()
+
+    asyncio.run(main())
