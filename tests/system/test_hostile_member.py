@@ -261,3 +261,89 @@ def test_groups_of_ranks_that_are_not_and_groups_without_end_are_refused(context
         member.send(Message(m.CONTROL, aux1=GOODBYE))
         assert member.hello(2) == 0
         assert update("group-0", "2") == 0, "what the lost member was in is gone with it"
+
+
+def wish(dice: random.Random) -> tuple[str, dict[str, object], int]:
+    """A request that is all right, mostly for what will not come: topic, body, flags."""
+    word, number, streaming = dice.randbytes(dice.randrange(1, 30)).hex(), dice.randrange(1 << 40), m.FLAG_STREAMING
+    cmd = {"cmdline": ["true"], "cwd": "/", "env": {}, "opts": {}, "channels": []}
+    wishes: list[tuple[str, dict[str, object], int]] = [
+        ("kvs-watch.lookup", {"key": word, "namespace": "primary", "flags": 12}, streaming),
+        ("kvs-watch.lookup", {"key": "a", "namespace": word, "flags": 12}, streaming),
+        ("kvs.wait-version", {"rootseq": 1 << 30, "namespace": "primary"}, 0),
+        ("kvs.lookup", {"key": word, "namespace": "primary", "flags": 0}, 0),
+        ("event.subscribe", {"topic": word}, 0),
+        ("service.add", {"service": word}, 0),
+        ("job-list.job-stats", {}, streaming),
+        ("job-list.list-id", {"id": number, "attrs": ["all"]}, 0),
+        ("job-manager.events-journal", {"full": True}, streaming),
+        ("job-manager.wait", {"id": number}, 0),
+        ("job-info.lookup", {"id": number, "keys": [word], "flags": 0}, 0),
+        ("groups.get", {"name": word}, streaming),
+        ("log.dmesg", {"follow": True}, streaming),
+        ("resource.journal", {}, streaming),
+        ("state-machine.monitor", {}, streaming),
+        ("module.trace", {"names": [word]}, streaming),
+        ("rexec.exec", {"cmd": cmd, "flags": 0, "local_flags": 0}, streaming),
+        ("broker.ping", {word: word}, 0),
+        ("broker.ping", {}, streaming),
+        ("content.load", {"hash": word}, 0),
+    ]
+    return dice.choice(wishes)
+
+
+@pytest.mark.timeout(600)
+def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
+    count = int(os.environ.get("HEADRACE_FUZZ_TREE_FRAMES", "6000"))
+    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    with cluster(3, "broker.quorum=2") as brokers:
+        brokers.broker(1)
+        brokers.lead()
+        handle = brokers.handle()
+        pids = [int(handle.attr_get("broker.pid")), brokers.pid(1)]
+        member = Member(brokers, context)
+        assert member.hello(2) == 0
+        first = [0, 0]
+        rounds = count // 100
+        for done in range(rounds):
+            for _ in range(50):
+                topic, obj, flags = wish(dice)
+                msg = m.request(topic, obj, dice.choice([m.NODEID_ANY, 0, 1]), dice.randrange(1, 1000), flags)
+                msg.userid, msg.rolemask = os.getuid(), m.ROLE_OWNER
+                # The member speaks for many clients.
+                msg.routes = [dice.randbytes(8).hex().encode()]
+                member.send(msg)
+            member.send(Message(m.CONTROL, aux1=GOODBYE))
+            assert member.hello(2) == 0, f"seed {seed}"
+            member.drain()
+            with brokers.handle() as client:
+                for _ in range(50):
+                    topic, obj, flags = wish(dice)
+                    client.rpc(topic, obj, dice.choice([m.NODEID_ANY, 0, 1]), flags)
+                if dice.random() < 0.5:
+                    client.rpc("broker.ping", {}).get(20)
+            if done == rounds // 5:
+                first = [memory(pid) for pid in pids]
+        last = [memory(pid) for pid in pids]
+        print(f"memory {[size >> 10 for size in first]} KiB, then {[size >> 10 for size in last]} KiB")
+        for before, after in zip(first, last):
+            assert after < 1.05 * before, f"seed {seed}: {before >> 10} KiB became {after >> 10} KiB"
+
+        def held(service: str, *names: str) -> list[object]:
+            body = handle.rpc(f"{service}.stats-get", {}).get(10)
+            return [body[name] for name in names]
+
+        assert held("job-info", "watchers", "guest_watchers", "update_watchers") == [0, 0, 0]
+        assert held("kvs-watch", "watchers", "namespace-count") == [0, 0]
+        assert held("kvs", "pending_requests") == [0]
+        assert held("job-list", "stats_watchers", "idsync") == [0, {"lookups": 0, "waits": 0}]
+        assert held("job-manager", "journal") == [{"listeners": 1, "events": 0}]
+        assert held("groups", "groups") == [{"broker.online": "0-1"}]
+        handle.close()
+        log = brokers.log(0) + brokers.log(1)
+        assert "Traceback" not in log, f"seed {seed}: {log[log.index('Traceback') :][:3000]}"
+        member.send(Message(m.CONTROL, aux1=GOODBYE))
+        assert brokers.finish() == {0: 0, 1: 0}
+        assert brokers.left() == []
