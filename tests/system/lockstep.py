@@ -1,12 +1,14 @@
 """Drives a live instance through a trace in step with the simulator, without a clock.
 
-Runs inside the instance: `python lockstep.py SEED COUNT POLICY SHAPES`. Jobs are simulated ones that an operator starts
-and ends (`exec.test.override`), and the operator is this program: it goes from event to event of the simulated time,
-ends and submits what is due, and waits until the instance has started what the simulator says has started by then.
+Runs inside the instance: `python lockstep.py SEED COUNT POLICY SHAPES [RESERVATIONS]`. Jobs are simulated ones that an
+operator starts and ends (`exec.test.override`), and the operator is this program: it goes from event to event of the
+simulated time, ends and submits what is due, and waits until the instance has started what the simulator says has
+started by then.
 Prints JSON: the simulator's order of starts, and the instance's.
 
 Simulated hours pass in seconds here, and backfilling compares times. So limits are random and of months, against which
-neither the simulated hours nor the real seconds count, and jobs end long before them.
+neither the simulated hours nor the real seconds count, and jobs end long before them. Promises add limits up, so that
+one seed in thirty has two moments so close that the hours do count.
 """
 
 from __future__ import annotations
@@ -75,6 +77,18 @@ class Live:
         self.override(id, "finish")
         self.until(lambda: (id, "free") in self.seen, f"end of job {number}")
 
+    def settle(self) -> None:
+        """Wait until the graph scheduler has drawn all its conclusions: it makes passes until nothing is left to do."""
+        made = -1
+        while True:
+            try:
+                passes = self.handle.rpc("sched-graph.stats-get").get(PATIENCE)["passes"]
+            except OSError:
+                return
+            if passes == made:
+                return
+            made = passes
+
     def override(self, id: int, event: str) -> None:
         """Start or finish a job; the exec service may be about to hear of it."""
         limit = time.monotonic() + PATIENCE
@@ -126,17 +140,19 @@ def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
         else:
             live.end(number)
         due = {run.job.id for run in expected.runs if run.start <= at}
+        live.settle()
         live.until(lambda due=due: due <= set(live.starts), f"starts of {sorted(due - set(live.starts))} at {at}")
     return live.starts
 
 
-def main(seed: int, count: int, policy: str, shapes: str) -> None:
+def main(seed: int, count: int, policy: str, shapes: str, reservations: int | None = None) -> None:
     r = subprocess.run(["flux", "kvs", "get", "resource.R"], check=True, capture_output=True).stdout
     graph = read(r)
     rng = random.Random(seed)
     while True:
         jobs = trace(rng, count, graph, shapes)
-        expected = simulate([wanted.job for wanted in jobs], Queue(Scheduler(graph, "first"), policy))
+        queue = Queue(Scheduler(graph, "first"), policy, reservations=reservations)
+        expected = simulate([wanted.job for wanted in jobs], queue)
         assert not expected.never
         # The instance hears of one event after another: none may share its moment with another.
         if len({at for at, _, _ in events(jobs, expected)}) == 2 * count:
@@ -147,4 +163,4 @@ def main(seed: int, count: int, policy: str, shapes: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], *map(int, sys.argv[5:]))

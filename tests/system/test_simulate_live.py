@@ -9,7 +9,6 @@ import lockstep
 import pytest
 from instance import start
 
-# Policies that keep their promises are left out: a promise remembers when it was made, which is another time here.
 # What is done first in an instance, and the shapes of jobs: sched-simple places them on other cores than the graph
 # does, so it is asked for single cores, of which it matters only how many are free.
 _GRAPH = "flux module remove sched-graph && flux module load sched-graph match-policy=first queue-policy="
@@ -24,11 +23,18 @@ SCHEDULERS = {"simple": ("true ", "cores"), "graph": (_GRAPH, "cores,wide,nodes"
         ("graph", "fcfs", 3),
         ("graph", "easy", 4),
         ("graph", "easy", 5),
+        ("graph", "hybrid", 7),
+        ("graph", "hybrid", 10),
+        ("graph", "conservative", 8),
+        ("graph", "conservative", 9),
     ],
 )
 def test_jobs_start_in_the_order_that_was_simulated(scheduler: str, policy: str, seed: int) -> None:
     prepare, shapes = SCHEDULERS[scheduler]
     driver = f"{sys.executable} {lockstep.__file__} {seed} 30 {policy} {shapes}"
+    if policy == "hybrid":
+        # Fewer than wait, or it would be conservative.
+        policy, driver = f"{policy} policy-params=reservation-depth=4", f"{driver} 4"
     done = start("--test-size=4", f"-Ssched.module={scheduler}", f"{prepare}{policy} && {driver}")
     assert done.rc == 0, done.err
     orders = json.loads(done.out)
