@@ -323,3 +323,19 @@ def test_resource_sets_and_host_lists_are_cut_and_changed():
         """
     )
     assert lines == ['1-2 {"fast": "1-2"} [1, 3]', "n[1-3] 9.0 6", "1 0 0", "a[1,3] a[1-3] 2 [1]"]
+
+
+def test_instances_are_found_from_processes_and_addresses():
+    lines = run(
+        """
+        from flux.uri import FluxURIResolver, JobURI
+        pid = h.attr_get("broker.pid")
+        print(FluxURIResolver().resolve(f"pid:{pid}").local == h.attr_get("local-uri"))
+        print(JobURI("ssh://host/a/b").local, JobURI("ssh://host/a/b").netloc, JobURI("ssh://host/a/b").remote)
+        try:
+            FluxURIResolver().resolve("pid:0")
+        except ValueError as exc:
+            print(exc)
+        """
+    )
+    assert lines == ["True", "local:///a/b host ssh://host/a/b", "No such file or directory: '/proc/0/environ'"]

@@ -93,6 +93,22 @@ JOB = [
         like(f"flux-job: {ID}: .*(USR1|User defined).*\n"),
         138,
     ),
+    # hostpids: of tasks that print their own
+    Line(
+        "flux submit -N2 --tasks-per-node=2 sh -c 'echo pid $$; exec sleep 100' >pids; "
+        "flux job wait-event $(cat pids) start >begun; "
+        "flux job hostpids --delimiter=' ' $(cat pids) >told; wc -w <told; "
+        "flux job hostpids --ranks=1-2 $(cat pids) | tr , '\\n' | wc -l; "
+        "for at in $(cat told); do tr '\\0' ' ' </proc/${at#*:}/environ | grep -o 'FLUX_TASK_RANK=.'; done",
+        "4\n2\nFLUX_TASK_RANK=0\nFLUX_TASK_RANK=1\nFLUX_TASK_RANK=2\nFLUX_TASK_RANK=3\n",
+    ),
+    Line(
+        "flux cancel $(cat pids); flux job wait-event $(cat pids) clean >begun; flux job hostpids --timeout=9s 1",
+        "flux-job: 1: No such job\n",
+        1,
+    ),
+    Line("flux job hostpids $(cat pids)", like("flux-job: ƒ\\w+: job is not running\n"), 1),
+    Line("flux job hostpids --timeout=soon 1", like("flux-job: invalid duration 'soon'.*\n"), 1),
     # taskmap: two tasks on each of two nodes
     Line("flux run -N2 --tasks-per-node=2 true; flux job taskmap $(flux job last | tee four)", "[[0,2,2,1]]\n"),
     Line("flux job taskmap --taskids=1 $(cat four)", "2-3\n"),

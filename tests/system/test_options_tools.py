@@ -33,6 +33,13 @@ REACHING = [
     Line("flux uri --remote local:///x/y", like("ssh://[^/]+/x/y\n")),
     Line("flux uri --remote ssh://h/x/y", "ssh://h/x/y\n"),
     Line("flux uri --local ssh://h/x/y", "local:///x/y\n"),
+    Line(
+        "flux exec -r 1 sh -c 'flux uri pid:$(flux getattr broker.pid); flux getattr local-uri' | uniq | wc -l",
+        "1\n",
+    ),
+    Line("test $(flux uri /) = $FLUX_URI && test $(flux uri ..) = $FLUX_URI && test $(flux uri .) = $FLUX_URI", ""),
+    Line("flux alloc -n1 sh -c 'flux uri / ..; flux uri /; flux uri ..' 2>&1 | grep -c $FLUX_URI", "2\n"),
+    Line("flux uri pid:0", "flux-uri: ERROR: No such file or directory: '/proc/0/environ'\n", 1),
     Line("flux alloc -n1 --bg >id; flux uri --wait $(cat id) | cut -d: -f1", "ssh\n"),
     Line("flux uri --local $(cat id) | cut -d: -f1", "local\n"),
     # the end of the instance hangs the command up, unless told otherwise

@@ -18,6 +18,7 @@ _TABLE = {
     "attach": ("Interactively attach to job", "job_attach"),
     "cancel": ("", "job_control"),
     "eventlog": ("Display eventlog for a job", "job_eventlog"),
+    "hostpids": ("Print host:PID of the tasks of a running job", "job_hostpids"),
     "id": ("Convert jobid(s) to another form", "job_id"),
     "info": ("Display info for a job", "job_eventlog"),
     "kill": ("Send signal to running job", "job_control"),

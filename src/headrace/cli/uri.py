@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 
@@ -23,7 +24,7 @@ def _parser() -> Parser:
     add("--remote", action="store_true", help="Print the ssh form")
     add("--local", action="store_true", help="Print the local form")
     add("--wait", action="store_true", help="Wait until the job has published its URI")
-    add("target", metavar="TARGET", help="JOBID, JOBID/JOBID, pid:N, slurm:JOBID or a URI")
+    add("target", metavar="TARGET", help="JOBID, JOBID/JOBID, /, .., pid:N, slurm:JOBID or a URI")
     return parser
 
 
@@ -57,13 +58,15 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
 
 
 def _jobs(path: str, wait: bool) -> str:
-    """The URI of the instance that job JOBID runs; JOBID/JOBID goes down through instances."""
+    """The URI of the instance that job JOBID runs; JOBID/JOBID goes down through instances, `/JOBID` from the root,
+    `..` is the enclosing instance and `.` this one."""
     from headrace.client.handle import Handle
 
-    uri = ""
+    uri = _root() if path.startswith("/") else ""
     for text in [part for part in path.split("/") if part]:
-        if text == "..":
-            uri = Handle(uri or None).attr_get("parent-uri")
+        if text in (".", ".."):
+            handle = Handle(reachable(uri) if uri else None)
+            uri = _parent(handle) if text == ".." else handle.attr_get("local-uri")
             continue
         try:
             job = jobid.parse(text)
@@ -78,6 +81,27 @@ def _jobs(path: str, wait: bool) -> str:
     return uri
 
 
+def _parent(handle: Any) -> str:
+    """The URI of the enclosing instance, this one's where there is none."""
+    try:
+        return str(handle.attr_get("parent-uri"))
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        return str(handle.attr_get("local-uri"))
+
+
+def _root() -> str:
+    from headrace.client.handle import Handle
+
+    uri = ""
+    while True:
+        handle = Handle(reachable(uri) if uri else None)
+        if _parent(handle) == handle.attr_get("local-uri"):
+            return _parent(handle)
+        uri = _parent(handle)
+
+
 def _wait_for_uri(handle: Any, job: int, text: str) -> None:
     from headrace.spec.eventlog import decode_line
 
@@ -90,39 +114,47 @@ def _wait_for_uri(handle: Any, job: int, text: str) -> None:
 
 
 def _process(text: str) -> str:
-    """FLUX_URI of a process; for a broker's own process that of its instance, which its children carry."""
+    """The instance of a process: the one it serves if it is a broker, else that of its FLUX_URI."""
     pid = text.partition("?")[0]
     if not pid.isdigit():
         raise CommandError(f"{text} is not a process id")
-    for candidate in [*_children(pid), pid]:
-        uri = _environment(candidate, strict=candidate == pid).get("FLUX_URI")
-        if uri:
-            return uri
-    raise CommandError(f"PID {pid} doesn't seem to have a FLUX_URI")
+    uri = _broker_uri(pid) or _environment(pid).get("FLUX_URI")
+    if not uri:
+        raise CommandError(f"PID {pid} doesn't seem to have a FLUX_URI")
+    return uri
 
 
-def _environment(pid: str, strict: bool) -> Dict[str, str]:
+def _environment(pid: str) -> Dict[str, str]:
     path = f"/proc/{pid}/environ"
     try:
         with open(path, "rb") as file:
             entries = file.read().decode("utf-8", "surrogateescape").split("\0")
     except OSError as exc:
-        if not strict:
-            return {}
         raise CommandError(f"{exc.strerror}: '{path}'") from None
     return dict(entry.partition("=")[::2] for entry in entries if entry)
 
 
-def _children(pid: str) -> List[str]:
-    """Children of a process that is a broker; none for other processes."""
+def _broker_uri(pid: str) -> str:
+    """The address of the broker's socket that a process listens on, "" if it does not."""
+    folder = f"/proc/{pid}/fd"
+    inodes = set()
     try:
-        with open(f"/proc/{pid}/comm") as file:
-            if "broker" not in file.read():
-                return []
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return file.read().split()
-    except OSError:
-        return []
+        for name in os.listdir(folder):
+            kind, bracket, inode = os.readlink(f"{folder}/{name}").partition("[")
+            if kind == "socket:" and bracket:
+                inodes.add(inode[:-1])
+        with open("/proc/net/unix") as file:
+            for line in file:
+                # Num RefCount Protocol Flags Type St Inode Path; 10000 are the flags of a socket that listens.
+                fields = line.split(None, 7)
+                if len(fields) == 8 and fields[6] in inodes and int(fields[3], 16) & 0x10000:
+                    path = fields[7].rstrip("\n")
+                    if os.path.basename(path).startswith("local"):
+                        return f"local://{path}"
+    except (OSError, ValueError):
+        # Another user's process, or one that ended: its environment will say so.
+        pass
+    return ""
 
 
 def _slurm(text: str) -> str:

@@ -24,6 +24,7 @@ from .mustache import expand
 from .names import Names
 from .output import Output, OutputError, kill_delay
 from .pmi import PmiServer
+from .proctable import ProcTable
 from .task import Task
 from .window import Receipts, Window, size_of
 
@@ -65,6 +66,7 @@ class ShellJob:
         self.size = 0
         self._window = Window(self._hold)
         self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
+        self._proctable = ProcTable(self.host, self.nnodes, self.to_peer, self._reply)
         self._barrier = 0
         self._status = 0
         self._finished = False
@@ -325,6 +327,8 @@ class ShellJob:
             self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
+        elif kind == "proctable":
+            self._proctable.from_peer(data, self.tasks)
         elif kind == "done":
             self._shells_left -= 1
             self._maybe_finish()
@@ -345,6 +349,8 @@ class ShellJob:
             elif method == "kill":
                 self.kill(int(op["payload"]["signum"]))
                 self._reply(token, None)
+            elif method == "proctable":
+                self._proctable.ask(token, self.tasks)
             elif method == "pty" and self.tasks and self.tasks[0].pty is not None:
                 self.tasks[0].pty.request(op)
             else:
