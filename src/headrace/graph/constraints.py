@@ -43,7 +43,7 @@ class ConstraintCache:
         nodes = self._nodes()
         if nodes is None:
             # Ranks are missing or shared, so that they cannot stand for nodes.
-            return frozenset(v for v, kind in enumerate(graph.type) if kind == "node" and self._one(matcher, v))
+            return frozenset(v for v in graph.nodes() if self._one(matcher, v))
         every, hosts, properties, of_rank = nodes
         bits = matcher(every, lambda name: hosts.get(name, 0), properties)
         found = []
@@ -69,16 +69,15 @@ class ConstraintCache:
         hosts: dict[str, int] = {}
         properties: dict[str, int] = {}
         of_rank: dict[int, int] = {}
-        for v, kind in enumerate(graph.type):
-            if kind == "node":
-                rank = graph.rank[v]
-                if rank < 0 or rank in of_rank:
-                    return None
-                of_rank[rank] = v
-                bit = 1 << rank
-                every |= bit
-                name = graph.name(v)
-                hosts[name] = hosts.get(name, 0) | bit
-                for key in graph.properties.get(v, ()):
-                    properties[key] = properties.get(key, 0) | bit
+        for v in graph.nodes():
+            rank = graph.rank[v]
+            if rank < 0 or rank in of_rank:
+                return None
+            of_rank[rank] = v
+            bit = 1 << rank
+            every |= bit
+            name = graph.name(v)
+            hosts[name] = hosts.get(name, 0) | bit
+            for key in graph.properties.get(v, ()):
+                properties[key] = properties.get(key, 0) | bit
         return every, hosts, properties, of_rank

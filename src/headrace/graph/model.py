@@ -37,6 +37,7 @@ class Graph:
     __slots__ = (
         "_kinds",
         "_least",
+        "_nodes",
         "_ranked",
         "_root",
         "_vacant",
@@ -86,6 +87,7 @@ class Graph:
         self._kinds: dict[int, dict[str, list[int]]] = {}
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
         self._root = -1
+        self._nodes: list[int] | None = None
         # Rows whose vertex has left, to be used again.
         self._vacant: list[int] = []
         self.by_path: dict[str, list[int]] | None = None
@@ -207,6 +209,7 @@ class Graph:
             if depth > MAX_DEPTH:
                 raise GraphError(f"{self.name(v)}: more than {MAX_DEPTH} levels below {self.name(root)}")
         self.totals = self._count(order)
+        self._nodes = None
         self.by_path = None
         return self
 
@@ -268,6 +271,7 @@ class Graph:
             for key in [key for key in self._ranked if key[0] == above]:
                 del self._ranked[key]
         self._least.clear()
+        self._nodes = None
         self.by_path = None
 
     def vacate(self, gone: Iterable[int]) -> None:
@@ -354,6 +358,12 @@ class Graph:
         if found is None:
             found = self._ranked[key] = sorted(self.kinds(v)[kind], key=self.id.__getitem__, reverse=falling)
         return found
+
+    def nodes(self) -> list[int]:
+        """The vertices of type node, by number. Not to be changed."""
+        if self._nodes is None:
+            self._nodes = [v for v, kind in enumerate(self.type) if kind == "node"]
+        return self._nodes
 
     def types(self) -> frozenset[str]:
         return frozenset(self.totals[self.root])

@@ -108,8 +108,11 @@ class Planner:
         return times[j] if j < len(times) else times[-1]
 
     def at(self, t: int) -> int:
-        i = bisect_right(self.times, t) - 1
-        return self.used[i] if i >= 0 else 0
+        i = bisect_right(self.times, t)
+        if not i:
+            return 0
+        used = self._used
+        return (self.used if used is None else used)[i - 1]
 
     @property
     def idle(self) -> bool:

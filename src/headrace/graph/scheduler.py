@@ -145,9 +145,8 @@ class Scheduler:
     def prepare(self) -> None:
         """Work out now, rather than at the first match, what is free and what each node holds."""
         self._timeline.prepare()
-        for v, kind in enumerate(self.graph.type):
-            if kind == "node":
-                execution_ids(self.graph, v)
+        for v in self.graph.nodes():
+            execution_ids(self.graph, v)
 
     # Matching
 
@@ -157,6 +156,10 @@ class Scheduler:
         view = View(self.graph, {}, {}, {}) if idle else View(self.graph, self.plans, self.shared, self.busy)
         allowed = self._constraints.allowed(request.constraint)
         return Matcher(view, policy or self.policy, at, end, self._order, allowed)
+
+    def allowed(self, constraint: Any) -> frozenset[int] | None:
+        """The nodes that a constraint (RFC 31) leaves, None for all. Raises constraint.ConstraintError."""
+        return self._constraints.allowed(constraint)
 
     def _in_time(self, request: JobRequest, at: int) -> bool:
         return self.graph.start <= at < self.graph.end and at + request.duration <= self.graph.end
@@ -527,7 +530,7 @@ class Scheduler:
 
     def _nodes_of(self, ranks: int) -> list[int]:
         rank = self.graph.rank
-        return [v for v, kind in enumerate(self.graph.type) if kind == "node" and rank[v] >= 0 and ranks >> rank[v] & 1]
+        return [v for v in self.graph.nodes() if rank[v] >= 0 and ranks >> rank[v] & 1]
 
     def _users(self, nodes: list[int]) -> list[int]:
         graph = self.graph

@@ -1,7 +1,7 @@
 """Why a job waits or can never run, in words a user can act on: which resource is short, by how much, and where.
 
-The matcher's own reason is the first dead end of a search; users ask for the sum. So free resources are counted node
-by node, over the nodes that the job's constraint leaves and that are up.
+The matcher's own reason is the first dead end of a search; users ask for the sum. So free resources are counted over
+the nodes that the job's constraint leaves and that are up.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.graph import Scheduler
-from headrace.graph.constraints import ConstraintCache
+from headrace.graph import Scheduler, census
 from headrace.graph.matcher import Failure, explain
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.spec import jobspec as js
@@ -30,26 +29,34 @@ class _Part(NamedTuple):
 
 def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     """What is short at `now` for a job that waits."""
-    graph = scheduler.graph
-    allowed = ConstraintCache(graph).allowed(request.constraint)
-    nodes = [v for v, kind in enumerate(graph.type) if kind == "node" and (allowed is None or v in allowed)]
-    usable = [v for v in nodes if graph.up[v]]
+    graph, up = scheduler.graph, scheduler.graph.up
+    allowed = scheduler.allowed(request.constraint)
+    nodes = graph.nodes() if allowed is None else allowed
+    usable = [v for v in nodes if up[v]]
     if not usable:
         return "all eligible nodes are down or drained"
     where = "" if allowed is None and len(usable) == len(nodes) else f" on {len(usable)} eligible node(s)"
     part = _part(request, scheduler)
-    kinds = list(total_needs(request.resources))
-    free = [{kind: scheduler.free(v, kind, now) for kind in kinds if kind != "node"} for v in usable]
-    for kind, wanted in total_needs(request.resources).items() if not part.idle else ():
-        have = len(usable) if kind == "node" else sum(amounts[kind] for amounts in free)
-        if have < wanted:
-            return _short(kind, wanted, have, where)
     if part.idle:
-        fits = sum(_idle(scheduler, v, now) for v in usable)
-    elif part.name == "node":
-        fits = sum(all(amounts[kind] >= n for kind, n in part.needs.items()) for amounts in free)
+        fits = census.idle(scheduler, usable, now)
     else:
-        fits = sum(min((amounts[kind] // n for kind, n in part.needs.items()), default=0) for amounts in free)
+        needs = total_needs(request.resources)
+        places = {kind: place for place, kind in enumerate(kind for kind in needs if kind != "node")}
+        if not where:
+            # The root knows.
+            for kind, wanted in needs.items():
+                have = scheduler.free(graph.root, kind, now) if kind in places else len(usable)
+                if have < wanted:
+                    return _short(kind, wanted, have, where)
+        free = census.free(scheduler, usable, tuple(places), now)
+        for kind, wanted in needs.items() if where else ():
+            have = sum(count * (amounts[places[kind]] if kind in places else 1) for amounts, count in free.items())
+            if have < wanted:
+                return _short(kind, wanted, have, where)
+        fits = 0
+        for amounts, count in free.items():
+            slots = [amounts[places[kind]] // n for kind, n in part.needs.items()]
+            fits += count * (all(slots) if part.name == "node" else min(slots, default=0))
     if fits < part.times:
         inside = " + ".join(f"{n} {kind}" for kind, n in sorted(part.needs.items()))
         name = f"idle {part.name}" if part.idle else f"{part.name} of {inside}" if inside else part.name
@@ -75,19 +82,12 @@ def _part(request: JobRequest, scheduler: Scheduler) -> _Part:
     return _Part(top.type, 0, {}, False)
 
 
-def _idle(scheduler: Scheduler, v: int, now: int) -> bool:
-    return all(
-        scheduler.free(v, kind, now) >= amount for kind, amount in scheduler.graph.totals[v].items() if kind != "node"
-    )
-
-
 def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobRequest, failure: Failure | None) -> str:
     """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else what there is too
     little of, else as the matcher says; then what the constraint says that no node meets.
     """
-    cache = ConstraintCache(scheduler.graph)
-    nobody = excluding(request.constraint or {}, lambda part: cache.allowed(part) != frozenset())
-    text = _refusal(scheduler, jobspec, request, failure, cache.allowed(request.constraint))
+    nobody = excluding(request.constraint or {}, lambda part: scheduler.allowed(part) != frozenset())
+    text = _refusal(scheduler, jobspec, request, failure, scheduler.allowed(request.constraint))
     return f"unsatisfiable request: {text}; {nobody}" if nobody else f"unsatisfiable request: {text}"
 
 
@@ -109,16 +109,14 @@ def _refusal(
     graph = scheduler.graph
     total = slots = eligible = 0
     per_node = wanted.nslots // wanted.nnodes if wanted.nnodes else 1
-    for v, kind in enumerate(graph.type):
-        if kind != "node" or (allowed is not None and v not in allowed):
-            continue
-        cores, gpus = graph.totals[v].get("core", 0), graph.totals[v].get("gpu", 0)
+    for amounts, count in census.held(graph, graph.nodes() if allowed is None else allowed):
+        cores, gpus = amounts.get("core", 0), amounts.get("gpu", 0)
         fit = cores // wanted.cores
         if wanted.gpus:
             fit = min(fit, gpus // wanted.gpus)
-        total += cores
-        slots += fit
-        eligible += fit >= per_node
+        total += cores * count
+        slots += fit * count
+        eligible += (fit >= per_node) * count
     slot = f"{per_node if wanted.nnodes else wanted.nslots} slot(s) of {wanted.cores} core(s)"
     if wanted.gpus:
         slot += f" and {wanted.gpus} gpu(s)"

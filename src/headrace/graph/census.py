@@ -1,0 +1,70 @@
+"""How many nodes have how much, all in one go: what whoever explains a refusal or a wait wants to know.
+
+Nodes mostly resemble one another, so they are counted by what they have. A node given whole is recognised by
+the planner that its job has for everything, and a node nobody uses by having none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.graph.model import Graph
+from headrace.graph.planner import Planner
+from headrace.graph.scheduler import Scheduler
+
+
+def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], int]]:
+    """What nodes hold by type when nobody uses them, with how many hold it."""
+    totals = graph.totals
+    counts = Counter([id(totals[v]) for v in nodes])
+    shapes = {id(totals[v]): totals[v] for v in nodes} if counts else {}
+    return [(shapes[key], count) for key, count in counts.items()]
+
+
+def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: int) -> dict[tuple[int, ...], int]:
+    """What is free at a moment of each of `kinds`, as tuples in their order, with how many nodes have it."""
+    graph, busy, plans, used = scheduler.graph, scheduler.busy, scheduler.plans, _Used(now)
+    nothing = (0,) * len(kinds)
+    full: dict[int, tuple[int, ...]] = {}
+    found: dict[tuple[int, ...], int] = {}
+    for v in nodes:
+        totals = graph.totals[v]
+        have = full.get(id(totals))
+        if have is None:
+            have = full[id(totals)] = tuple([totals.get(kind, 0) for kind in kinds])
+        plan = plans.get(v)
+        if plan is not None and used(plan) >= graph.size[v]:
+            have = nothing
+        elif v in busy:
+            of = busy[v]
+            have = tuple([n - used(of[kind]) if kind in of else n for kind, n in zip(kinds, have, strict=True)])
+        found[have] = found.get(have, 0) + 1
+    return found
+
+
+def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
+    """How many nodes nobody uses any part of at a moment."""
+    used, shared = _Used(now), scheduler.shared
+    plans, size = scheduler.plans, scheduler.graph.size
+    count = 0
+    for v in nodes:
+        plan, users = plans.get(v), shared.get(v)
+        count += not ((plan is not None and used(plan) >= size[v]) or (users is not None and used(users)))
+    return count
+
+
+class _Used:
+    """Callable: how much a planner has in use at a moment; one that stands for many vertices is asked once."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._known: dict[int, int] = {}
+
+    def __call__(self, plan: Planner) -> int:
+        if not plan.common:
+            return plan.at(self._now)
+        used = self._known.get(id(plan))
+        if used is None:
+            used = self._known[id(plan)] = plan.at(self._now)
+        return used
