@@ -282,6 +282,25 @@ def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
     assert job.logs() == ["job will expire in 100.0s, sending SIGUSR2 to job"]
 
 
+def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
+    end = time.time() + 100.3
+    script = "trap 'exit 5' USR2; while :; do sleep .02; done"
+    job = world.start(["sh", "-c", script], options={"signal": "USR2@100s"}, expiration=end)
+    assert world.finish(job).status == 5 << 8
+    assert time.time() >= end - 100
+
+
+def test_a_job_without_a_limit_is_told_that_no_warning_will_come(world: World) -> None:
+    job = world.shell("true", options={"signal": 1})
+    assert job.logs() == ["job has no expiration, SIGUSR1 will not be sent"]
+
+
+def test_a_broken_warning_fails_the_job(world: World) -> None:
+    job = world.shell("true", options={"signal": {"timeleft": "soon"}}, expiration=time.time() + 100)
+    assert job.status == 1 << 8
+    assert job.exceptions[0]["note"] == "signal.timeleft=soon is invalid: use seconds or a duration such as 10s"
+
+
 def test_a_longer_time_limit_postpones_the_warning(world: World) -> None:
     option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
     job = world.start(["sh", "-c", "trap 'exit 5' USR2; sleep .5"], options=option, expiration=time.time() + 100.2)

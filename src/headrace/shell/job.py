@@ -18,7 +18,7 @@ from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
-from . import affinity, layout
+from . import affinity, layout, warning
 from .environment import job_environment
 from .mustache import expand
 from .names import Names
@@ -40,6 +40,7 @@ _CLEANING = 0.5
 _CLOSE_AFTER = 1.0
 _FATAL = 0
 _WARN = 4
+_NOTICE = 5
 
 
 class ShellJob:
@@ -77,6 +78,7 @@ class ShellJob:
         self._signalled = False
         self._failed = False
         self._expiration: float = op["expiration"]
+        self._warn: warning.Warn | None = None
 
     # -- starting
 
@@ -130,6 +132,11 @@ class ShellJob:
             return
         if wrong:
             self.output.log(_WARN, wrong, self.nodeid)
+        try:
+            self._warn = warning.parse(self.options.get("signal"))
+        except ValueError as exc:
+            self.fail(str(exc), 1)
+            return
         if self.lead:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
             if self._pty_wanted(0):
@@ -421,24 +428,25 @@ class ShellJob:
 
     def _arm_signal(self) -> None:
         """`-o signal`: warn the tasks some time before the job expires."""
-        option = self.options.get("signal")
-        if not option or not self._expiration:
+        warn, expiration = self._warn, self._expiration
+        if warn is None:
             return
-        spec = option if isinstance(option, dict) else {}
-        signum = int(spec.get("signum", signal.SIGUSR1))
-        left = float(spec.get("timeleft", 60.0))
-        armed_for = self._expiration
+        if not expiration:
+            self._tell(f"job has no expiration, {warn.name} will not be sent")
+            return
 
         def fire() -> None:
-            if self._finished or self._expiration != armed_for:
+            if self._finished or self._expiration != expiration:
                 return
-            remaining = max(0.0, self._expiration - time.time())
-            if self.output is not None and self.lead:
-                text = f"job will expire in {remaining:.1f}s, sending {signal.Signals(signum).name} to job"
-                self.output.log(5, text, self.nodeid, "signal")
-            self.kill(signum)
+            left = max(0.0, expiration - time.time())
+            self._tell(f"job will expire in {left:.1f}s, sending {warn.name} to job")
+            self.kill(warn.signum)
 
-        self.agent.after(max(0.0, self._expiration - left - time.time()), fire)
+        self.agent.after(max(0.0, expiration - warn.before - time.time()), fire)
+
+    def _tell(self, text: str) -> None:
+        if self.output is not None and self.lead:
+            self.output.log(_NOTICE, text, self.nodeid, "signal")
 
     def task_exited(self, task: Task, status: int) -> None:
         """A task's process ended (its streams may still be open)."""
