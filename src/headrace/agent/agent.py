@@ -228,6 +228,8 @@ class Agent:
     def _sweep(self) -> None:
         """Kill what outlives its job: it left its process groups, and came to us as to a subreaper."""
         self._sweeping = False
+        if not self.jobs:
+            self.folders.remove_all()
         leftovers.kill_orphans(
             self._pid, self.children, self._instance, lambda: [job.path for job in self.jobs.values()]
         )
