@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..agent import linux
 from ..agent.spawn import spawn
+from ..client.usershell import user_shell
 from .signals import YOUNG
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Program:
     def __init__(self, broker: Broker, command: list[str] | None, done: Callable[[int, str], None]) -> None:
         self._broker = broker
         self._done = done
-        shell = broker.env.get("SHELL") or "/bin/sh"
+        shell = user_shell(broker.env)
         if not command:
             self.argv = [shell]
         elif len(command) == 1:

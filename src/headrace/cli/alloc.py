@@ -9,6 +9,7 @@ from headrace.cli import options
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
+from headrace.client.usershell import user_shell
 from headrace.spec import jobid, jobspec_build
 from headrace.spec.eventlog import decode_line
 
@@ -59,7 +60,7 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
         if not command:
             parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
     elif not command:
-        command = [os.environ.get("SHELL", "/bin/sh")]
+        command = [user_shell(os.environ)]
     jobspec = jobspec_build.from_nest_command(command, **parameters)
     if args.bg:
         jobspec_build.set_shell_option(jobspec, "pty.capture", 1)

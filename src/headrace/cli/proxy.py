@@ -18,6 +18,7 @@ from headrace.cli.instances import to_remote
 from headrace.cli.uri import resolve
 from headrace.client.handle import Handle
 from headrace.client.reactor import Reactor
+from headrace.client.usershell import user_shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def main(argv: List[str]) -> int:
     for name in ("FLUX_JOB_ID", "FLUX_KVS_NAMESPACE", "FLUX_PROXY_REMOTE" if uri[:6] == "local:" else ""):
         os.environ.pop(name, None)
     if not command:
-        command = [os.environ.get("SHELL", "/bin/sh")]
+        command = [user_shell(os.environ)]
     try:
         child = subprocess.Popen(command)
     except OSError as exc:
