@@ -88,7 +88,7 @@ class Queues:
         """Why jobs of a queue do not go to the scheduler, "" if they do."""
         queue = self.table.get(name)
         if queue is None:
-            return f"queue {name} is gone" if name else "a named queue is required"
+            return f"queue {name} is not configured" if name else "a named queue is required"
         if queue.started:
             return ""
         return f"queue stopped: {queue.stop_reason}" if queue.stop_reason else "queue stopped"
