@@ -162,11 +162,12 @@ def test_a_plain_jobspec_is_taken_too(in_broker: Run) -> None:
     in_broker(scenario)
 
 
-def test_a_guest_is_held_to_the_default_urgency(in_broker: Run) -> None:
+def test_a_guest_submits_nothing_and_hears_first_what_else_it_may_not(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)
         world.client = broker.client(guest=True)
-        assert (await world.submit()).errnum == 0
+        reply = await world.submit()
+        assert (reply.errnum, "mechanism none" in reply.text) == (errno.EPERM, True)
         assert (await world.submit(urgency=17)).errnum == errno.EINVAL
         assert (await world.submit(flags=4)).errnum == errno.EINVAL
         assert (await world.submit(flags=8)).errnum == errno.EPERM

@@ -477,7 +477,7 @@ class _StateListener:
 
     def send(self, msg: Message) -> None:
         with contextlib.suppress(MessageError):
-            if self._broker.rank:
+            if self._broker.rank and msg.rolemask & m.ROLE_OWNER:
                 self._broker.parent_state(str((msg.obj or {}).get("state")))
 
 

@@ -189,7 +189,8 @@ class ModuleContext:
                 del self._pending[tag]
                 self._streaming_calls.pop(tag, None)
             self._guard(callback, msg)
-        elif kind == m.EVENT:
+        elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
+            # Anybody may publish; a guest's events are for other clients, and must move no service (RFC 12).
             for prefix, listener in list(self._subscriptions):
                 if msg.topic.startswith(prefix):
                     self._guard(listener, msg)

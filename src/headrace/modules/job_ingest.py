@@ -110,6 +110,9 @@ class _Ingest:
             raise RpcError(errno.EPERM, "only the instance owner can submit with the novalidate flag")
         if flags & FLAG_WAITABLE and not owner:
             raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
+        if not owner:
+            # Whoever can connect can write such a signature; it says nothing that another user could rely on.
+            raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
         head, text, tail = self._open(body, msg.userid)
         jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
         try:
