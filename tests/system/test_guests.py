@@ -1,4 +1,4 @@
-"""Another user at the local socket (RFC 12): let in only where the configuration says so, and a guest in everything."""
+"""Another user at the local socket (RFC 12): let in only where the configuration says so, and a guest in everything.
 
 The guest is a process of this test that gave its privileges away, so what the broker sees is what the kernel tells it.
 """
