@@ -37,3 +37,9 @@ def test_the_period_comes_from_argument_configuration_or_default(args, config, p
 def test_wrong_periods_are_refused(args):
     with pytest.raises(RpcError):
         heartbeat.period_of(args, {})
+
+
+@pytest.mark.parametrize("table", [3, {"period": [1]}, {"period": True}, {"period": None}])
+def test_a_configuration_of_the_wrong_kind_is_refused(table):
+    with pytest.raises(RpcError, match="must be"):
+        heartbeat.period_of([], {"heartbeat": table})

@@ -17,7 +17,12 @@ DEFAULT_PERIOD = 2.0
 
 def period_of(args: list[str], config: dict[str, Any]) -> float:
     """Seconds between pulses; an argument is stronger than the configuration. Raises RpcError(EINVAL)."""
-    text: Any = config.get("heartbeat", {}).get("period", DEFAULT_PERIOD)
+    table = config.get("heartbeat", {})
+    if not isinstance(table, dict):
+        raise RpcError(errno.EINVAL, f"heartbeat: must be a table, not {table!r}")
+    text: Any = table.get("period", DEFAULT_PERIOD)
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        raise RpcError(errno.EINVAL, f"heartbeat.period: must be a duration such as 2s, not {text!r}")
     for arg in args:
         name, _, value = arg.partition("=")
         if name != "period":

@@ -39,6 +39,8 @@ def configured(config: dict[str, Any]) -> ResourceSet | None:
         except RsetError as exc:
             raise RpcError(errno.EINVAL, f"error parsing [resource.config] array: {exc}") from None
     if "path" in table:
+        if not isinstance(table["path"], str):
+            raise RpcError(errno.EINVAL, f"resource.path: must be the name of a file, not {table['path']!r}")
         return from_file(table["path"])
     return None
 
