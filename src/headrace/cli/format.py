@@ -9,6 +9,7 @@ jobs or resources.
 
 from __future__ import annotations
 
+import sys
 import time
 from string import Formatter
 
@@ -178,11 +179,13 @@ class Format:
 
 
 def _known(name: str, names: Iterable[str]) -> str:
-    """The names that there are, with the most similar first."""
+    """What else was meant. Scripts, which compare what Flux says, get no list of all names."""
     import difflib
 
     known = [known for known in names if known]
     similar = difflib.get_close_matches(name, known, 1)
+    if not similar and not (sys.stderr is not None and sys.stderr.isatty()):
+        return ""
     meant = f"did you mean {similar[0]}? " if similar else ""
     return f" ({meant}known are {', '.join(known)})"
 
