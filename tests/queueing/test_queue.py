@@ -157,3 +157,17 @@ def test_conservative_never_puts_off_a_promise() -> None:
 def test_unknown_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="fcfs, easy"):
         by_name("lifo")
+
+
+def test_easy_takes_its_promise_back_from_a_job_that_others_came_ahead_of() -> None:
+    q = queue("easy")
+    q.submit(1, nodes(4, 100))
+    q.submit(2, nodes(4, 50))
+    assert [type(d) for d in q.schedule(0)] == [Started, Planned]
+    q.submit(3, nodes(1, 10), priority=31)
+    assert q.schedule(1) == [Planned(3, 100)]
+    assert list(q.planned) == [3]
+    # Its turn comes again.
+    q.cancel(3)
+    q.schedule(2)
+    assert q.planned[2].start == 100

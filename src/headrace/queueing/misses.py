@@ -33,6 +33,7 @@ class Misses:
         self._misses: dict[str, list[_Miss]] = {}
         # The last spans of time in which something became free, and where; and how many there were in all.
         self._freed: list[tuple[int, int, int]] = []
+        self._places: dict[int, int] = {}
         self.count = 0
 
     def forget(self) -> None:
@@ -43,6 +44,7 @@ class Misses:
         """Something became free during [start, end), in a set of places."""
         if end <= start:
             return
+        self._places.clear()
         self._freed.append((start, end, places))
         self.count += 1
         if len(self._freed) > _MAX_FREED:
@@ -55,7 +57,10 @@ class Misses:
 
     def places(self, since: int) -> int:
         """Where something became free after `since` gifts."""
-        return reduce(or_, [places for _, _, places in self._since(since)], 0)
+        found = self._places.get(since)
+        if found is None:
+            found = self._places[since] = reduce(or_, [places for _, _, places in self._since(since)], 0)
+        return found
 
     def missed(self, shape: str, length: int, until: int) -> None:
         """No job of this shape and at least this length can start before `until`."""

@@ -4,8 +4,8 @@ Jobs are ordered by priority, then by arrival. `schedule` starts what can start 
 names; a promise is a reservation in the graph, so whoever is matched later cannot delay it. Most waiting jobs are
 alike: once a shape of request does not fit now, no other job of that shape is tried, whatever the number of jobs.
 
-A policy that keeps its promises never plans anew: what becomes free is offered to the jobs in order, each of which may
-only move forward. A call that would take too long leaves the rest to the next one, and says so (`unfinished`).
+Nothing is planned anew: what becomes free is offered to the promised jobs in order, each of which may only move
+forward. A call that would take too long leaves the rest to the next one, and says so (`unfinished`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Queue:
         self._barred: dict[tuple[str, int], int] = {}
         self._misses = Misses()
         # Where there may be room, of policies that promise many jobs a start; and what each shape asks of it.
-        self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if self.policy.keeps else None
+        self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if self.policy.reservations != 0 else None
         self._asks: dict[str, Ask | None] = {}
         # Jobs may hold something else than was entered.
         self._resized = False
@@ -288,16 +288,14 @@ class Queue:
         if self._gaps is not None:
             self._gaps.work = 0
         self.unfinished = False
-        if self.policy.keeps:
-            self._start_due(now, decisions)
-        else:
-            for jobid in list(self.planned):
-                self._drop(jobid)
+        self._start_due(now, decisions)
+        if not self.policy.keeps:
+            self._demote()
         self._serve_first(now, decisions)
         # Nobody goes ahead of jobs that have not had their turn.
         if self.policy.backfill and self.policy.reservations is not None and not self.unfinished:
             self._backfill(now, decisions)
-        if self.policy.keeps and not self.unfinished:
+        if not self.unfinished:
             self._improve(now, decisions)
         for jobid in self._news:
             kept = self.planned.get(jobid)
@@ -348,6 +346,12 @@ class Queue:
                 self._drop(jobid)
         self._changed = True
 
+    def _demote(self) -> None:
+        """Others have come ahead of promised jobs: only the first may have a promise."""
+        limit = self.policy.reservations
+        while limit is not None and self._promised and bisect_left(self._order, self._promised[-1]) >= limit:
+            self._drop(self._promised[-1][2])
+
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
         due = [jobid for start, jobid in self._starts[: bisect_left(self._starts, (now + 1,))]]
         for jobid in sorted(due, key=lambda j: self.pending[j].place):
@@ -379,8 +383,7 @@ class Queue:
             length = 1
         if known is None or length < known:
             self._dead[entry.shape] = length
-            if self.policy.keeps:
-                self._misses.missed(entry.shape, length, now + 1)
+            self._misses.missed(entry.shape, length, now + 1)
 
     def _fits_a_moment(self, entry: _Pending, now: int) -> bool:
         if not self._may_fit(entry._replace(length=1), now):
@@ -450,12 +453,10 @@ class Queue:
     def _plan(self, jobid: int, now: int, effort: int | None, decisions: list[Decision]) -> int | None:
         """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the effort is spent."""
         entry = self.pending[jobid]
-        keeps = self.policy.keeps
-        ranges = self._misses.ranges(entry.shape, entry.length, now) if keeps else [(now, FOR_EVER)]
+        ranges = self._misses.ranges(entry.shape, entry.length, now)
         found = self._search(entry, now, ranges, effort)
-        if keeps:
-            known = found.selection is not None or found.spent
-            self._misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
+        known = found.selection is not None or found.spent
+        self._misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
         if found.selection is not None:
             allocation = self.scheduler.add(jobid, found.selection, found.start, found.end, found.start > now)
             if found.start == now:

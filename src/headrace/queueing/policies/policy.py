@@ -8,7 +8,7 @@ from typing import NamedTuple
 class QueuePolicy(NamedTuple):
     """`reservations`: how many of the first waiting jobs get one, None for all. `backfill`: jobs behind may go first.
 
-    `keeps`: a promise once made is only ever improved; otherwise promises are made anew when something changes.
+    `keeps`: a promise is kept when others come ahead of its job; otherwise only the first jobs ever have one.
     """
 
     name: str
