@@ -26,6 +26,7 @@ from .output import Output, OutputError, kill_delay
 from .pmi import PmiServer
 from .proctable import ProcTable
 from .task import Task
+from .tmpdir import unpack
 from .window import Receipts, Window, size_of
 
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ class ShellJob:
             self.tmpdir,
             self.nodeid,
             self.host,
-            placed.cores,
+            str(placed.mine.cores),
             ranks,
         )
         try:
             self.agent.folders.take(self.tmpdir)
-            self._write_files()
+            unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
         except (OSError, archive.ArchiveError) as exc:
             self.fail(f"cannot prepare {self.tmpdir}: {exc}", 1)
             return
@@ -132,6 +133,8 @@ class ShellJob:
             return
         if wrong:
             self.output.log(_WARN, wrong, self.nodeid)
+        for text in placed.adjusted:
+            self.output.log(_WARN, f"{self.host}: {text}", self.nodeid)
         try:
             self._warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
@@ -153,23 +156,6 @@ class ShellJob:
             if not ranks:
                 self._maybe_finish()
 
-    def _write_files(self) -> None:
-        files = specs.system(self.jobspec).get("files")
-        if not files:
-            return
-        for file in archive.read(files):
-            path = os.path.join(self.tmpdir, file.path)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            if file.kind == "directory":
-                os.makedirs(path, mode=file.perms, exist_ok=True)
-            elif file.kind == "symlink":
-                os.symlink(file.target, path)
-            else:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, file.perms)
-                with open(fd, "wb") as out:
-                    out.write(file.data)
-                os.chmod(path, file.perms)
-
     def _prepare_pmi(self, placed: layout.Layout) -> None:
         mode = str(self.options.get("pmi", "simple"))
         if mode in ("off", "none") or not placed.ranks:
@@ -178,7 +164,7 @@ class ShellJob:
         self.pmi = PmiServer(self.f58, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
 
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
-        mine, ranks = placed.nodes[self.nodeid], placed.ranks
+        mine, ranks = placed.mine, placed.ranks
         try:
             cpus = affinity.per_task(mine.cores, len(ranks), self.options.get("cpu-affinity"))
             gpus = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))

@@ -9,6 +9,7 @@ import msgspec
 
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
+from ..spec.jobspec import counts as request_counts
 from ..spec.jobspec import shell_option, walk
 from ..spec.taskmap import TaskMap
 
@@ -18,15 +19,16 @@ class LayoutError(ValueError):
 
 
 class Layout(NamedTuple):
-    """A job's tasks on its nodes: what R gives each node, how many tasks run there, which, and how others are told."""
+    """A job's tasks: how many run on each node, which on the one that was asked for, and how others are told."""
 
-    nodes: list[NodeResources]
     counts: list[int]
     size: int
     ranks: list[int]
-    """The tasks of the node that was asked for."""
-    cores: str
-    """Its cores, as an idset."""
+    """The tasks of the node."""
+    mine: NodeResources
+    """What they may use there of what R gives the job."""
+    adjusted: list[str]
+    """What they may not use, in words."""
     map: Any
     """RFC 34's array, as `shell.start` has it."""
     pmi: dict[str, str]
@@ -72,7 +74,8 @@ def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], no
     tasks = task_map(counts, str(scheme), hosts)
     mine = list(tasks.node_tasks(nodeid))
     pmi = {"PMI_process_mapping": tasks.pmi_mapping(), "flux.taskmap": tasks.encode()}
-    layout = Layout(nodes, counts, sum(counts), mine, str(nodes[nodeid].cores), tasks.to_obj(), pmi)
+    usable, adjusted = used_slots(jobspec, nodes[nodeid], len(mine))
+    layout = Layout(counts, sum(counts), mine, usable, adjusted, tasks.to_obj(), pmi)
     if not str(scheme).startswith("hostfile"):
         if len(_known) >= _MOST:
             _known.clear()
@@ -107,6 +110,32 @@ def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list
     if kind == "total":
         return _spread(value, slots)
     raise LayoutError(f"tasks[0].count.{kind}: tasks are counted per_slot or total")
+
+
+def used_slots(jobspec: dict[str, Any], node: NodeResources, ntasks: int) -> tuple[NodeResources, list[str]]:
+    """`node` without the slots that have no task, and what was left out, in words.
+
+    `-N2 -n3` gives both nodes two slots; the tasks of one must not spread over what a third would have. As in Flux
+    only where the request counts slots on nodes that it does not take whole.
+    """
+    asked = request_counts(jobspec)
+    top = jobspec["resources"][0]
+    if top["type"] != "node" or asked.exclusive or shell_option(jobspec, "per-resource"):
+        return node, []
+    if ntasks >= asked.nslots // max(1, asked.nnodes):
+        return node, []
+    adjusted = []
+    cores, gpus = _first(node.cores, ntasks * asked.slot_cores), _first(node.gpus, ntasks * asked.slot_gpus)
+    if cores != node.cores:
+        adjusted.append(f"adjusted cores from {node.cores} to {cores}")
+    if gpus != node.gpus:
+        adjusted.append(f"adjusted gpus from {node.gpus} to {gpus}")
+    return NodeResources(node.rank, cores, gpus), adjusted
+
+
+def _first(ids: Idset, number: int) -> Idset:
+    """The first `number` of `ids`; all of them when a slot has none."""
+    return Idset(list(ids)[:number]) if 0 < number < len(ids) else ids
 
 
 def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from typing import Any
+
+from ..spec import archive
 
 _SPARE = 64
 
@@ -45,3 +48,21 @@ class Folders:
         for path in self._spare:
             shutil.rmtree(path, ignore_errors=True)
         self._spare.clear()
+
+
+def unpack(files: Any, folder: str) -> None:
+    """Write the jobspec's `files` (RFC 37), if there are any, into `folder`. Raises OSError, ArchiveError."""
+    if not files:
+        return
+    for file in archive.read(files):
+        path = os.path.join(folder, file.path)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        if file.kind == "directory":
+            os.makedirs(path, mode=file.perms, exist_ok=True)
+        elif file.kind == "symlink":
+            os.symlink(file.target, path)
+        else:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, file.perms)
+            with open(fd, "wb") as out:
+                out.write(file.data)
+            os.chmod(path, file.perms)
