@@ -9,9 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from jobs_world import R, World
+
+from headrace.modules import jobs_store
+from headrace.spec import jobid
 
 Run = Callable[..., None]
 OUTPUT = "guest.output"
@@ -42,6 +47,33 @@ def test_what_is_not_there_is_enoent(in_broker: Run) -> None:
         for job, path in ((1, "eventlog"), (id, "guest.nosuch")):
             reply = await world.client.next(world.watch(job, path))
             assert reply.errnum == errno.ENOENT
+
+    in_broker(scenario)
+
+
+def test_a_log_that_is_too_long_for_one_answer_is_refused_and_can_be_watched(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_store, "MOST_TEXT", 2 << 20)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job()
+        await world.alloc(id)
+        body = {"id": id, "keys": [OUTPUT], "flags": 0}
+        for number in range(3):
+            world.log(id, OUTPUT, [float(number), "data", {"data": "x" * (1 << 20)}])
+            await world.client.rpc("job-manager.stats-get")
+            reply = await world.client.call("job-info.lookup", body)
+            assert reply.errnum == (errno.EFBIG if number else 0)
+        assert reply.text == "guest.output has 3 MiB, more than one answer may (2 MiB): watch it instead"
+        path = f"{jobid.encode(id, 'dothex')}.{OUTPUT}"
+        assert (await world.client.call("job-store.lookup", {"path": path})).errnum == errno.EFBIG
+        watch = world.watch(id, OUTPUT)
+        for _ in range(3):
+            assert json.loads((await world.client.next(watch)).obj["event"])["name"] == "data"
+        world.end(id)
 
     in_broker(scenario)
 

@@ -277,6 +277,8 @@ def _entry(store: Store, id: int, key: str) -> dict[str, Any]:
             return {"val": store.lookup(id, key)}
         except (KeyError, FileNotFoundError):
             raise RpcError(errno.ENOENT) from None
+        except OSError as exc:
+            raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
     prefix = f"{key}." if key else ""
     names = sorted({name[len(prefix) :].partition(".")[0] for name in keys if name.startswith(prefix)})
     if not names:

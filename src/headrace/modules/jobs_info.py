@@ -95,6 +95,8 @@ class JobInfo:
                     out[key] = self.store.lookup(id, key, current)
             except (KeyError, FileNotFoundError):
                 raise RpcError(errno.ENOENT) from None
+            except OSError as exc:
+                raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
         return out
 
     def _r(self, id: int, current: bool) -> dict[str, Any]:

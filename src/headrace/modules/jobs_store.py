@@ -6,6 +6,7 @@ Lookups are by RFC 16 key (`jobspec`, `R`, `eventlog`, `J`, `guest.exec.eventlog
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,8 @@ GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
 _JSON = msgspec.json.Encoder()
 # A finished job's log up to this size goes into its packed record, a longer one stays in its file.
 _INLINE = 64 << 10
+# Bytes of a log that are given out as one value. On its way a value is in memory half a dozen times.
+MOST_TEXT = 64 << 20
 
 
 class Store:
@@ -216,7 +219,7 @@ class Store:
         return list(record.logs) if record is not None else []
 
     def lookup(self, id: int, key: str, current: bool = False) -> str:
-        """The value of an RFC 16 key as text; raises KeyError when there is none."""
+        """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) for a very long log."""
         if key == "eventlog":
             return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
@@ -232,6 +235,9 @@ class Store:
         log = self.guest_log(id, key)
         if log is None:
             raise KeyError(key)
+        if log.size > MOST_TEXT:
+            text = f"{key} has {log.size >> 20} MiB, more than one answer may ({MOST_TEXT >> 20} MiB): watch it instead"
+            raise OSError(errno.EFBIG, text)
         return log.text().decode("utf-8", "surrogateescape")
 
     def keys(self, id: int) -> list[str]:
