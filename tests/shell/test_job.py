@@ -329,3 +329,14 @@ def test_an_unknown_service_method_is_refused_and_a_broken_payload_too(world: Wo
     assert [world.replies[token][0]["errnum"] for token in (unknown, broken, gone)] == [38, 71, 2]
     world.kill(job, signal.SIGKILL)
     assert world.finish(job).status == 137 << 8
+
+
+def test_an_unknown_tag_stays_in_a_file_name_and_a_tag_of_tasks_in_what_is_told_of_it(
+    world: World, tmp_path: Path
+) -> None:
+    option = {"output": {"stdout": {"type": "file", "path": f"{tmp_path}/{{{{bogus}}}}-{{{{taskid}}}}"}}}
+    job = world.shell("echo $FLUX_TASK_RANK", 2, options=option)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["{{bogus}}-0", "{{bogus}}-1"]
+    # One event tells of all files of a stream, so it cannot name each.
+    told = [context["path"] for name, context in job.entries if name == "redirect"]
+    assert told == [f"{tmp_path}/{{{{bogus}}}}-{{{{taskid}}}}"] * 2
