@@ -76,7 +76,7 @@ def test_bad_lines_are_named_and_the_rest_is_simulated(flux, tmp_path):
 def test_jobs_that_never_run_are_listed(flux):
     outcome = flux("simulate", "-", "--nodes=1", "--policy=easy", stdin=TRACE.encode())
     assert outcome.rc == 0
-    assert "easy: 2 jobs never ran\n  1: 2 slot wanted, 1 can be had in the whole graph\n  2: " in outcome.stdout
+    assert "easy: 2 jobs never ran\n  1: 2 node wanted, 1 can be had in the whole graph\n  2: " in outcome.stdout
     assert cells(outcome.stdout)["never ran"] == ["2"]
 
 
@@ -87,6 +87,18 @@ def test_made_up_jobs_are_the_same_each_time_and_can_be_kept(flux, tmp_path):
     from_file = flux("simulate", "kept.swf", "--nodes=4", "--cores=4", "--policy=easy", "--starts=b.csv")
     assert (at_once.rc, from_file.rc) == (0, 0)
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "conservative"])
+def test_on_nodes_of_one_core_it_is_all_the_same_what_a_processor_is(flux, tmp_path, policy):
+    made = ["--synthetic=60", "--nodes=8", f"--policy={policy}"]
+    for name, unit in (("core", ["--unit=core"]), ("node", ["--unit=node"]), ("own", [])):
+        assert flux("simulate", *made, *unit, f"--starts={name}.csv").rc == 0
+    starts = {
+        name: [line.split(",")[:4] for line in (tmp_path / f"{name}.csv").read_text().splitlines()]
+        for name in ("core", "node", "own")
+    }
+    assert starts["core"] == starts["node"] == starts["own"]
 
 
 def test_a_graph_may_come_from_a_file(flux, tmp_path):

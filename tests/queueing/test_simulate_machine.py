@@ -8,7 +8,7 @@ import pytest
 
 from headrace.graph import GraphError, Scheduler, parse_jobspec
 from headrace.graph.export import EXPORTS
-from headrace.queueing.simulate_machine import from_header, nodes, read, uniform
+from headrace.queueing.simulate_machine import from_header, nodes, read, single, uniform
 
 
 def test_equal_nodes() -> None:
@@ -75,3 +75,8 @@ def test_nodes_of_an_allocation_are_those_it_touches_or_has_whole() -> None:
     ).allocation
     assert everything is not None
     assert len(nodes(whole.graph, everything.selection)) == 3
+
+
+@pytest.mark.parametrize(("cores", "gpus", "known"), [(1, 0, True), (2, 0, False), (1, 1, False)])
+def test_a_machine_of_single_processors_is_known_as_one(cores: int, gpus: int, known: bool) -> None:
+    assert single(uniform(3, cores, gpus)) == known

@@ -48,7 +48,8 @@ def _parser() -> Parser:
     add("--nodes", metavar="N", type=positive_int, help="N equal nodes (default: what the trace's header says)")
     add("--cores", metavar="N", type=positive_int, help="cores of each node (default 1)")
     add("--gpus", metavar="N", type=positive_int, help="GPUs of each node (default none)")
-    add("--unit", choices=("core", "node"), default="core", help="what a processor of the trace is (default core)")
+    what = "what a processor of the trace is (default core; a node where each has one core)"
+    add("--unit", choices=("core", "node"), help=what)
     add = parser.add_argument_group("the scheduler").add_argument
     add("--policy", metavar="NAMES", default=_POLICIES, help=f"queue policies to compare (default {_POLICIES})")
     add("--match-policy", metavar="NAME", default="first", help="which of the resources that fit (default first)")
@@ -69,7 +70,7 @@ def main(argv: List[str]) -> int:
     args = parser.parse_args(argv)
     if sys.version_info < (3, 10):
         raise CommandError("simulations need Python 3.10")
-    from headrace.queueing import by_name, simulate_trace
+    from headrace.queueing import by_name, simulate_machine, simulate_trace
 
     if args.record is not None:
         if args.trace is not None:
@@ -80,11 +81,15 @@ def main(argv: List[str]) -> int:
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give a trace, or --synthetic")
-    trace = simulate_trace.read(_lines(args), args.unit, args.limit)
+    lines = list(_lines(args))
+    trace = simulate_trace.read(lines, args.unit or "core", args.limit)
     _report_faults(args.trace, trace)
     if not trace.jobs:
         raise CommandError(f"{_shown_name(args.trace)}: holds no job that could be simulated")
     graph = _machine(args, trace.header)
+    if args.unit is None and simulate_machine.single(graph):
+        # It comes to the same, and a job of many nodes is found a place much sooner than one of many cores.
+        trace = simulate_trace.read(lines, "node", args.limit)
     with contextlib.ExitStack() as stack:
         starts = stack.enter_context(_create(args.starts)) if args.starts else None
         results = _run(args, policies, graph, trace, starts)
@@ -144,7 +149,7 @@ def _shown_name(trace: Optional[str]) -> str:
 
 def _processors(args: argparse.Namespace) -> int:
     graph = _machine(args, {})
-    return graph.totals[graph.root].get(args.unit, 1)
+    return graph.totals[graph.root].get(args.unit or "core", 1)
 
 
 def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:

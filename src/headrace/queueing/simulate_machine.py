@@ -40,6 +40,12 @@ def read(text: str | bytes) -> Graph:
     return _timeless(rv1.read(raw, scheduling=True) if b'"R_lite"' in raw else jgf.read(raw))
 
 
+def single(graph: Graph) -> bool:
+    """Whether there are nodes, and each has one core and no GPU."""
+    inside = [graph.totals[v] for v, kind in enumerate(graph.type) if kind == "node"]
+    return bool(inside) and all(totals.get("core") == 1 and not totals.get("gpu") for totals in inside)
+
+
 def from_header(header: Mapping[str, str]) -> tuple[int, int] | None:
     """Nodes and cores a node as the header of a Standard Workload Format trace tells them; None if it does not."""
     nodes, processors = _number(header, "MaxNodes"), _number(header, "MaxProcs")
