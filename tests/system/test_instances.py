@@ -94,10 +94,17 @@ def test_kill_9_of_the_lead_leaves_no_process(tmp_path):
     assert len(left) <= 1
 
 
-def test_kill_9_of_flux_start_ends_its_brokers_and_everything_they_run():
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--test-size=3", "flux run -N3 sh -c 'echo begun; exec sleep 1000'"],
+        ["flux submit sleep 1000 >/dev/null; echo begun; sleep 1000 & wait"],
+    ],
+)
+def test_kill_9_of_flux_start_ends_its_brokers_and_everything_they_run(arguments):
     with tempfile.TemporaryDirectory(prefix="hr-", dir="/tmp") as folder:
         process = subprocess.Popen(
-            [FLUX, "start", "--test-size=3", "flux run -N3 sh -c 'echo begun; exec sleep 1000'"],
+            [FLUX, "start", *arguments],
             env=clean_env(HR_TEST=folder, TMPDIR=folder),
             stdout=subprocess.PIPE,
             text=True,

@@ -77,6 +77,7 @@ class Agent:
             "exec-write": self._subprocesses.write,
             "exec-hold": self._subprocesses.hold,
             "exec-kill": self._subprocesses.kill,
+            "program": self._program_runs,
             "shutdown": lambda _op: self.stop(),
         }
 
@@ -266,10 +267,18 @@ class Agent:
             return
         job.rpc(op)
 
+    def _program_runs(self, op: Op) -> None:
+        self._program = op["pid"]
+
     def stop(self) -> None:
         self.running = False
 
     def _kill_all(self) -> None:
+        if self._program:
+            # The broker was killed: its initial program would have nobody to talk to.
+            for pid in (*linux.descendants_of(self._program), self._program):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         for job in list(self.jobs.values()):
             job.abandon()
         self._subprocesses.abandon()

@@ -55,8 +55,14 @@ class Program:
         self._own_group = sys.stdin is None or not os.isatty(0)
         # Not by subprocess: a signal that its child gets between fork and exec is lost.
         self._pid = spawn(self.argv, env, (), group=0 if self._own_group else os.getpgrp())
+        self._tell_agent(self._pid)
         self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
+
+    def _tell_agent(self, pid: int) -> None:
+        """The agent outlives us to kill what we left when we are killed."""
+        if self._broker.agent is not None:
+            self._broker.agent.send({"op": "program", "pid": pid})
 
     def interrupt(self) -> None:
         """We got SIGINT: the program has it from the terminal, unless that cannot know it (yet)."""
@@ -87,6 +93,7 @@ class Program:
         self._broker.loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._pid = 0
+        self._tell_agent(0)
         took = time.monotonic() - self._begin
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
