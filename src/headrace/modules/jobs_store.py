@@ -219,7 +219,7 @@ class Store:
         return list(record.logs) if record is not None else []
 
     def lookup(self, id: int, key: str, current: bool = False) -> str:
-        """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) for a very long log."""
+        """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) if it is too long."""
         if key == "eventlog":
             return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
         if key == "jobspec":
