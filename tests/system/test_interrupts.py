@@ -57,3 +57,13 @@ def test_an_interrupt_reaches_a_program_that_has_a_process_group_of_its_own(tmp_
         screen.expect("running")
         assert end(screen, "int") == 130
     assert left(tmp_path) == []
+
+
+def test_ctrl_c_twice_cancels_the_job_that_is_followed_and_ends_its_instance(tmp_path):
+    argv = (FLUX, "start", "-s2", "flux", "run", "sh", "-c", "echo run''ning; exec sleep 1000")
+    with terminal(*argv, TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:
+        screen.expect("running")
+        screen.type("\x03")
+        screen.expect("one more ctrl-C")
+        assert end(screen, "int") != 0
+    assert left(tmp_path) == []
