@@ -101,6 +101,25 @@ def test_on_nodes_of_one_core_it_is_all_the_same_what_a_processor_is(flux, tmp_p
     assert starts["core"] == starts["node"] == starts["own"]
 
 
+def test_fair_share_serves_who_has_had_little(flux):
+    # One user fills the machine and has a long line; another comes later, with one job.
+    line = "{} {} -1 100 -1 -1 -1 4 100 -1 1 {} -1 -1 -1 -1 -1 -1\n"
+    trace = "".join(line.format(n, 0, 1) for n in range(1, 11)) + line.format(11, 450, 2)
+    for option, at in (([], 1000), (["--fair-share=1d"], 500)):
+        argv = ["simulate", "-", "--nodes=4", "--policy=fcfs", "--starts=-", *option]
+        outcome = flux(*argv, stdin=trace.encode())
+        assert f"fcfs,11,{at},{at + 100},node[0-3]\n" in outcome.stdout
+
+
+def test_depths_are_those_of_the_scheduler(flux):
+    made = ["--synthetic=60", "--nodes=4", "--cores=2", "--policy=hybrid", "--starts=-"]
+    one, many = (flux("simulate", *made, f"--reservation-depth={n}").stdout for n in (1, 60))
+    assert one != many
+    assert flux("simulate", *made).stdout == many
+    shallow, deep = (flux("simulate", *made, "--reservation-depth=1", f"--queue-depth={n}").stdout for n in (1, 60))
+    assert deep == one != shallow
+
+
 def test_a_graph_may_come_from_a_file(flux, tmp_path):
     r = {"version": 1, "execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}], "nodelist": ["n[0-1]"]}}
     (tmp_path / "R.json").write_text(json.dumps(r))
@@ -123,6 +142,8 @@ def test_a_graph_may_come_from_a_file(flux, tmp_path):
         ([], "give a trace, or --synthetic\n"),
         (["-", "--nodes=0"], "'0' must be a positive integer\n"),
         (["-", "--record=x"], "leave out the one to read\n"),
+        (["--synthetic=3", "--nodes=2", "--fair-share=0"], "half-life must be a positive number of seconds, not 0.0\n"),
+        (["--synthetic=3", "--nodes=2", "--fair-share=x"], "invalid"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(flux, argv, message):

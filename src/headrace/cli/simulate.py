@@ -14,6 +14,7 @@ import time
 
 from headrace.cli.arguments import Parser, positive_int
 from headrace.cli.errors import CommandError
+from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def _parser() -> Parser:
     add = parser.add_argument_group("the scheduler").add_argument
     add("--policy", metavar="NAMES", default=_POLICIES, help=f"queue policies to compare (default {_POLICIES})")
     add("--match-policy", metavar="NAME", default="first", help="which of the resources that fit (default first)")
+    add("--queue-depth", metavar="N", type=positive_int, default=500, help="waiting jobs a pass looks at (default 500)")
+    add("--reservation-depth", metavar="N", type=positive_int, help="waiting jobs that hybrid promises a start")
+    add("--fair-share", metavar="FSD", help="users' usage orders jobs of one urgency; it fades by half in this time")
     add = parser.add_argument_group("the jobs").add_argument
     add("--limit", metavar="N", type=positive_int, help="only the first N jobs")
     add("--synthetic", metavar="N", type=positive_int, help="make N jobs up instead of reading a trace")
@@ -204,9 +208,11 @@ def _run(
     """(policy, what happened, its figures, seconds it took) for each policy."""
     from headrace.graph import Scheduler
     from headrace.queueing import Queue
+    from headrace.queueing.fair_share import FairShare
     from headrace.queueing.simulate import simulate
     from headrace.queueing.simulate_metrics import measure
 
+    half_life = duration.parse(args.fair_share) if args.fair_share is not None else None
     filters = [kind for kind in ("core", "gpu") if kind in graph.types()]
     table = _Starts(starts, graph) if starts is not None else None
     results = []
@@ -214,9 +220,11 @@ def _run(
         progress = _Progress(name, len(trace.jobs))
         if table is not None:
             table.policy = name
-        queue = Queue(Scheduler(graph, args.match_policy, filters), name)
+        reservations = args.reservation_depth if name == "hybrid" else None
+        queue = Queue(Scheduler(graph, args.match_policy, filters), name, args.queue_depth, reservations)
+        fair = FairShare(half_life) if half_life is not None else None
         begin = time.monotonic()
-        outcome = simulate(trace.jobs, queue, table, progress)
+        outcome = simulate(trace.jobs, queue, table, progress, fair)
         took = time.monotonic() - begin
         progress.close()
         results.append((name, outcome, measure(outcome), took))

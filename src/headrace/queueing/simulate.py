@@ -13,14 +13,17 @@ from typing import NamedTuple
 
 from headrace.graph.matcher import Failure, explain
 from headrace.graph.model import Graph
-from headrace.graph.request import JobRequest
+from headrace.graph.request import JobRequest, total_needs
 from headrace.graph.scheduler import Allocation
+from headrace.queueing.fair_share import FairShare
 from headrace.queueing.queue import Decision, Queue, Refused, Started
 
 # What the use of a machine is measured in, where it has it.
 _MEASURED = ("core", "gpu")
 # RFC 30 has urgency 0 hold a job.
 _HELD = 0
+# How often priorities are worked out anew from usage, in simulated seconds: services do it now and then as well.
+_REVIEW = 300
 
 
 class Job(NamedTuple):
@@ -69,16 +72,29 @@ class _Line:
         self._order: list[tuple[int, int, int]] = []
         self._arrivals = 0
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, priority: int) -> None:
         self._arrivals += 1
-        self.waiting[job.id] = (-job.urgency, self._arrivals, job)
-        heappush(self._order, (-job.urgency, self._arrivals, job.id))
+        self._enter(job, priority, self._arrivals)
+
+    def move(self, job: Job, priority: int) -> bool:
+        """Give a job another priority. False if it has that already."""
+        was, place, _ = self.waiting[job.id]
+        if was != -priority:
+            self._enter(job, priority, place)
+        return was != -priority
+
+    def _enter(self, job: Job, priority: int, place: int) -> None:
+        self.waiting[job.id] = (-priority, place, job)
+        heappush(self._order, (-priority, place, job.id))
 
     def front(self) -> tuple[int, int] | None:
         """The place of the first that waits."""
-        while self._order and self._order[0][2] not in self.waiting:
+        while self._order:
+            known = self.waiting.get(self._order[0][2])
+            if known is not None and known[:2] == self._order[0][:2]:
+                return self._order[0][:2]
             heappop(self._order)
-        return self._order[0][:2] if self._order else None
+        return None
 
 
 def simulate(
@@ -86,8 +102,12 @@ def simulate(
     queue: Queue,
     on_start: Callable[[Run, Allocation], None] | None = None,
     on_step: Callable[[int], None] | None = None,
+    fair: FairShare | None = None,
 ) -> Simulation:
     """Run jobs with distinct ids through an empty queue until all have ended or been refused.
+
+    With `fair`, jobs are charged to their users as they end, in seconds times the least that their requests need of
+    cores, or of nodes, and priorities follow; else urgencies are the priorities.
 
     `on_start` is told of each start, in order; `on_step` how many jobs have ended, after each moment at which
     something happened.
@@ -99,21 +119,34 @@ def simulate(
     runs: list[Run] = []
     never: list[tuple[Job, str]] = []
     ends: list[tuple[int, int]] = []
+    running: dict[int, Run] = {}
+    review = 0
     arrived = ended = 0
     first = now = last = arrivals[0].submit if arrivals else 0
     while True:
         while ends and ends[0][0] <= now:
-            queue.finish(heappop(ends)[1])
+            id = heappop(ends)[1]
+            queue.finish(id)
             ended += 1
             last = now
+            run = running.pop(id)
+            if fair is not None:
+                fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
+        if fair is not None and now >= review:
+            review = now + _REVIEW
+            for _, _, job in list(line.waiting.values()):
+                priority = fair.priority(job.urgency, job.user)
+                if line.move(job, priority):
+                    queue.reprioritize(job.id, priority)
         while arrived < len(arrivals) and arrivals[arrived].submit <= now:
             job = arrivals[arrived]
             arrived += 1
             if job.urgency == _HELD:
                 never.append((job, "held: its urgency is 0"))
                 continue
-            line.add(job)
-            queue.submit(job.id, job.request, job.urgency)
+            priority = job.urgency if fair is None else fair.priority(job.urgency, job.user)
+            line.add(job, priority)
+            queue.submit(job.id, job.request, priority)
         started: list[tuple[tuple[int, int, Job], Allocation]] = []
         for decision in _decisions(queue, now):
             if isinstance(decision, Started):
@@ -122,14 +155,15 @@ def simulate(
                 job = line.waiting.pop(decision.jobid)[2]
                 never.append((job, _reason(graph, decision.failure)))
         front = line.front()
-        for (urgency, place, job), allocation in started:
+        for (priority, place, job), allocation in started:
             run = Run(
                 job,
                 now,
                 min(now + job.runtime, allocation.end),
-                front is not None and front < (urgency, place),
+                front is not None and front < (priority, place),
             )
             heappush(ends, (run.end, job.id))
+            running[job.id] = run
             runs.append(run)
             if on_start is not None:
                 on_start(run, allocation)
@@ -144,6 +178,12 @@ def simulate(
     never += [(job, "still waiting when nothing more could happen") for _, _, job in line.waiting.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
     return Simulation(runs, never, first, last, used, have, arrived + len(runs) + ended)
+
+
+def _amount(request: JobRequest) -> int:
+    """What a job is charged for, per second."""
+    needs = total_needs(request.resources)
+    return needs.get("core") or needs.get("node") or 1
 
 
 def _decisions(queue: Queue, now: int) -> Iterator[Decision]:
