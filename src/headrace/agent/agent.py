@@ -62,6 +62,8 @@ class Agent:
         self.folders = Folders()
         # The job path of the instance whose jobs these are.
         self._instance = ""
+        # The pid of the broker's initial program while it runs.
+        self._program = 0
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
