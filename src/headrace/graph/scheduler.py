@@ -521,7 +521,7 @@ class Scheduler:
                 for v, needs, exclusive, path, whole in selection.marks.values()
                 if v not in gone and (whole or not path)
             ]
-            if start > self._timeline.now or not any(pick.exclusive for pick in kept):
+            if (reserved and start > self._timeline.now) or not any(pick.exclusive for pick in kept):
                 loss.ended.append(jobid)
             else:
                 self._add_free(jobid, select(self.graph, kept), start, end, reserved)

@@ -24,6 +24,7 @@ from headrace.modules import sched_graph_settings as settings
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_r import ids, summary
 from headrace.modules.sched_graph_why import refusal, shortage
+from headrace.modules.sched_hello import hello
 from headrace.queueing import Refused, Started
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
@@ -216,7 +217,7 @@ class _Scheduler:
             self.pool.load_time = self.ctx.monotonic() - begin
             self.expiration = self.pool.rset.expiration
             self._update(body)
-            self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
+            hello(self.ctx, self._recover, self._ready)
         else:
             self._update(body)
             self._changed()
@@ -248,42 +249,12 @@ class _Scheduler:
             )
             pool.change_properties(add, remove)
 
-    def _hello(self, reply: Message) -> None:
-        """Jobs that already run, one a reply; then we are ready."""
-        if reply.errnum == errno.ENODATA:
-            limit = self.settings.limit
-            body = {"mode": "limited", "limit": limit} if limit else {"mode": "unlimited"}
-            self.ctx.call("job-manager.sched-ready", body, self._is_ready)
-        elif reply.errnum:
-            self.ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
-        elif "R" in reply.obj:
-            self._recover(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
-        else:
-            job, freed = reply.obj["id"], reply.obj.get("free", "")
+    def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
+        self._pool().recover(job, r, freed, self._time())
 
-            def found(answer: Message) -> None:
-                if answer.errnum:
-                    self._lost(job, answer.text or os.strerror(answer.errnum))
-                else:
-                    self._recover(job, msgspec.json.decode(answer.obj["R"]), freed)
-
-            self.ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": 2}, found)
-
-    def _recover(self, job: int, r: dict[str, Any], freed: str) -> None:
-        try:
-            self._pool().recover(job, r, Idset.parse(freed).bits, self._time())
-        except ValueError as exc:
-            self._lost(job, str(exc))
-
-    def _lost(self, job: int, why: str) -> None:
-        self.ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
-        note = f"failed to reallocate R: {why}"
-        body = {"id": job, "severity": 0, "type": "scheduler-restart", "note": note}
-        self.ctx.call("job-manager.raise", body)
-
-    def _is_ready(self, reply: Message) -> None:
-        if reply.errnum:
-            self.ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+    def _ready(self) -> dict[str, Any]:
+        limit = self.settings.limit
+        return {"mode": "limited", "limit": limit} if limit else {"mode": "unlimited"}
 
     # -- requests of the job manager (RFC 27)
 

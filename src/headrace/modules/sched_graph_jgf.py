@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.graph import Graph, jgf, rv1
+from headrace.graph import Graph, jgf, resize, rv1
 from headrace.graph.model import GraphError
 from headrace.spec.rset import ResourceSet
 
@@ -57,41 +57,5 @@ def _reranked(graph: Graph, rset: ResourceSet) -> Graph:
             for below in graph.preorder(v):
                 graph.rank[below] = rank
     if len(nodes) > len(targets):
-        return _without(graph, frozenset(nodes) - frozenset(targets))[0]
+        resize.remove(graph, frozenset(nodes) - frozenset(targets))
     return graph
-
-
-def without_ranks(graph: Graph, ranks: int) -> tuple[Graph, dict[int, int]]:
-    """A graph without the nodes of some ranks (a bit set), and which vertex became which."""
-    nodes = (v for v, kind in enumerate(graph.type) if kind == "node")
-    return _without(graph, frozenset(v for v in nodes if ranks >> graph.rank[v] & 1))
-
-
-def _without(graph: Graph, gone: frozenset[int]) -> tuple[Graph, dict[int, int]]:
-    kept = Graph()
-    moved: dict[int, int] = {}
-    stack = [graph.root]
-    while stack:
-        v = stack.pop()
-        if v in gone:
-            continue
-        parent = graph.parent[v]
-        new = moved[v] = kept.add(
-            graph.type[v],
-            moved[parent] if parent >= 0 else -1,
-            basename=graph.basename[v],
-            id=graph.id[v],
-            size=graph.size[v],
-            rank=graph.rank[v],
-            unit=graph.unit.get(v, ""),
-            name=graph.names.get(v),
-            uniq=graph.uniq[v],
-            properties=graph.properties.get(v),
-        )
-        kept.up[new] = graph.up[v]
-        stack.extend(reversed(graph.children[v]))
-    for subsystem, relation, source, target in graph.edges:
-        if source in moved and target in moved:
-            kept.edges.append((subsystem, relation, moved[source], moved[target]))
-    kept.start, kept.end = graph.start, graph.end
-    return kept.finish(), moved

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 
 from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
-from headrace.graph.matcher import Pick
 from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request
-from headrace.graph.selection import Selection, select
-from headrace.modules.sched_graph_jgf import graph_of, without_ranks
+from headrace.graph.scheduler import Loss
+from headrace.modules.sched_graph_jgf import graph_of
 from headrace.modules.sched_graph_r import Nodes, Shares, each, shares_of_r
 from headrace.modules.sched_graph_settings import Settings
 from headrace.queueing import Decision, Queue
@@ -66,6 +65,11 @@ class RepairableScheduler(Scheduler):
     def set_property(self, v: int, key: str, value: str) -> None:
         super().set_property(v, key, value)
         self._possible.clear()
+
+    def shrink(self, ranks: int, take: bool = False) -> Loss:
+        loss = super().shrink(ranks, take)
+        self._possible.clear()
+        return loss
 
 
 class Held:
@@ -125,13 +129,16 @@ class Pool:
 
     def remove(self, ranks: int) -> None:
         """Forget ranks that left the instance (RFC 28 shrink); jobs keep what they hold elsewhere."""
-        graph, moved = without_ranks(self.graph, ranks)
+        for queue in self.queues.values():
+            queue.drop_plans()
+        for jobid in self.scheduler.shrink(ranks, take=True).ended:
+            self._queue(self.held[jobid].queue).running.discard(jobid)
         self.rset = self.rset.exclude_ranks(Idset.from_bits(ranks))
-        self.graph, self.nodes = graph, Nodes(graph)
+        self.nodes = Nodes(self.graph)
         self.up &= ~ranks
         for held in self.held.values():
             held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
-        self._rebuild(moved, self.settings.match_policy)
+        self.touch()
 
     def change_properties(self, add: Mapping[str, int], remove: Mapping[str, int]) -> None:
         """Properties by name gain and lose ranks (bit sets)."""
@@ -149,22 +156,21 @@ class Pool:
             if ranks & rset.ranks.bits:
                 rset = rset.with_property(name, Idset.from_bits(ranks & rset.ranks.bits))
         self.rset = rset
-        self._rebuild(range(len(graph)), self.scheduler.policy)
+        self._rebuild(self.scheduler.policy)
 
     def configure(self, settings: Settings) -> None:
         """Take other settings; jobs that wait are planned anew, jobs that run keep what they have."""
         self.settings = settings
-        self._rebuild(range(len(self.graph)), settings.match_policy)
+        self._rebuild(settings.match_policy)
 
-    def _rebuild(self, moved: range | Mapping[int, int], policy: Policy) -> None:
-        """A new scheduler and new queues with the same jobs; `moved` has the vertices of the old graph in the new."""
+    def _rebuild(self, policy: Policy) -> None:
+        """A new scheduler and new queues with the same jobs."""
         old, waiting = self.scheduler, self.queues
         self.scheduler = RepairableScheduler(self.graph, policy)
         for jobid in self.held:
             allocation = old.jobs.get(jobid)
             if allocation is not None:
-                selection = _moved(allocation.selection, self.graph, moved)
-                self.scheduler.add(jobid, selection, allocation.start, allocation.end, False)
+                self.scheduler.add(jobid, allocation.selection, allocation.start, allocation.end, False)
         self.queues = {}
         for name, queue in waiting.items():
             for jobid in queue.first(len(queue.pending)):
@@ -401,12 +407,3 @@ def _parts(request: Request) -> Iterator[Request]:
 def _urgency(queue: Queue) -> int:
     first = queue.first(1)
     return queue.pending[first[0]].place[0] if first else 0
-
-
-def _moved(selection: Selection, graph: Graph, moved: range | Mapping[int, int]) -> Selection:
-    picks = [
-        Pick(moved[mark.vertex], mark.needs, mark.exclusive, mark.whole, ())
-        for mark in selection.marks.values()
-        if (not mark.path or mark.whole) and mark.vertex in moved
-    ]
-    return select(graph, picks)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.sched_hello import hello
 from headrace.modules.sched_simple_pool import (
     Allocation,
     Pool,
@@ -136,7 +137,7 @@ class _Scheduler:
             self._change_properties(body.get("property-add", {}), body.get("property-remove", {}))
         if not self.acquired:
             self.acquired = True
-            self.ctx.call("job-manager.sched-hello", {"partial-ok": True}, self._hello, streaming=True)
+            hello(self.ctx, self._recover, self._ready)
         self._retry()
 
     def _change_properties(self, add: dict[str, str], remove: dict[str, str]) -> None:
@@ -158,44 +159,12 @@ class _Scheduler:
         for job in self.jobs.values():
             job.mask = self._mask(js.constraints(job.msg.obj["jobspec"]))
 
-    def _hello(self, reply: Message) -> None:
-        """Jobs that already run, one a reply; then we are ready."""
-        if reply.errnum == errno.ENODATA:
-            body = {"mode": self.mode, "limit": self.limit} if self.limit else {"mode": self.mode}
-            self.ctx.call("job-manager.sched-ready", body, self._is_ready)
-        elif reply.errnum:
-            self.ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
-        elif "R" in reply.obj:
-            self._recover(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
-        else:
-            job, freed = reply.obj["id"], reply.obj.get("free", "")
+    def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
+        shares = self.pool.mark_allocated(share for share in shares_of(r) if not freed >> share.rank & 1)
+        self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
 
-            def found(answer: Message) -> None:
-                if answer.errnum:
-                    self._lost(job, answer.text or os.strerror(answer.errnum))
-                else:
-                    self._recover(job, msgspec.json.decode(answer.obj["R"]), freed)
-
-            self.ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": 2}, found)
-
-    def _recover(self, job: int, r: dict[str, Any], freed: str) -> None:
-        try:
-            gone = Idset.parse(freed)
-            shares = self.pool.mark_allocated(share for share in shares_of(r) if share.rank not in gone)
-        except ValueError as exc:
-            self._lost(job, str(exc))
-        else:
-            self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
-
-    def _lost(self, job: int, why: str) -> None:
-        self.ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
-        note = f"failed to reallocate R: {why}"
-        body = {"id": job, "severity": 0, "type": "scheduler-restart", "note": note}
-        self.ctx.call("job-manager.raise", body)
-
-    def _is_ready(self, reply: Message) -> None:
-        if reply.errnum:
-            self.ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+    def _ready(self) -> dict[str, Any]:
+        return {"mode": self.mode, "limit": self.limit} if self.limit else {"mode": self.mode}
 
     # -- requests of the job manager (RFC 27)
 

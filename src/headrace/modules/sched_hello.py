@@ -1,0 +1,63 @@
+"""How a scheduler learns what runs already, before it takes requests (RFC 27): the same for every scheduler."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import ModuleContext
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+# job-info.lookup: the R with every update applied (RFC 43).
+_CURRENT = 2
+
+
+def hello(
+    ctx: ModuleContext, recover: Callable[[int, dict[str, Any], int], None], ready: Callable[[], dict[str, Any]]
+) -> None:
+    """Have `recover(id, R, ranks it gave back as a bit set)` called for each running job, then say `ready()`.
+
+    A job whose resources `recover` refuses with a ValueError gets a fatal exception: it would share them unknowingly.
+    """
+
+    def take(job: int, r: dict[str, Any], freed: str) -> None:
+        try:
+            recover(job, r, Idset.parse(freed).bits)
+        except ValueError as exc:
+            lost(job, str(exc))
+
+    def lost(job: int, why: str) -> None:
+        ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
+        note = f"failed to reallocate R: {why}"
+        ctx.call("job-manager.raise", {"id": job, "severity": 0, "type": "scheduler-restart", "note": note})
+
+    def answered(reply: Message) -> None:
+        if reply.errnum == errno.ENODATA:
+            ctx.call("job-manager.sched-ready", ready(), accepted)
+        elif reply.errnum:
+            ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
+        elif "R" in reply.obj:
+            take(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
+        else:
+            look_up(reply.obj["id"], reply.obj.get("free", ""))
+
+    def look_up(job: int, freed: str) -> None:
+        def found(answer: Message) -> None:
+            if answer.errnum:
+                lost(job, answer.text or os.strerror(answer.errnum))
+            else:
+                take(job, msgspec.json.decode(answer.obj["R"]), freed)
+
+        ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": _CURRENT}, found)
+
+    def accepted(reply: Message) -> None:
+        if reply.errnum:
+            ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+
+    ctx.call("job-manager.sched-hello", {"partial-ok": True}, answered, streaming=True)
