@@ -489,7 +489,7 @@ def full(world: World) -> None:
     for id in (1, 2, 3):
         world.submit(id)
     world.alloc(1)
-    world.core.name_heirs([2, 3], 0.0)
+    world.core.heirs.name([2, 3], 0.0)
     world.exec(1, "start")
 
 
@@ -520,7 +520,7 @@ def test_the_time_of_an_heir_is_its_own() -> None:
     for id in (1, 2):
         world.submit(id, duration=60.0)
     world.alloc(1, expiration=world.core.now + 60)
-    world.core.name_heirs([2], world.core.now + 100)
+    world.core.heirs.name([2], world.core.now + 100)
     world.exec(1, "start")
     begun = world.core.now
     world.core.now += 50.0
@@ -538,9 +538,9 @@ def test_nobody_takes_over_what_may_be_somebody_elses(why: str) -> None:
         core.raise_exception(core.active[1], "exec", 0, "lost contact with rank 0", 0)
     elif why == "other":
         world.submit(4, duration=60.0)
-        core.name_heirs([4, 2], 0.0)
+        core.heirs.name([4, 2], 0.0)
     elif why == "canceled":
-        core.name_heirs([2], 0.0)
+        core.heirs.name([2], 0.0)
         world.cancel(2)
     elif why == "reprioritized":
         core.set_urgency(core.active[3], 20, 0)

@@ -9,11 +9,11 @@ records gives the same jobs (jobs_replay).
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
+from headrace.modules.jobs_heirs import Heirs, annotations
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
@@ -62,10 +62,7 @@ class Core:
         self.sched_ready = False
         self.sched_limit = 0
         self.alloc_pending = 0
-        # The scheduler's word which jobs take over, in this order, what a job of the same request gives back; and when
-        # the instance ends (0: never).
-        self.heirs: deque[int] = deque()
-        self.heirs_expiration = 0.0
+        self.heirs = Heirs()
         self.exec_ready = False
         self.records: list[Record] = []
         self.effects: list[Effect] = []
@@ -143,10 +140,7 @@ class Core:
             self.effects.append(("annotations", job))
 
     def _ask(self, job: Job) -> None:
-        last = self.active.get(self.heirs[-1]) if self.heirs else None
-        if last is not None and job.priority > last.priority:
-            # It goes before some of them: the scheduler will say before which.
-            self.heirs.clear()
+        self.heirs.asked(job, self.active)
         job.alloc_pending = True
         self.alloc_pending += 1
         self.requests.append(("alloc", job))
@@ -183,7 +177,7 @@ class Core:
             return
         if job.has_resources:
             self.post(job, "free")
-            heir = self._heir(job)
+            heir = self.heirs.take(job, self.active)
             if heir is None:
                 self.requests.append(("free", job, job.r))
             else:
@@ -278,7 +272,7 @@ class Core:
     def sched_gone(self) -> None:
         """The scheduler is gone and its requests with it."""
         self.sched_ready = False
-        self.heirs.clear()
+        self.heirs.forget()
         self.alloc_pending = 0
         for job in list(self.active.values()):
             if job.alloc_pending:
@@ -313,35 +307,11 @@ class Core:
         if self.sched_limit:
             self._fill()
 
-    def name_heirs(self, ids: list[int], expiration: float) -> None:
-        """The scheduler's word for the time until it has another: see `heirs`."""
-        self.heirs, self.heirs_expiration = deque(ids), expiration
-
-    def _heir(self, job: Job) -> Job | None:
-        """Who takes over what an ended job held. What did not end well may have lost its nodes."""
-        while self.heirs and job.fatal is None:
-            heir = self.active.get(self.heirs[0])
-            if heir is not None and heir.state == SCHED and heir.alloc_pending and not heir.alloc_canceled:
-                if not _same_request(job, heir):
-                    break
-                self.heirs.popleft()
-                return heir
-            self.heirs.popleft()
-        return None
-
     def _inherit(self, job: Job, heir: Job) -> None:
-        """Start a job on what another held, as the scheduler would have once it had heard of it: that is one way from
-        one process to another and back less between them."""
-        assert job.r is not None
-        ends, duration = self.heirs_expiration, js.system(heir.jobspec).get("duration")
-        if duration:
-            ends = min(self.now + duration, ends or self.now + duration)
-        r = {**job.r, "execution": {**job.r["execution"], "starttime": self.now, "expiration": ends}}
-        gone = dict.fromkeys((heir.annotations or {}).get("sched", ()))
-        notes = {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
+        """Start a job on what another held, as the scheduler would have once it had heard of it."""
         heir.alloc_pending = False
         self.alloc_pending -= 1
-        self._allocated(heir, r, notes)
+        self._allocated(heir, self.heirs.resources(job, heir, self.now), annotations(job, heir))
         self.requests.append(("inherit", job, heir))
         if self.sched_limit:
             self._fill()
@@ -426,7 +396,7 @@ class Core:
         self.advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
             self.requests.append(("prioritize", [[job.id, job.priority]]))
-            self.heirs.clear()
+            self.heirs.forget()
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job goes before the scheduler again."""
@@ -504,18 +474,6 @@ def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[lis
     for method, *args in inputs:
         getattr(core, method)(*args)
     return core.take()
-
-
-def _same_request(a: Job, b: Job) -> bool:
-    """Whether a scheduler cannot tell two jobs apart but by their priorities."""
-    if a.queue != b.queue:
-        return False
-    one, other = js.system(a.jobspec), js.system(b.jobspec)
-    return (
-        a.jobspec["resources"] == b.jobspec["resources"]
-        and one.get("duration") == other.get("duration")
-        and one.get("constraints") == other.get("constraints")
-    )
 
 
 def priority_of(urgency: int) -> int:

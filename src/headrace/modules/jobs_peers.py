@@ -118,7 +118,7 @@ class Scheduler:
         """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of
         the same request give back; the word before is void. An extension of RFC 27."""
         if msg.sender == self.sender:
-            self.core.name_heirs(msg.obj["ids"], msg.obj["expiration"])
+            self.core.heirs.name(msg.obj["ids"], msg.obj["expiration"])
         return EMPTY
 
     def expiration(self, id: int, expiration: float) -> None:
