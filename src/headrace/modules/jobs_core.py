@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
-from headrace.modules.jobs_heirs import Heirs, annotations
+from headrace.modules.jobs_heirs import Heirs, notes
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
@@ -311,7 +311,7 @@ class Core:
         """Start a job on what another held, as the scheduler would have once it had heard of it."""
         heir.alloc_pending = False
         self.alloc_pending -= 1
-        self._allocated(heir, self.heirs.resources(job, heir, self.now), annotations(job, heir))
+        self._allocated(heir, self.heirs.resources(job, heir, self.now), notes(job, heir))
         self.requests.append(("inherit", job, heir))
         if self.sched_limit:
             self._fill()

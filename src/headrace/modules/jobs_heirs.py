@@ -60,7 +60,7 @@ class Heirs:
         return {**job.r, "execution": {**job.r["execution"], "starttime": now, "expiration": ends}}
 
 
-def annotations(job: Job, heir: Job) -> dict[str, Any]:
+def notes(job: Job, heir: Job) -> dict[str, Any]:
     """What the scheduler would say of the heir: as of the ended job, and nothing of why it waited."""
     gone = dict.fromkeys((heir.annotations or {}).get("sched", ()))
     return {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
