@@ -27,19 +27,10 @@ def without_node_numbers(text: str) -> str:
     return re.sub(r"node\d+", "node", text)
 
 
-def without_placement(text: str) -> str:
-    return re.sub(r"\n *-+rack\d+\S+", "", without_node_numbers(text))
-
-
 # Runs whose choice among equals is not ours, and what is compared instead.
 NOT_EQUAL: dict[tuple[str, int], Callable[[str], str]] = {
     # 72 slots, two each of the same score: the recorded choice is that of an unstable sort of more than 16 elements.
     ("t3038-resource-flexible", 7): without_node_numbers,
-    # Counts of 2 to 64 by ^4 are 2 and 16. The recorded search is over at 16, finds them in a rack nobody has used,
-    # and comes to the racks with two nodes left at the end; so it tries racks with most free cores first. Runs 10 and
-    # 11 of the group, whose jobs share their nodes, stay in a rack that has fewer free cores than all others, and what
-    # tells the two apart is not known. Sizes and moments are equal.
-    ("t3009-resource-minmax", 14): without_placement,
 }
 
 

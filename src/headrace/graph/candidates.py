@@ -2,8 +2,10 @@
 
 Policies that score look at every child in the graph's own order. Policies that stop at the first find try the child
 with most free units of the leading filter type first, and of equals the one added last. The free amounts are those of
-the last time something below the child was taken while the child itself stayed shared; giving back does not reorder,
-and the root's children move only where they were asked for by type. Recorded runs of Fluxion show each of these.
+the last time something below the child was taken while the child itself stayed shared; giving back does not reorder.
+Children of the root that nobody asked for by type, such as racks, count as having nothing once something below them was
+taken. Recorded runs of Fluxion show each of these. None shows such a child that is a node: those do not move, so that
+jobs of few cores fill one node before they come to the next.
 
 Children of a vertex with many are kept as bit sets, one for each amount, so that the best of those in another set is
 found by a few integer operations. Bit i is the child with the i-th highest number.
@@ -155,6 +157,9 @@ class ChildOrder:
             if exclusive:
                 continue
             up = graph.parent[v]
-            if up < 0 or not graph.children[v] or (path and up == root):
+            if up < 0 or not graph.children[v]:
                 continue
-            self._of(up).weigh(v, scheduler.free(v, self._type, at))
+            if not (path and up == root):
+                self._of(up).weigh(v, scheduler.free(v, self._type, at))
+            elif graph.type[v] != "node":
+                self._of(up).weigh(v, 0)

@@ -66,7 +66,7 @@ class FreeState:
         self.graph = graph
         self.policy = policy
         self.ready = False
-        self.usable = policy.whole <= {"node"} and not policy.close
+        self.usable = policy.whole <= {"node"} and not policy.close and policy.order != 0
         self._reset()
 
     def _reset(self) -> None:
@@ -221,7 +221,7 @@ class FreeState:
     def _rank_nodes(self) -> None:
         """Nodes by preference where the policy prefers by node: the lowest bit of a set is the one to take."""
         graph, nodes, order = self.graph, self.nodes, self.policy.order
-        if order == 0:
+        if self.policy.stops:
             by_rank = sorted(range(len(nodes)), key=lambda n: -graph.uniq[nodes[n]])
         else:
             by_rank = sorted(range(len(nodes)), key=lambda n: -order * graph.id[nodes[n]])
@@ -407,7 +407,7 @@ class FreeState:
         return found
 
     def _scored(self, shape: Shape) -> bool:
-        return shape.per_node == 0 and self.policy.order != 0 and not self.policy.node_weight
+        return shape.per_node == 0 and not self.policy.stops and not self.policy.node_weight
 
     def _weigh_all(self, shape: Shape) -> None:
         scored = self._scored(shape)
@@ -469,7 +469,7 @@ class FreeState:
             return None
         best: int | None = None
         order = self.policy.order
-        if order == 0 or self.policy.node_weight:
+        if not self._scored(shape):
             for h in self.holders[n]:
                 if self.fit(shape.parts, h):
                     return 0

@@ -156,6 +156,11 @@ class FreeIndex:
         """As many whole nodes as `count` slots fill."""
         bits = self.state.idle & self.state.shape(parts, 1).can & self._mask(allowed, True)
         picks = []
+        if self._policy.stops:
+            ranked = self._by_preference(bits)
+            found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
+            chosen = dict.fromkeys(self.state.nodes[self.state.node_of[h]] for h in found)
+            return Answer([Pick(v, self._graph.size[v], True, True, ()) for v in chosen], {}) if found else NOTHING
         for n in self._by_preference(bits):
             node = self.state.nodes[n]
             picks.append(Pick(node, self._graph.size[node], True, True, ()))
@@ -192,7 +197,7 @@ class FreeIndex:
         policy = self._policy
         shape = self.state.shape(parts, 0)
         runs: dict[int, Run] = {}
-        scored = policy.order != 0 and not policy.node_weight
+        scored = not policy.stops and not policy.node_weight
         mask = self._mask(allowed, not scored)
         if count == 1:
             best = [self._best_scored(shape, mask)] if scored else self._best_ranked(shape.can & mask, 1)
@@ -204,6 +209,12 @@ class FreeIndex:
             found = self._best_slots(shape, count, mask)
             for h, bits in found.items():
                 runs[h] = self.state.run(parts, h, bits)
+            return Answer((), runs) if runs else NOTHING
+        if policy.stops:
+            ranked = self._by_preference(shape.can & mask)
+            found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
+            for h, slots in found.items():
+                runs[h] = self.state.run(parts, h, self.state.best(parts, h, slots, self.state.free[h]))
             return Answer((), runs) if runs else NOTHING
         # What prefers by node uses up one before it comes to the next.
         for n in self._by_preference(shape.can & mask):
@@ -234,21 +245,57 @@ class FreeIndex:
         state = self.state
         holders = state.holders[n]
         if len(holders) > 1:
-            if self._policy.order == 0:
-                holders = self._in_order(state.nodes[n], holders)
-            else:
-                holders = [h for h in holders if state.fit(parts, h)]
-                if len(holders) > 1:
-                    return self._share_out(parts, holders, most, runs)
-        left = most
+            if self._policy.stops:
+                found = self._stop_slots(parts, self._in_order(n), most)
+                for h, slots in found.items():
+                    runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+                return most
+            holders = [h for h in holders if state.fit(parts, h)]
+            if len(holders) > 1:
+                return self._share_out(parts, holders, most, runs)
+        h = holders[0]
+        slots = min(state.fit(parts, h), most)
+        runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+        return slots
+
+    def _stop_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
+        """How many slots to take from which of the holders, in the order to try them, for `count`; none for too few.
+
+        The search ends with the holder that makes it enough. Of what it found then, the least are left.
+        """
+        state = self.state
+        found: dict[int, int] = {}
+        left = count
         for h in holders:
-            slots = min(state.fit(parts, h), left)
-            if slots:
-                runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
-                left -= slots
-                if not left:
+            fit = min(state.fit(parts, h), count)
+            if fit:
+                found[h] = fit
+                left -= fit
+                if left <= 0:
                     break
-        return most - left
+        if left > 0:
+            return {}
+        if left < 0 and len(found) > 1:
+            least = [(self._score_of(parts, h, fit), -place, h) for place, (h, fit) in enumerate(found.items())]
+            heapify(least)
+            for _ in range(-left):
+                _, place, h = heappop(least)
+                found[h] -= 1
+                if found[h]:
+                    heappush(least, (self._score_of(parts, h, found[h]), place, h))
+                else:
+                    del found[h]
+        elif left < 0:
+            found = dict.fromkeys(found, count)
+        return found
+
+    def _score_of(self, parts: Parts, h: int, slots: int) -> int:
+        """The score of the last of the best slots of a holder, if so many are taken."""
+        state, free = self.state, self.state.free[h]
+        bits = state.best(parts, h, slots, free)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return self._graph.id[self._graph.children[h][(bits & -bits).bit_length() - 1]]
+        return state.sum_of(parts, h, bits ^ state.best(parts, h, slots - 1, free) if slots > 1 else bits)
 
     def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
         """As `_take_slots`, from several holders with slots: the best by score; of equals the first in the graph's
@@ -332,8 +379,11 @@ class FreeIndex:
             count -= 1
         return count, None
 
-    def _in_order(self, node: int, holders: list[int]) -> list[int]:
-        """Holders in the order in which a search would come to them."""
+    def _in_order(self, n: int) -> list[int]:
+        """The holders of a node in the order in which a search would come to them."""
+        node, holders = self.state.nodes[n], self.state.holders[n]
+        if len(holders) < 2:
+            return holders
         if all([self._graph.parent[h] == node for h in holders]):
             return self._order.sorted(node, holders)
         out: list[int] = []

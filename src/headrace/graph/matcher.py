@@ -206,7 +206,7 @@ class Matcher:
             count = request.count.best(qualified)
             if count:
                 served = served or request.is_slot
-                picks.extend(self._take(candidates, count))
+                picks.extend(self._take(request, candidates, count))
             elif missing is None:
                 missing, available = request, qualified
             if not count and not request.is_slot:
@@ -231,7 +231,7 @@ class Matcher:
             rest = [r for r in requests if r not in here]
         if not rest:
             return any_found
-        if self.policy.order:
+        if self.policy.order and not self.policy.stops:
             return self._explore_best(v, rest, exclusive, found, base, times) or any_found
         stops = self.policy.stops
         counted: dict[str, tuple[int, int]] = {}
@@ -293,7 +293,7 @@ class Matcher:
         shape = slots[0].with_ if len(slots) == 1 else _union(slots)
         inside: Found = {}
         times = max(slot.count.high for slot in slots)
-        if len(slots) > 1 and self.policy.order:
+        if len(slots) > 1 and self.policy.order and not self.policy.stops:
             # How much each kind takes is settled only once everything is known.
             times = MAX_SIZE
         if not self._explore(v, shape, True, inside, base, times):
@@ -317,10 +317,13 @@ class Matcher:
                 made.append(candidate)
         return len(made) > before
 
-    def _take(self, candidates: list[Candidate], count: int) -> list[Pick]:
-        """The picks of the best `count` units; candidates of equal score keep the order of discovery."""
+    def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
+        """The picks of the best `count` units; candidates of equal score keep the order of discovery.
+
+        So do alternative slots where the search stops early, as recorded runs show.
+        """
         order = self.policy.order
-        if order:
+        if order and not (self.policy.stops and request.is_xor):
             candidates = sorted(candidates, key=_by_score, reverse=order > 0)
         if self.policy.close:
             candidates = self._closest(candidates, count)

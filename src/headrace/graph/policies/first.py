@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from headrace.graph.policies.policy import Policy
 
-POLICY = Policy("first", order=0, stops=True)
+POLICY = Policy("first", order=1, stops=True)

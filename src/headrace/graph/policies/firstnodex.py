@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from headrace.graph.policies.policy import Policy
 
-POLICY = Policy("firstnodex", order=0, stops=True, whole=frozenset({"node"}))
+POLICY = Policy("firstnodex", order=1, stops=True, whole=frozenset({"node"}))
