@@ -160,7 +160,9 @@ def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
                     member.send(Message(m.CONTROL, aux1=GOODBYE))
                     assert member.hello(2) == 0, f"seed {seed}: not taken back after {sent}"
                 else:
-                    assert member.ask("broker.ping", {}), f"seed {seed}: no answer after frame {sent}"
+                    # One in a hundred thousand becomes a goodbye, and only then is there a second hello.
+                    answered = member.ask("broker.ping", {}, patience=5) or member.hello(2) == 0
+                    assert answered, f"seed {seed}: no answer after frame {sent}"
                 member.drain()
             if sent == count // 10 + WARM:
                 first = memory(pid)
