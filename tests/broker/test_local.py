@@ -104,3 +104,23 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
         await server.stop()
 
     asyncio.run(main())
+
+
+def test_who_may_enter_and_as_what(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        broker.owner = 1000
+        owner, guest = m.ROLE_OWNER | m.ROLE_LOCAL, m.ROLE_USER | m.ROLE_LOCAL
+        for access, roles in (
+            ({}, (owner, 0, 0)),
+            ({"allow-root-owner": True}, (owner, owner, 0)),
+            ({"allow-guest-user": True}, (owner, guest, guest)),
+            ({"allow-guest-user": True, "allow-root-owner": True}, (owner, owner, guest)),
+            # What is no boolean opens no door.
+            ({"allow-guest-user": "true", "allow-root-owner": 1}, (owner, 0, 0)),
+        ):
+            broker.config = {"access": access}
+            assert tuple(map(server.role_of, (1000, 0, 1001))) == roles, access
+
+    asyncio.run(main())
