@@ -182,3 +182,30 @@ def test_with_and_without_gaps_the_same_is_decided(policy: str, jobs: list[tuple
         return happened
 
     assert run(True) == run(False)
+
+
+def test_nodes_that_came_later_are_given_too_even_in_the_place_of_others() -> None:
+    def node(n: int) -> Graph:
+        graph = Graph()
+        at = graph.add("node", graph.add("cluster", id=0), id=n, rank=n)
+        for s in range(2):
+            socket = graph.add("socket", at, id=s)
+            for c in range(4):
+                graph.add("core", socket, id=4 * s + c)
+            graph.add("gpu", socket, id=s)
+        return graph.finish()
+
+    queue = Queue(Scheduler(cluster(), "low"), "conservative")
+    for jobid in range(8):
+        queue.submit(jobid, request({"type": "node", "count": 1, "exclusive": True}, 100))
+    assert sum(isinstance(d, Started) for d in queue.schedule(0)) == 3
+    queue.scheduler.grow(node(7))
+    queue.touch()
+    assert sum(isinstance(d, Started) for d in queue.schedule(1)) == 1
+    queue.drop_plans()
+    for jobid in queue.scheduler.shrink(0b10, take=True).ended:
+        queue.running.discard(jobid)
+    queue.scheduler.grow(node(8))
+    queue.touch()
+    assert sum(isinstance(d, Started) for d in queue.schedule(2)) == 1
+    assert sorted(queue.planned) == [5, 6, 7]

@@ -127,6 +127,7 @@ class Gaps:
 
     def __init__(self, graph: Graph, whole: frozenset[str]) -> None:
         self.graph = graph
+        self._newest = max(graph.uniq)
         self.work = 0
         self._usable = whole <= {"node"}
         self._whole_only = bool(whole)
@@ -195,6 +196,10 @@ class Gaps:
                     found |= 1 << place
             self._masks[v] = found
         return found
+
+    def outgrown(self) -> bool:
+        """Whether the graph has grown, so that these are no longer all its places."""
+        return self._newest != max(self.graph.uniq)
 
     # Jobs
 
@@ -275,7 +280,7 @@ class Gaps:
                     if at is not None:
                         key = (at, types[v])
                         parts[key] = parts.get(key, 0) + 1
-            elif types[v] == "node":
+            elif v in self._first:
                 nodes.append(v)
         places = whole
         for node in nodes:
@@ -288,7 +293,7 @@ class Gaps:
 
     def ask(self, requests: list[Request], allowed: frozenset[int] | None) -> Ask | None:
         """What a request needs at least, on the nodes `allowed` (None: all); None if that cannot be told here."""
-        if not self._usable or len(requests) != 1:
+        if not self._usable or len(requests) != 1 or (allowed is not None and not allowed <= self._first.keys()):
             return None
         top = requests[0]
         among = self._all if allowed is None else sum(self._masks[node] for node in allowed)

@@ -1,8 +1,8 @@
 """A queue of pending jobs in front of a graph's scheduler.
 
-Jobs are ordered by priority, then by arrival. `schedule` starts what can start and promises starts to those the policy
-names; a promise is a reservation in the graph, so whoever is matched later cannot delay it. Most waiting jobs are
-alike: once a shape of request does not fit now, no other job of that shape is tried, whatever the number of jobs.
+`schedule` starts what can start and promises starts to those the policy names; a promise is a reservation in the graph,
+so whoever is matched later cannot delay it. Most waiting jobs are alike: once a shape of request does not fit now, no
+other job of that shape is tried, whatever the number of jobs.
 
 Nothing is planned anew: what becomes free is offered to the promised jobs in order, each of which may only move
 forward. A call that would take too long leaves the rest to the next one, and says so (`unfinished`).
@@ -10,18 +10,20 @@ forward. A call that would take too long leaves the rest to the next one, and sa
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
-from headrace.graph.request import JobRequest, Request
+from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Allocation, Found, Scheduler
 from headrace.queueing.gaps import Ask, Gaps
+from headrace.queueing.line import Entry, Line, Place, shape_of
 from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges, common
 from headrace.queueing.policies import QueuePolicy, by_name
+
+__all__ = ["EFFORT", "OVERRUN", "STARTS", "Decision", "Planned", "Queue", "Refused", "Started", "shape_of"]
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
 OVERRUN = 30
@@ -56,14 +58,6 @@ class Refused(NamedTuple):
 
 
 Decision = Started | Planned | Refused
-_Place = tuple[int, int, int]
-
-
-class _Pending(NamedTuple):
-    place: _Place
-    request: JobRequest
-    shape: str
-    length: int
 
 
 class Queue:
@@ -89,16 +83,12 @@ class Queue:
         self.depth = depth
         self.effort = effort
         self.unfinished = False
-        self.pending: dict[int, _Pending] = {}
+        self.line = Line()
+        self.pending = self.line.entries
         self.running: set[int] = set()
         self.planned: dict[int, Allocation] = {}
-        self._order: list[_Place] = []
-        self._shapes: dict[str, list[_Place]] = {}
-        # By shape, the lengths of its jobs, shortest first.
-        self._lengths: dict[str, list[int]] = {}
         # No running job ends before.
         self._first_end = 0
-        self._arrivals = 0
         # Jobs known to be possible, with the generation of the graph they are possible in.
         self._possible: dict[int, int] = {}
         self._generation = scheduler.generation
@@ -116,13 +106,13 @@ class Queue:
         self._barred: dict[tuple[str, int], int] = {}
         self._misses = Misses()
         # Where there may be room, of policies that promise many jobs a start; and what each shape asks of it.
-        self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if self.policy.reservations != 0 else None
+        self._gaps = self._new_gaps() if self.policy.reservations != 0 else None
         self._asks: dict[str, Ask | None] = {}
         # Jobs may hold something else than was entered.
         self._resized = False
         # The places of promised jobs; up to which gift each promise is known to be the earliest; and the place that the
         # last improving came to.
-        self._promised: list[_Place] = []
+        self._promised: list[Place] = []
         self._checked: dict[int, int] = {}
         self._reached: tuple[int, ...] = ()
         # Up to which gift promised jobs were offered a start at once.
@@ -136,22 +126,17 @@ class Queue:
         """Add a pending job. Raises ValueError for an id that is in use."""
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
-        self._arrivals += 1
-        place = (-priority, self._arrivals, jobid)
-        entry = _Pending(place, request, shape_of(request), request.duration or FOR_EVER)
-        self.pending[jobid] = entry
-        self._insert(entry)
+        self._served = min(self._served, self.line.add(jobid, request, priority))
+        self._changed = True
 
     def reprioritize(self, jobid: int, priority: int) -> None:
         """Change a pending job's priority. Raises KeyError."""
-        entry = self.pending[jobid]
-        self._remove(entry)
-        moved = entry._replace(place=(-priority, *entry.place[1:]))
-        self.pending[jobid] = moved
-        self._insert(moved)
+        place = self.pending[jobid].place
+        self._served = min(self._served, *self.line.move(jobid, priority))
+        self._changed = True
         if jobid in self.planned:
-            del self._promised[bisect_left(self._promised, entry.place)]
-            insort(self._promised, moved.place)
+            del self._promised[bisect_left(self._promised, place)]
+            insort(self._promised, self.pending[jobid].place)
 
     def cancel(self, jobid: int) -> None:
         """Forget a pending job. Raises KeyError."""
@@ -159,7 +144,7 @@ class Queue:
             raise KeyError(jobid)
         if jobid in self.planned:
             self._drop(jobid)
-        self._remove(self.pending.pop(jobid))
+        self._remove(jobid)
         self._told.pop(jobid, None)
         self._changed = True
 
@@ -183,17 +168,11 @@ class Queue:
 
     def first(self, count: int) -> list[int]:
         """The first `count` waiting jobs, in order."""
-        return [jobid for _, _, jobid in self._order[:count]]
+        return [jobid for _, _, jobid in self.line.order[:count]]
 
     def alike(self, count: int) -> list[int]:
         """The first waiting jobs, `count` at most, as long as they ask for the same as the first."""
-        found: list[int] = []
-        for _, _, jobid in self._order[:count]:
-            entry, first = self.pending[jobid], self.pending[self._order[0][2]]
-            if (entry.shape, entry.length) != (first.shape, first.length):
-                break
-            found.append(jobid)
-        return found
+        return self.line.alike(count)
 
     def hold(self, jobid: int, allocation: Allocation) -> None:
         """A job runs that was started elsewhere."""
@@ -206,26 +185,12 @@ class Queue:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
         return self._starts[0][0] if self._starts else None
 
-    def _insert(self, entry: _Pending) -> None:
-        at = bisect_left(self._order, entry.place)
-        self._order.insert(at, entry.place)
-        self._served = min(self._served, at)
-        insort(self._shapes.setdefault(entry.shape, []), entry.place)
-        insort(self._lengths.setdefault(entry.shape, []), entry.length)
-        self._changed = True
-
-    def _remove(self, entry: _Pending) -> None:
-        self._possible.pop(entry.place[2], None)
-        at = bisect_left(self._order, entry.place)
-        del self._order[at]
-        self._served -= at < self._served
-        places = self._shapes[entry.shape]
-        del places[bisect_left(places, entry.place)]
-        lengths = self._lengths[entry.shape]
-        del lengths[bisect_left(lengths, entry.length)]
-        if not places:
-            del self._shapes[entry.shape], self._lengths[entry.shape]
-            self._asks.pop(entry.shape, None)
+    def _remove(self, jobid: int) -> None:
+        shape = self.pending[jobid].shape
+        self._possible.pop(jobid, None)
+        self._served -= self.line.remove(jobid) < self._served
+        if shape not in self.line.shapes:
+            self._asks.pop(shape, None)
 
     def _gave(self, start: int, end: int, places: int) -> None:
         """Something became free during [start, end), in a set of places."""
@@ -259,7 +224,7 @@ class Queue:
     def _take_out(self, jobid: int) -> tuple[Allocation, int]:
         allocation = self.planned.pop(jobid)
         place = self.pending[jobid].place
-        self._served = min(self._served, bisect_left(self._order, place))
+        self._served = min(self._served, self.line.before(place))
         del self._promised[bisect_left(self._promised, place)]
         del self._starts[bisect_left(self._starts, (allocation.start, jobid))]
         del self._checked[jobid]
@@ -334,11 +299,20 @@ class Queue:
                 if jobid in self.scheduler.jobs:
                     self._gaps.put(jobid, self.scheduler.jobs[jobid])
 
+    def _new_gaps(self) -> Gaps:
+        """Gaps between the jobs of this queue."""
+        gaps = Gaps(self.scheduler.graph, self.scheduler.policy.whole)
+        for jobid in self.running & self.scheduler.jobs.keys() | self.planned.keys():
+            gaps.put(jobid, self.scheduler.jobs[jobid])
+        return gaps
+
     def _drop_lost(self) -> None:
         """The graph has changed: promises of what is down cannot be kept."""
         self._generation = self.scheduler.generation
         self._misses.forget()
         self._asks.clear()
+        if self._gaps is not None and self._gaps.outgrown():
+            self._gaps = self._new_gaps()
         self._served = 0
         up = self.scheduler.graph.up
         for jobid, allocation in list(self.planned.items()):
@@ -349,7 +323,7 @@ class Queue:
     def _demote(self) -> None:
         """Others have come ahead of promised jobs: only the first may have a promise."""
         limit = self.policy.reservations
-        while limit is not None and self._promised and bisect_left(self._order, self._promised[-1]) >= limit:
+        while limit is not None and self._promised and self.line.before(self._promised[-1]) >= limit:
             self._drop(self._promised[-1][2])
 
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
@@ -364,7 +338,7 @@ class Queue:
                 self._gave(now, allocation.end, places)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
-        self._remove(self.pending.pop(jobid))
+        self._remove(jobid)
         self._told.pop(jobid, None)
         self.running.add(jobid)
         if self._gaps is not None:
@@ -372,10 +346,10 @@ class Queue:
         self._first_end = min(self._first_end, allocation.end)
         decisions.append(Started(jobid, allocation))
 
-    def _fails_now(self, entry: _Pending) -> bool:
+    def _fails_now(self, entry: Entry) -> bool:
         return entry.length >= self._dead.get(entry.shape, FOR_EVER + 1)
 
-    def _failed_now(self, entry: _Pending, now: int) -> None:
+    def _failed_now(self, entry: Entry, now: int) -> None:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         known = self._dead.get(entry.shape)
         length = self.scheduler.alike(now, now + entry.length) - now
@@ -385,7 +359,7 @@ class Queue:
             self._dead[entry.shape] = length
             self._misses.missed(entry.shape, length, now + 1)
 
-    def _fits_a_moment(self, entry: _Pending, now: int) -> bool:
+    def _fits_a_moment(self, entry: Entry, now: int) -> bool:
         if not self._may_fit(entry._replace(length=1), now):
             return False
         return self.scheduler.match_at(entry.request.lasting(1), now)[0] is not None
@@ -410,7 +384,7 @@ class Queue:
         limit = self.policy.reservations
         offered = self._misses.count
         offers = offered != self._offered
-        order, planned = self._order, self.planned
+        order, planned = self.line.order, self.planned
         waiting = 0 if offers or limit is not None else self._served
         begun = 0
         while waiting < len(order):
@@ -472,7 +446,7 @@ class Queue:
 
     def _search(
         self,
-        entry: _Pending,
+        entry: Entry,
         now: int,
         ranges: Ranges,
         effort: int | None,
@@ -500,7 +474,7 @@ class Queue:
             return found._replace(start=reached[0], spent=True)
         return found
 
-    def _ask(self, entry: _Pending, now: int, kept: Allocation | None = None) -> Ask | None:
+    def _ask(self, entry: Entry, now: int, kept: Allocation | None = None) -> Ask | None:
         """What the job needs; to come before its promise, of what became free since that was known to be the earliest.
 
         None if gaps do not tell.
@@ -516,7 +490,7 @@ class Queue:
         of = self._misses.places(self._checked[kept.jobid])
         return Ask(ask.parts, ask.among, ask.wanted, of, self._gaps.places(kept.jobid), kept.start)
 
-    def _may_fit(self, entry: _Pending, now: int, kept: Allocation | None = None) -> bool:
+    def _may_fit(self, entry: Entry, now: int, kept: Allocation | None = None) -> bool:
         """False if there is no gap for the job now."""
         gaps, ask = self._gaps, self._ask(entry, now, kept)
         return gaps is None or ask is None or gaps.open_now(ask, now, now + entry.length)
@@ -527,7 +501,7 @@ class Queue:
             return False
         outcome = self.scheduler.satisfiable(entry.request)
         if outcome.unsatisfiable:
-            self._remove(self.pending.pop(jobid))
+            self._remove(jobid)
             decisions.append(Refused(jobid, outcome.failure))
         else:
             self._possible[jobid] = self.scheduler.generation
@@ -536,10 +510,10 @@ class Queue:
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
         dead = self._dead
-        shortest = {shape: lengths[0] for shape, lengths in self._lengths.items()}
+        shortest = {shape: lengths[0] for shape, lengths in self.line.lengths.items()}
         lists = {
             shape: list(places)
-            for shape, places in self._shapes.items()
+            for shape, places in self.line.shapes.items()
             if shortest[shape] < dead.get(shape, FOR_EVER + 1)
         }
         heap = [(places[0], 0, shape) for shape, places in lists.items()]
@@ -558,7 +532,7 @@ class Queue:
 
     # Promises that may be bettered
 
-    def _start_early(self, entry: _Pending, kept: Allocation, now: int, decisions: list[Decision]) -> bool:
+    def _start_early(self, entry: Entry, kept: Allocation, now: int, decisions: list[Decision]) -> bool:
         """Start a promised job now if others' early ends allow it."""
         known = self._dead.get(entry.shape, FOR_EVER + 1)
         # Others of its shape have failed, and its own promise does not lie in what they failed to get.
@@ -658,31 +632,10 @@ class Queue:
             self._start(jobid, allocation, decisions)
         return True
 
-    def _could_move(self, entry: _Pending, kept: Allocation, ranges: Ranges, now: int) -> bool:
+    def _could_move(self, entry: Entry, kept: Allocation, ranges: Ranges, now: int) -> bool:
         """False if there is no gap for the job at any of these times."""
         gaps, ask = self._gaps, self._ask(entry, now, kept)
         if gaps is None or ask is None:
             return True
         most = gaps.work + 8 * _STEPS
         return next(gaps.openings(ask, entry.length, ranges, most), None) is not None
-
-
-def shape_of(request: JobRequest) -> str:
-    """A text that is equal for requests that differ in duration at most."""
-    if request.shape is None:
-        resources = [_shape(r) for r in request.resources]
-        request.shape = json.dumps([resources, request.constraint], sort_keys=True)
-    return request.shape
-
-
-def _shape(request: Request) -> list[object]:
-    count = request.count
-    return [
-        request.type,
-        count.low,
-        count.high,
-        count.operator,
-        count.operand,
-        request.exclusive,
-        [_shape(r) for r in request.with_],
-    ]

@@ -1,0 +1,100 @@
+"""The jobs that wait, in order, and by what they ask for: most of them are alike, and what fails for one fails for all.
+
+A job's place in line is its priority (highest first), then its arrival.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from headrace.graph.request import JobRequest, Request
+from headrace.queueing.misses import FOR_EVER
+
+Place = tuple[int, int, int]
+
+
+class Entry(NamedTuple):
+    """A waiting job: `place` is (-priority, arrival, id), `length` how long it runs at most (seconds)."""
+
+    place: Place
+    request: JobRequest
+    shape: str
+    length: int
+
+
+class Line:
+    """Waiting jobs: `entries` by id, `order` all places, `shapes` and `lengths` places and lengths by shape, sorted."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.order: list[Place] = []
+        self.shapes: dict[str, list[Place]] = {}
+        self.lengths: dict[str, list[int]] = {}
+        self._arrivals = 0
+
+    def add(self, jobid: int, request: JobRequest, priority: int) -> int:
+        """Put a job behind those of its priority; returns how many are before it."""
+        self._arrivals += 1
+        place = (-priority, self._arrivals, jobid)
+        return self._insert(Entry(place, request, shape_of(request), request.duration or FOR_EVER))
+
+    def remove(self, jobid: int) -> int:
+        """Take a job out; returns how many were before it. Raises KeyError."""
+        entry = self.entries.pop(jobid)
+        at = bisect_left(self.order, entry.place)
+        del self.order[at]
+        places, lengths = self.shapes[entry.shape], self.lengths[entry.shape]
+        del places[bisect_left(places, entry.place)], lengths[bisect_left(lengths, entry.length)]
+        if not places:
+            del self.shapes[entry.shape], self.lengths[entry.shape]
+        return at
+
+    def move(self, jobid: int, priority: int) -> tuple[int, int]:
+        """Give a job another priority; returns how many were before it and are now. Raises KeyError."""
+        entry = self.entries[jobid]
+        return self.remove(jobid), self._insert(entry._replace(place=(-priority, *entry.place[1:])))
+
+    def _insert(self, entry: Entry) -> int:
+        self.entries[entry.place[2]] = entry
+        at = bisect_left(self.order, entry.place)
+        self.order.insert(at, entry.place)
+        insort(self.shapes.setdefault(entry.shape, []), entry.place)
+        insort(self.lengths.setdefault(entry.shape, []), entry.length)
+        return at
+
+    def before(self, place: Place) -> int:
+        """How many jobs are before a place."""
+        return bisect_left(self.order, place)
+
+    def alike(self, count: int) -> list[int]:
+        """The first jobs, `count` at most, as long as they ask for the same as the first."""
+        found: list[int] = []
+        for _, _, jobid in self.order[:count]:
+            entry, first = self.entries[jobid], self.entries[self.order[0][2]]
+            if (entry.shape, entry.length) != (first.shape, first.length):
+                break
+            found.append(jobid)
+        return found
+
+
+def shape_of(request: JobRequest) -> str:
+    """A text that is equal for requests that differ in duration at most."""
+    if request.shape is None:
+        resources = [_shape(r) for r in request.resources]
+        request.shape = json.dumps([resources, request.constraint], sort_keys=True)
+    return request.shape
+
+
+def _shape(request: Request) -> list[object]:
+    count = request.count
+    return [
+        request.type,
+        count.low,
+        count.high,
+        count.operator,
+        count.operand,
+        request.exclusive,
+        [_shape(r) for r in request.with_],
+    ]

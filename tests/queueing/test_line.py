@@ -1,0 +1,62 @@
+"""Waiting jobs stand by priority, then by arrival, and those that ask for the same are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.graph import parse_jobspec
+from headrace.queueing.line import Line, shape_of
+from headrace.queueing.misses import FOR_EVER
+
+
+def cores(count: int, duration: int, constraint: Any = None) -> Any:
+    slot = {"type": "slot", "count": 1, "label": "t", "with": [{"type": "core", "count": count}]}
+    system = {"duration": duration, **({"constraints": constraint} if constraint else {})}
+    return parse_jobspec({"resources": [slot], "attributes": {"system": system}})
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 5), st.booleans()), max_size=20))
+def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[int, int, int, bool]]) -> None:
+    line, kept = Line(), {}
+    for jobid, (priority, count, duration, moved) in enumerate(steps):
+        line.add(jobid, cores(count, duration), priority)
+        kept[jobid] = (priority, count, duration or FOR_EVER)
+        if moved and jobid - 1 in kept:
+            line.move(jobid - 1, 2)
+            kept[jobid - 1] = (2, *kept[jobid - 1][1:])
+        elif moved:
+            del kept[jobid]
+            line.remove(jobid)
+    wanted = sorted(kept, key=lambda jobid: (-kept[jobid][0], jobid))
+    assert [jobid for _, _, jobid in line.order] == wanted
+    assert line.entries.keys() == kept.keys()
+    for count in {count for _, count, _ in kept.values()}:
+        shape = shape_of(cores(count, 1))
+        assert [jobid for _, _, jobid in line.shapes[shape]] == [j for j in wanted if kept[j][1] == count]
+        assert line.lengths[shape] == sorted(length for _, c, length in kept.values() if c == count)
+    assert len(line.shapes) == len(line.lengths) == len({count for _, count, _ in kept.values()})
+
+
+def test_places_are_told_as_numbers_of_those_before() -> None:
+    line = Line()
+    assert [line.add(jobid, cores(1, 10), 16) for jobid in range(3)] == [0, 1, 2]
+    assert line.move(2, 20) == (2, 0)
+    assert line.before(line.entries[1].place) == 2
+    assert line.remove(0) == 1
+    with pytest.raises(KeyError):
+        line.remove(0)
+
+
+def test_jobs_are_alike_in_all_but_who_asks() -> None:
+    line = Line()
+    for jobid, request in enumerate([cores(1, 10), cores(1, 10), cores(1, 11), cores(1, 10)]):
+        line.add(jobid, request, 16)
+    assert line.alike(4) == [0, 1]
+    assert line.alike(1) == [0]
+    assert Line().alike(3) == []
+    assert shape_of(cores(1, 10)) == shape_of(cores(1, 20)) != shape_of(cores(2, 10))
+    assert shape_of(cores(1, 10)) != shape_of(cores(1, 10, {"properties": ["fast"]}))
