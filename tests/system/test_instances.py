@@ -94,25 +94,31 @@ def test_kill_9_of_the_lead_leaves_no_process(tmp_path):
     assert len(left) <= 1
 
 
+@pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--test-size=3", "flux run -N3 sh -c 'echo begun; exec sleep 1000'"],
-        ["flux submit sleep 1000 >/dev/null; echo begun; sleep 1000 & wait"],
+        ["flux submit setsid sleep 1000 >/dev/null; echo begun; sleep 1000 & wait"],
     ],
 )
-def test_kill_9_of_flux_start_ends_its_brokers_and_everything_they_run(arguments):
+def test_kill_9_of_flux_start_ends_its_brokers_and_everything_they_run(arguments: list[str], group: bool) -> None:
+    """Of its process alone, and of its process group, as `timeout -s KILL` does it."""
     with tempfile.TemporaryDirectory(prefix="hr-", dir="/tmp") as folder:
         process = subprocess.Popen(
             [FLUX, "start", *arguments],
             env=clean_env(HR_TEST=folder, TMPDIR=folder),
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         with process:
             assert process.stdout is not None
             assert process.stdout.readline() == "begun\n"
-            process.kill()
+            if group:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
         deadline = time.monotonic() + 30
         while left := processes_with(f"HR_TEST={folder}") + os.listdir(folder):
             assert time.monotonic() < deadline, left

@@ -36,6 +36,8 @@ _PATIENCE = 0.002
 _MOST_WAITING = 64
 # Seconds until orphans are looked for, so that a burst of short jobs costs one look.
 _SWEEP = 0.05
+# Seconds that a process killed together with the broker may take to be gone.
+_DYING = 0.5
 
 
 class Agent:
@@ -304,11 +306,13 @@ def run_agent(sock: socket.socket) -> None:
     Agent(sock).run()
 
 
-def spawn_agent(rundir: str = "") -> tuple[int, socket.socket]:
+def spawn_agent(rundir: str = "", starter: int = 0) -> tuple[int, socket.socket]:
     """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
-    of the socket. Call before threads or a loop exist. `rundir` is removed in the end if the broker could not do it.
+    of the socket. Call before threads or a loop exist. `rundir` is removed in the end if the broker, or process
+    `starter`, could not do it.
     """
     ours, its = socket.socketpair()
+    broker = os.getpid()
     pid = os.fork()
     if pid:
         its.close()
@@ -322,7 +326,7 @@ def spawn_agent(rundir: str = "") -> tuple[int, socket.socket]:
             os.dup2(null, 0)
             os.close(null)
         code = _run_kept(its)
-        if rundir:
+        if rundir and _is_ours_to_remove(broker, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -330,12 +334,26 @@ def spawn_agent(rundir: str = "") -> tuple[int, socket.socket]:
         os._exit(code)
 
 
+def _is_ours_to_remove(broker: int, starter: int) -> bool:
+    """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
+    if not starter:
+        return True
+    if os.getppid() == broker:
+        return False
+    deadline = time.monotonic() + _DYING
+    while linux.is_running(starter):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def _run_kept(sock: socket.socket) -> int:
     """Be the agent, or its keeper; returns the exit code."""
+    # A group of its own: what kills the broker's must leave us to clean up.
+    os.setpgid(0, 0)
     if not keeper.is_kept():
         linux.become_subreaper()
-        # A group of its own: what kills the broker's must leave us to clean up.
-        os.setpgid(0, 0)
         own = os.getpid()
         pid = os.fork()
         if pid:

@@ -46,6 +46,15 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended: one that nobody has collected counts as ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def environment_of(pid: int) -> dict[str, str]:
     """The environment a process was started with; empty when it is gone or another user's."""
     try:

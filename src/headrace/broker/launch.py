@@ -103,8 +103,8 @@ def _folder(attribute: str, path: str) -> tuple[str, bool]:
     return path, new
 
 
-def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
-    """Be the broker of `info`; returns its exit code."""
+def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int = 0) -> int:
+    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can."""
     from ..agent.agent import spawn_agent
 
     if info.rank == 0:
@@ -112,7 +112,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str) -> int:
             print(f"flux-broker: warning: {line}", file=sys.stderr)
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
-    agent = spawn_agent(rundir if own else "")
+    agent = spawn_agent(rundir if own or starter else "", starter)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])
@@ -147,6 +147,8 @@ def start_here(options: LaunchOptions) -> int:
     """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
     signals.hold()
     _check(options)
+    # Before there is a run directory: it has nobody to remove it until the agent runs.
+    importlib.import_module("headrace.agent.agent")
     rundir = make_rundir(options)
     try:
         # The other brokers may be long in coming.
@@ -208,10 +210,11 @@ def start_many(options: LaunchOptions) -> int:
     hosts = options.hosts or [boot.local_hostname()] * size
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
+    # First what takes long: if we are killed before there are brokers, nobody removes the run directory.
+    _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
     rundir = make_rundir(options)
     try:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
-        _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
         keeper.become_keeper()
         return _wait(_fork_brokers(infos, options, rundir), size, rundir)
     except (BootError, ValueError) as exc:
@@ -226,6 +229,7 @@ def _fork_brokers(infos: list[BootInfo], options: LaunchOptions, rundir: str) ->
     """Start them all; returns their ranks by pid."""
     pids: dict[int, int] = {}
     own = os.getpid()
+    cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     for info in infos:
         pid = os.fork()
         if pid == 0:
@@ -235,10 +239,13 @@ def _fork_brokers(infos: list[BootInfo], options: LaunchOptions, rundir: str) ->
                     options.attrs["rundir-cleanup"] = "0"
                 else:
                     _end_with(own)
-                code = run_broker(info, options, rundir)
+                code = run_broker(info, options, rundir, own if cleanup else 0)
             except BaseException as exc:
                 print(f"flux-broker: {exc}", file=sys.stderr)
             finally:
+                if cleanup and os.getppid() != own:
+                    # Who would do it was killed: the last of us leaves nothing.
+                    shutil.rmtree(rundir, ignore_errors=True)
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code & 0xFF)
