@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.modules import discovery
 from headrace.modules.discovery import discover, resource_set
 
 
@@ -146,6 +148,22 @@ def test_this_machine_has_at_least_a_core_and_no_more_than_its_mask() -> None:
     found = discover()
     assert 1 <= len(found.cores) == len(found.core_cpus)
     assert found.memory > 0
+
+
+def test_a_forked_process_takes_what_was_found_before_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = iter(["before", "after", "later"])
+    monkeypatch.setattr(discovery, "discover", lambda: next(names))
+    discovery.discover_before_fork()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(writer, f"{discovery.discover_after_fork()} {discovery.discover_after_fork()}".encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(reader, 100) == b"before after"
+    assert discovery.discover_after_fork() == "after", "what this process found itself is not inherited"
+    os.close(reader)
+    os.close(writer)
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 10_000_000))

@@ -118,8 +118,8 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])
     from .broker import Broker
 
-    env = with_flux(os.environ)
-    command = options.command if info.rank == 0 else None
+    # Only the leader runs a program.
+    env, command = (with_flux(os.environ), options.command) if info.rank == 0 else ({}, None)
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked)
     return broker.run()
 
@@ -189,14 +189,14 @@ def _preload(modules: Iterable[str]) -> None:
     import asyncio
 
     from ..agent import agent as _agent  # noqa: F401
-    from ..modules.discovery import discover
+    from ..modules.discovery import discover_before_fork
     from . import broker as _broker  # noqa: F401
 
     for name in modules:
         importlib.import_module("headrace.modules." + name.replace("-", "_"))
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
     asyncio.new_event_loop().close()
-    discover()
+    discover_before_fork()
     # Collections would otherwise write to, and so copy, every page that the children inherit.
     gc.collect()
     gc.freeze()

@@ -25,6 +25,10 @@ _INTEL_VENDOR = "0x8086"
 _DATA_CENTRE_GPU_CLASS = "0x0380"  # PCI class of display controllers without a display output
 
 
+# The pid that discovered, and what.
+_inherited: tuple[int, NodeResources] | None = None
+
+
 class NodeResources(NamedTuple):
     """Resources of one node: core ids and GPU ids (each 0..n-1), memory in bytes, CPU numbers of each core."""
 
@@ -54,6 +58,24 @@ def discover(root: str | Path = "/", affinity: Iterable[int] | None = None) -> N
         memory=min([_total_memory(base), *limits]),
         core_cpus=tuple(cores),
     )
+
+
+def discover_before_fork() -> None:
+    """Discover for the processes that will be forked from this one: see `discover_after_fork`."""
+    global _inherited
+    _inherited = (os.getpid(), discover())
+
+
+def discover_after_fork() -> NodeResources:
+    """What the process that we were forked from has discovered, the first time; what there is now from then on.
+
+    Brokers of one machine need not each read it all a moment later: that takes each time, and 400 kB of memory.
+    """
+    global _inherited
+    inherited, _inherited = _inherited, None
+    if inherited is not None and inherited[0] != os.getpid():
+        return inherited[1]
+    return discover()
 
 
 def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -> dict[str, object]:

@@ -18,7 +18,7 @@ import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import resource_source as source
-from headrace.modules.discovery import discover
+from headrace.modules.discovery import discover_after_fork
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
@@ -41,7 +41,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
 def count_node(rank: int) -> source.Found:
     """This broker's node as it is reported to rank 0."""
-    found = discover()
+    found = discover_after_fork()
     return [rank, socket.gethostname(), str(found.cores), str(found.gpus)]
 
 
