@@ -31,6 +31,8 @@ scheduler.anything = 1
 [queues.batch]
 requires = ["x"]
 policy.limits.job-size.max.nnodes = -1
+[queues.few]
+hosts = "node[0-2]"
 [queues.empty]
 [resource]
 path = "/x"
@@ -66,7 +68,7 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("access.guests = true", "access.guests: unknown key, not allow-guest-user or allow-root-owner"),
         ("headrace.exec-module = []", "headrace.exec-module: unknown key, did you mean exec-modules?"),
         ("queue.batch.requires = []", "queue: unknown table, did you mean queues?"),
-        ("queues.batch.hosts = 'a'", "queues.batch.hosts: has no effect in Headrace"),
+        ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
         ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),
     ],
 )

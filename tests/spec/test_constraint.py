@@ -213,3 +213,31 @@ def test_any_json_is_a_constraint_or_a_constraint_error(obj: object) -> None:
     except ConstraintError:
         return
     assert 0 <= matcher(0b111, lambda name: 1, {"p": 2}) <= 0b111
+
+
+@pytest.mark.parametrize(
+    ("table", "obj"),
+    [
+        ({}, None),
+        ({"requires": []}, None),
+        ({"hosts": "all"}, None),
+        ({"requires": ["a", "b"]}, {"properties": ["a", "b"]}),
+        ({"hosts": "n[0-2]"}, {"hostlist": ["n[0-2]"]}),
+        ({"requires": ["a"], "hosts": "n0"}, {"and": [{"properties": ["a"]}, {"hostlist": ["n0"]}]}),
+    ],
+)
+def test_a_queue_demands_properties_and_hosts(table: Dict[str, Any], obj: Any) -> None:
+    assert constraint.of_queue(table) == obj
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"requires": "a"}, r"q\.requires: must be an array of property names, not 'a'"),
+        ({"hosts": ["n0"]}, r"q\.hosts: must be a hostlist or 'all', not \['n0'\]"),
+        ({"hosts": "n["}, r"q\.hosts: "),
+    ],
+)
+def test_a_queue_with_a_wrong_demand_is_refused(table: Dict[str, Any], message: str) -> None:
+    with pytest.raises(constraint.ConstraintError, match=message):
+        constraint.of_queue(table, "q")

@@ -28,3 +28,18 @@ def test_a_value_that_tbon_cannot_take_is_refused() -> None:
     done = start("--test-size=2", "--conf=tbon.connect_timeout=soon", "true")
     assert done.rc == 1
     assert done.err.startswith("flux-broker: tbon.connect_timeout: invalid duration 'soon'")
+
+
+def test_a_queue_may_be_given_by_its_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(
+        "[resource]\nnoverify = true\n[[resource.config]]\nhosts = 'n[0-2]'\ncores = '0'\n"
+        "[queues.few]\nhosts = 'n[1-2]'\n[queues.every]\nhosts = 'all'\n"
+    )
+    script = (
+        "flux queue start --quiet --all; flux resource list -s all -no '{queue} {nodelist}'; "
+        "flux run -q few -N2 flux getattr rank | sort; flux run -q few -N3 true"
+    )
+    done = start("--test-size=3", "--test-hosts=n[0-2]", f"--config-path={path}", script)
+    assert done.out == "every n[0-2]\nfew n[1-2]\n1\n2\n"
+    assert "only 2 eligible" in done.err

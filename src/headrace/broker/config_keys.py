@@ -22,7 +22,7 @@ _POLICY = {
     "access": {"allow-user": _NO_EFFECT, "allow-group": _NO_EFFECT},
     "scheduler": _ANY,
 }
-_QUEUE = {"requires": _ANY, "policy": _POLICY, "hosts": _NO_EFFECT, "parent": _NO_EFFECT}
+_QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
 _TBON = (
     "child_rcvhwm",
     "connect_timeout",

@@ -1,11 +1,12 @@
 """The instance's resources by state and queue, from `resource.sched-status` and the configuration.
 
 `flux resource list` and `flux queue list` show the same sets: all, down, allocated, and what follows from them
-(up, free), each cut to the nodes of a queue by the properties that the queue requires.
+(up, free), each cut to the nodes of a queue by what the queue requires.
 """
 
 from __future__ import annotations
 
+from headrace.spec.constraint import of_queue
 from headrace.spec.rset import ResourceSet
 
 TYPE_CHECKING = False
@@ -61,11 +62,8 @@ class SchedulerResources:
         return self._cut[key]
 
     def _select(self, found: ResourceSet, queue: Dict[str, Any]) -> ResourceSet:
-        if queue.get("requires"):
-            return found.select_constraint({"properties": queue["requires"]})
-        if queue.get("hosts") and queue["hosts"] != "all":
-            return found.select_constraint({"hostlist": [queue["hosts"]]})
-        return found
+        constraint = of_queue(queue)
+        return found.select_constraint(constraint) if constraint else found
 
     def count(self, state: str, kind: str, queue: str) -> int:
         """How many nodes, cores or gpus (`nnodes`, `ncores`, `ngpus`) of a queue are in a state."""

@@ -7,6 +7,7 @@ import sys
 from headrace.cli.errors import CommandError
 from headrace.cli.format import Format, FormatError, choose, help_text
 from headrace.client.handle import Handle
+from headrace.spec.constraint import of_queue
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
@@ -195,8 +196,8 @@ def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
     for name in [name for text in texts for name in text.split(",")]:
         if name not in queues:
             raise CommandError(f"No such queue: {name}")
-        requires = queues[name].get("requires")
-        found = nodes.R.matching_ranks({"properties": requires}) if requires else nodes.ranks
+        constraint = of_queue(queues[name])
+        found = nodes.R.matching_ranks(constraint) if constraint else nodes.ranks
         ranks = ranks | found
     return ranks
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from headrace.spec import duration as durations
 from headrace.spec import jobspec as js
+from headrace.spec.constraint import ConstraintError, of_queue
 
 _SIZES = ("nnodes", "ncores", "ngpus")
 
@@ -54,9 +55,9 @@ class Policy:
         for name in queues:
             table = _table(queues, name, f"queues.{name}")
             own = _table(table, "policy", f"queues.{name}.policy")
-            self.queues[name] = _queue(name, own, general, table.get("requires"))
+            self.queues[name] = _queue(name, own, general, table)
         if not queues:
-            self.queues[""] = _queue("", {}, general, None)
+            self.queues[""] = _queue("", {}, general, {})
         if self.default_queue and self.default_queue not in queues:
             raise PolicyConfigError(
                 f"policy.jobspec.defaults.system.queue: {self.default_queue!r} is not one of [queues]"
@@ -133,13 +134,12 @@ class Policy:
         raise PolicyError(f"requested duration ({wanted}) exceeds policy limit of {durations.encode(most)}{where}")
 
 
-def _queue(name: str, own: dict[str, Any], general: dict[str, Any], requires: Any) -> Queue:
+def _queue(name: str, own: dict[str, Any], general: dict[str, Any], table: dict[str, Any]) -> Queue:
     where = f"queues.{name}.policy" if name else "policy"
-    constraint = None
-    if requires is not None:
-        if not isinstance(requires, list) or not all(isinstance(item, str) for item in requires):
-            raise PolicyConfigError(f"queues.{name}.requires: must be an array of property names, not {requires!r}")
-        constraint = {"properties": requires} if requires else None
+    try:
+        constraint = of_queue(table, f"queues.{name}")
+    except ConstraintError as exc:
+        raise PolicyConfigError(str(exc)) from None
     seconds = _duration(own, general, "jobspec.defaults.system.duration", where)
     sizes = [
         {kind: _size(own, general, f"limits.job-size.{edge}.{kind}", where) for kind in _SIZES}

@@ -50,6 +50,29 @@ def compile(obj: Any) -> Matcher:
     return _compile(obj, "", 0)
 
 
+def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constraint]:
+    """What a queue's configuration (RFC 33) demands of its nodes: all properties of `requires`, a host of `hosts`.
+
+    None when it takes any node. Raises ConstraintError with the key below `path`.
+    """
+    parts: List[Constraint] = []
+    requires, hosts = table.get("requires"), table.get("hosts")
+    if requires is not None:
+        if not isinstance(requires, list) or not all(isinstance(item, str) for item in requires):
+            raise ConstraintError(f"{path}.requires: must be an array of property names, not {requires!r}")
+        if requires:
+            parts.append({"properties": requires})
+    if hosts is not None and hosts != "all":
+        if not isinstance(hosts, str):
+            raise ConstraintError(f"{path}.hosts: must be a hostlist or 'all', not {hosts!r}")
+        try:
+            Hostlist.parse(hosts)
+        except ValueError as exc:
+            raise ConstraintError(f"{path}.hosts: {exc}") from None
+        parts.append({"hostlist": [hosts]})
+    return {"and": parts} if len(parts) > 1 else parts[0] if parts else None
+
+
 def match(obj: Any, rank: int, host: str, properties: Collection[str] = ()) -> bool:
     """Say whether one node meets a constraint; raises ConstraintError."""
     bit = 1 << rank
