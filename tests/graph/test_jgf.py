@@ -101,3 +101,9 @@ JSON = st.recursive(
 def test_hostile_bytes_are_an_error_and_nothing_else(raw: bytes) -> None:
     with pytest.raises(GraphError):
         jgf.read(raw)
+
+
+def test_a_field_of_the_wrong_kind_is_named_with_its_vertex() -> None:
+    nodes = '{"id": "0", "metadata": {"type": "cluster"}}, {"id": "1", "metadata": {"type": "core", "rank": []}}'
+    with pytest.raises(GraphError, match=r"graph\.nodes\[1\]: .*\$\.metadata\.rank"):
+        jgf.read(f'{{"graph": {{"nodes": [{nodes}], "edges": []}}}}')

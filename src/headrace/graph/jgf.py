@@ -8,7 +8,8 @@ ends in.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -58,20 +59,42 @@ class _Document(msgspec.Struct, gc=False):
     graph: _Body
 
 
-_decode = msgspec.json.Decoder(_Document, strict=False).decode
+class _RawBody(msgspec.Struct, gc=False):
+    nodes: list[msgspec.Raw]
+    edges: list[msgspec.Raw] = []
+
+
+class _RawDocument(msgspec.Struct, gc=False):
+    """A document whose vertices are still text: decoded one by one, they are never all there at once."""
+
+    graph: _RawBody
+
+
+_Item = TypeVar("_Item")
+_decode = msgspec.json.Decoder(_RawDocument, strict=False).decode
+_decode_node = msgspec.json.Decoder(_Node, strict=False).decode
+_decode_edge = msgspec.json.Decoder(_Edge, strict=False).decode
+
+
+def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], where: str) -> Iterator[_Item]:
+    for i, item in enumerate(items):
+        try:
+            yield decode(item)
+        except msgspec.MsgspecError as exc:
+            raise GraphError(f"JGF: graph.{where}[{i}]: {exc}") from None
 
 
 def read(text: str | bytes) -> Graph:
     """The graph of a JGF document (an object with `graph`). Raises GraphError saying where it is wrong."""
     try:
         body = _decode(text).graph
+        return _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"))
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
     except UnicodeDecodeError as exc:
         raise GraphError(f"JGF: not UTF-8: {exc}") from None
     except RecursionError:
         raise GraphError("JGF: nested too deeply") from None
-    return _graph(body)
 
 
 def from_object(obj: Any) -> Graph:
@@ -80,7 +103,7 @@ def from_object(obj: Any) -> Graph:
         body = msgspec.convert(obj, _Document, strict=False).graph
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
-    return _graph(body)
+    return _graph(body.nodes, body.edges)
 
 
 class Vertex(msgspec.Struct):
@@ -97,7 +120,7 @@ class Vertex(msgspec.Struct):
 def vertices(text: str | bytes) -> list[Vertex]:
     """The vertices of a JGF document that describes part of a graph, in its own order. Raises GraphError."""
     try:
-        nodes = _decode(text).graph.nodes
+        nodes = list(_each(_decode(text).graph.nodes, _decode_node, "nodes"))
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
     found = []
@@ -119,11 +142,11 @@ def _uniq(node: _Node) -> int:
         return -1
 
 
-def _graph(body: _Body) -> Graph:
+def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge]) -> Graph:
     graph = Graph()
     index: dict[str, int] = {}
     add = graph.add
-    for node in body.nodes:
+    for node in nodes:
         meta = node.metadata
         key = str(node.id)
         if key in index:
@@ -166,7 +189,7 @@ def _graph(body: _Body) -> Graph:
         if meta.status:
             graph.up[v] = 0
         index[key] = v
-    for edge in body.edges:
+    for edge in edges:
         try:
             source, target = index[str(edge.source)], index[str(edge.target)]
         except KeyError as exc:
