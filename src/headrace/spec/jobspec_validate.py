@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from headrace.spec import constraint, ranges
+from headrace.spec.json_kind import kind_of
 
 _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")
@@ -30,7 +31,7 @@ def validate(obj: Any, version: Optional[int] = None) -> None:
     With ``version``, a jobspec of another version is refused.
     """
     if not isinstance(obj, dict):
-        raise JobspecError(f"jobspec: must be an object, not {_kind(obj)}")
+        raise JobspecError(f"jobspec: must be an object, not {kind_of(obj)}")
     for key in _KEYS:
         if key not in obj:
             raise JobspecError(f"Missing key ({key})")
@@ -93,7 +94,7 @@ def _validate_v1_resources(resources: Any) -> str:
 
 def _v1_vertex(vertex: Any, path: str) -> str:
     if type(vertex) is not dict:
-        raise JobspecError(f"{path}: must be an object with type and count, not {_kind(vertex)}")
+        raise JobspecError(f"{path}: must be an object with type and count, not {kind_of(vertex)}")
     count = vertex.get("count")
     if type(count) is not int or count < 1:
         raise JobspecError(f"{path}.count: must be an integer of 1 or more in version 1, not {count!r}")
@@ -109,7 +110,7 @@ def _vertex_options(vertex: Dict[str, Any], path: str) -> None:
     for key, value in vertex.items():
         if key in {"unit", "label", "id"}:
             if type(value) is not str:
-                raise JobspecError(f"{path}.{key}: must be a string, not {_kind(value)}")
+                raise JobspecError(f"{path}.{key}: must be a string, not {kind_of(value)}")
         elif key == "exclusive":
             if type(value) is not bool:
                 raise JobspecError(f"{path}.exclusive: must be true or false, not {value!r}")
@@ -133,13 +134,13 @@ def _validate_v1_tasks(tasks: Any, label: str) -> None:
 
 def _validate_task(task: Any, path: str) -> None:
     if type(task) is not dict:
-        raise JobspecError(f"{path}: must be an object with command, slot and count, not {_kind(task)}")
+        raise JobspecError(f"{path}: must be an object with command, slot and count, not {kind_of(task)}")
     command = task.get("command")
     if type(command) is not list or not command:
         raise JobspecError(f"{path}.command: must be an array of a program and its arguments, not {command!r}")
     for index, word in enumerate(command):
         if type(word) is not str:
-            raise JobspecError(f"{path}.command[{index}]: must be a string, not {_kind(word)}")
+            raise JobspecError(f"{path}.command[{index}]: must be a string, not {kind_of(word)}")
     if type(task.get("slot")) is not str:
         raise JobspecError(f"{path}.slot: must be the label of a slot, not {task.get('slot')!r}")
     count = task.get("count")
@@ -160,10 +161,10 @@ def _validate_task(task: Any, path: str) -> None:
             if key not in _TASK_KEYS:
                 raise JobspecError(f"{path}.{key}: unknown key; a task has {', '.join(sorted(_TASK_KEYS))}")
         if type(task.get("distribution", "")) is not str:
-            raise JobspecError(f"{path}.distribution: must be a string, not {_kind(task['distribution'])}")
+            raise JobspecError(f"{path}.distribution: must be a string, not {kind_of(task['distribution'])}")
         attributes = task.get("attributes", {})
         if type(attributes) is not dict:
-            raise JobspecError(f"{path}.attributes: must be an object, not {_kind(attributes)}")
+            raise JobspecError(f"{path}.attributes: must be an object, not {kind_of(attributes)}")
         if "environment" in attributes:
             _check_environment(attributes["environment"], f"{path}.attributes.environment")
 
@@ -188,7 +189,7 @@ def _validate_vertex(
     depth: int,
 ) -> None:
     if type(vertex) is not dict:
-        raise JobspecError(f"{path}: must be an object with type and count, not {_kind(vertex)}")
+        raise JobspecError(f"{path}: must be an object with type and count, not {kind_of(vertex)}")
     if depth > _MAX_DEPTH:
         raise JobspecError(f"{path}: resources are nested deeper than {_MAX_DEPTH}")
     kind = vertex.get("type")
@@ -207,7 +208,7 @@ def _validate_vertex(
         labels[label] = path
     children = vertex.get("with", [])
     if type(children) is not list:
-        raise JobspecError(f"{path}.with: must be an array of resources, not {_kind(children)}")
+        raise JobspecError(f"{path}.with: must be an array of resources, not {kind_of(children)}")
     for slot in inside:
         slots[slot].append(kind)
     if kind == "slot":
@@ -272,14 +273,14 @@ def _validate_attributes(attributes: Any, version: int) -> None:
     if attributes is None and version != 1:
         return
     if type(attributes) is not dict:
-        raise JobspecError(f"attributes: must be an object, not {_kind(attributes)}")
+        raise JobspecError(f"attributes: must be an object, not {kind_of(attributes)}")
     if type(attributes.get("user", _EMPTY)) is not dict:
-        raise JobspecError(f"attributes.user: must be an object, not {_kind(attributes['user'])}")
+        raise JobspecError(f"attributes.user: must be an object, not {kind_of(attributes['user'])}")
     system = attributes.get("system")
     if type(system) is not dict:
         if system is None and "system" not in attributes and version != 1:
             return
-        raise JobspecError(f"attributes.system: must be an object, not {_kind(system)}")
+        raise JobspecError(f"attributes.system: must be an object, not {kind_of(system)}")
     if version == 1 and "duration" not in system:
         raise JobspecError("attributes.system.duration: missing; version 1 requires it (0 means no limit)")
     for key, value in system.items():
@@ -295,25 +296,25 @@ def _check_seconds(value: Any, path: str) -> None:
 
 def _check_string(value: Any, path: str) -> None:
     if type(value) is not str:
-        raise JobspecError(f"{path}: must be a string, not {_kind(value)}")
+        raise JobspecError(f"{path}: must be a string, not {kind_of(value)}")
 
 
 def _check_object(value: Any, path: str) -> None:
     if type(value) is not dict:
-        raise JobspecError(f"{path}: must be an object, not {_kind(value)}")
+        raise JobspecError(f"{path}: must be an object, not {kind_of(value)}")
 
 
 def _check_environment(value: Any, path: str) -> None:
     if type(value) is not dict:
-        raise JobspecError(f"{path}: must be an object of variables, not {_kind(value)}")
+        raise JobspecError(f"{path}: must be an object of variables, not {kind_of(value)}")
     for name, text in value.items():
         if type(text) is not str and text is not None:
-            raise JobspecError(f"{path}.{name}: must be a string, or null to unset the variable, not {_kind(text)}")
+            raise JobspecError(f"{path}.{name}: must be a string, or null to unset the variable, not {kind_of(text)}")
 
 
 def _check_dependencies(value: Any, path: str) -> None:
     if type(value) is not list:
-        raise JobspecError(f"{path}: must be an array, not {_kind(value)}")
+        raise JobspecError(f"{path}: must be an array, not {kind_of(value)}")
     for index, item in enumerate(value):
         if type(item) is not dict or type(item.get("scheme")) is not str or type(item.get("value")) is not str:
             raise JobspecError(f"{path}[{index}]: must be an object with the strings scheme and value, not {item!r}")
@@ -351,17 +352,3 @@ _SYSTEM = {
     "job": _check_job,
     "shell": _check_shell,
 }
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null or missing"
-    names = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), type(value).__name__)

@@ -16,30 +16,33 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 
 from headrace.spec import constraint as constraint_
 from headrace.spec.idset import Idset
+from headrace.spec.json_kind import kind_of
+from headrace.spec.rset_config import read_config
 from headrace.spec.rset_fields import (
-    Children,
-    Groups,
     RsetError,
-    add_group,
-    any_of,
-    bits_of,
-    bracketed,
     check_property,
-    children_of,
-    encode_hosts,
-    encode_ids,
-    kind_of,
-    merged,
-    overlaps,
-    popcount,
-    read_config_entry,
     read_groups,
     read_nodelist,
     read_nslots,
     read_properties,
     read_time,
+)
+from headrace.spec.rset_groups import (
+    Groups,
+    any_of,
+    bits_of,
+    bracketed,
+    by_first_rank,
+    children_of,
+    cores_from_0,
+    difference,
+    encode_ids,
+    intersection,
+    of_kind,
+    popcount,
     united,
 )
+from headrace.spec.rset_hosts import NO_HOSTS, HostTable, encode_hosts, joined, order_of, table_of
 
 __all__ = ["Node", "ResourceSet", "RsetError"]
 
@@ -51,29 +54,6 @@ class Node(NamedTuple):
     host: str
     cores: Idset
     gpus: Idset
-
-
-class _HostTable:
-    """Host names by rank, shared by all sets derived from one; may hold more ranks than a set uses."""
-
-    __slots__ = ("_index", "names")
-
-    def __init__(self, names: Dict[int, str]) -> None:
-        self.names = names
-        self._index: Optional[Dict[str, int]] = None
-
-    def bits(self, host: str) -> int:
-        """Return the ranks of a host as a bit set, 0 if it is unknown."""
-        index = self._index
-        if index is None:
-            ranks: Dict[str, List[int]] = {}
-            for rank, name in self.names.items():
-                ranks.setdefault(name, []).append(rank)
-            index = self._index = {name: bits_of(members) for name, members in ranks.items()}
-        return index.get(host, 0)
-
-
-_NO_HOSTS = _HostTable({})
 
 
 class ResourceSet:
@@ -98,7 +78,7 @@ class ResourceSet:
     def __init__(
         self,
         groups: Optional[Groups] = None,
-        hosts: Optional[_HostTable] = None,
+        hosts: Optional[HostTable] = None,
         properties: Optional[Mapping[str, int]] = None,
         starttime: float = 0.0,
         expiration: float = 0.0,
@@ -108,7 +88,7 @@ class ResourceSet:
     ) -> None:
         """Make a set of its inner parts; from_obj, parse, build and from_config are the ways in from outside."""
         self._groups: Groups = {} if groups is None else groups
-        self._hosts = _NO_HOSTS if hosts is None else hosts
+        self._hosts = NO_HOSTS if hosts is None else hosts
         self._properties: Mapping[str, int] = {} if properties is None else properties
         self.starttime = starttime
         self.expiration = expiration
@@ -153,7 +133,7 @@ class ResourceSet:
             raise RsetError(f"execution.expiration: {rset.expiration} must be after starttime {rset.starttime}")
         if execution.get("nodelist") is not None:
             hosts = read_nodelist(execution["nodelist"])
-            rset._hosts = rset._host_table(hosts, "execution.nodelist")
+            rset._hosts = table_of(rset.ranks, hosts, "execution.nodelist")
         if execution.get("properties") is not None:
             rset._properties = read_properties(execution["properties"])
         return rset
@@ -173,7 +153,7 @@ class ResourceSet:
         children = children_of({"core": cores.bits, "gpu": gpus.bits if gpus is not None else 0})
         rset = cls({children: ranks.bits} if ranks.bits else {})
         if hosts is not None:
-            rset._hosts = rset._host_table(list(hosts), "hosts")
+            rset._hosts = table_of(ranks, hosts, "hosts")
         for name in properties or {}:
             check_property(name, "properties")
         rset._properties = {name: members.bits for name, members in (properties or {}).items()}
@@ -181,39 +161,10 @@ class ResourceSet:
 
     @classmethod
     def from_config(cls, config: Any) -> ResourceSet:
-        """Make a set of a ``[[resource.config]]`` table: a list of {hosts, cores?, gpus?, properties?}.
-
-        Hosts get ranks in the order they first appear; a later entry adds to what a host already has. Raises
+        """Make a set of ``[[resource.config]]`` tables: a list of {hosts, cores?, gpus?, properties?}; raises
         RsetError.
         """
-        if not isinstance(config, list):
-            raise RsetError("resource config must be an array")
-        names: Dict[str, int] = {}
-        per_rank: List[Dict[str, int]] = []
-        properties: Dict[str, int] = {}
-        for index, entry in enumerate(config):
-            where = f"config[{index}]"
-            hosts, children, props = read_config_entry(entry, where)
-            for host in hosts:
-                rank = names.setdefault(host, len(names))
-                if rank == len(per_rank):
-                    per_rank.append({})
-                mine = per_rank[rank]
-                for kind, bits in children.items():
-                    mine[kind] = mine.get(kind, 0) | bits
-            members = bits_of(names[host] for host in hosts)
-            for name in props:
-                properties[name] = properties.get(name, 0) | members
-        if not per_rank:
-            raise RsetError("no hosts configured")
-        empty = [host for host, rank in names.items() if not any(per_rank[rank].values())]
-        if empty:
-            raise RsetError(f"resource.config: {encode_hosts(empty)} assigned no resources")
-        by_children: Dict[Children, List[int]] = {}
-        for rank, mine in enumerate(per_rank):
-            by_children.setdefault(children_of(mine), []).append(rank)
-        groups = {children: bits_of(ranks) for children, ranks in by_children.items()}
-        return cls(groups, _HostTable(dict(enumerate(names))), properties)
+        return cls(*read_config(config))
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -223,7 +174,7 @@ class ResourceSet:
             "R_lite": [
                 # Flux lists gpus before cores.
                 {"rank": encode_ids(ranks), "children": {kind: encode_ids(ids) for kind, ids in reversed(children)}}
-                for children, ranks in self._ordered()
+                for children, ranks in by_first_rank(self._groups)
             ],
             "starttime": self.starttime,
             "expiration": self.expiration,
@@ -263,7 +214,7 @@ class ResourceSet:
         """
         return " ".join(
             f"rank{bracketed(ranks)}/" + ",".join(kind + bracketed(ids) for kind, ids in children)
-            for children, ranks in self._ordered()
+            for children, ranks in by_first_rank(self._groups)
         )
 
     # -- what is in it -----------------------------------------------------------------------------
@@ -343,7 +294,7 @@ class ResourceSet:
 
     def groups(self) -> Iterator[Tuple[Idset, Idset, Idset]]:
         """Yield (ranks, cores, gpus) for each distinct set of children, by first rank."""
-        for children, ranks in self._ordered():
+        for children, ranks in by_first_rank(self._groups):
             ids = dict(children)
             yield Idset.from_bits(ranks), Idset.from_bits(ids.get("core", 0)), Idset.from_bits(ids.get("gpu", 0))
 
@@ -385,7 +336,7 @@ class ResourceSet:
     def union(self, other: ResourceSet) -> ResourceSet:
         """Return what is in either; raises RsetError where one rank has two host names."""
         result = self._derive(united(self._groups, other._groups))
-        result._hosts = self._merged_hosts(other)
+        result._hosts = joined(self._hosts, self.ranks, other._hosts, other.ranks)
         if other._properties and other._properties is not self._properties:
             properties = self._own_properties()
             for name, bits in other._own_properties().items():
@@ -395,23 +346,11 @@ class ResourceSet:
 
     def diff(self, other: ResourceSet) -> ResourceSet:
         """Return what is in this set and not in the other; a rank with nothing left goes."""
-        groups: Dict[Children, int] = {}
-        for mine, theirs, ranks in overlaps(self._groups, other._groups):
-            left = merged(mine, theirs, lambda a, b: a & ~b)
-            if left:
-                add_group(groups, left, ranks)
-        for mine, ranks in self._groups.items():
-            add_group(groups, mine, ranks & ~other._rank_bits)
-        return self._derive(groups)
+        return self._derive(difference(self._groups, other._groups))
 
     def intersect(self, other: ResourceSet) -> ResourceSet:
         """Return what is in both."""
-        groups: Dict[Children, int] = {}
-        for mine, theirs, ranks in overlaps(self._groups, other._groups):
-            both = merged(mine, theirs, lambda a, b: a & b)
-            if both or not (mine or theirs):
-                add_group(groups, both, ranks)
-        return self._derive(groups)
+        return self._derive(intersection(self._groups, other._groups))
 
     def append(self, other: ResourceSet) -> ResourceSet:
         """Return the union of two sets that share nothing; raises RsetError naming what they share."""
@@ -447,19 +386,14 @@ class ResourceSet:
 
     def select_kind(self, kind: str) -> ResourceSet:
         """Return all ranks with one child type only, such as ``core``; ranks without it go."""
-        groups: Dict[Children, int] = {}
-        for children, ranks in self._groups.items():
-            kept = tuple(pair for pair in children if pair[0] == kind)
-            if kept:
-                add_group(groups, kept, ranks)
-        return self._derive(groups)
+        return self._derive(of_kind(self._groups, kind))
 
     def with_hosts(self, hosts: Sequence[str]) -> ResourceSet:
         """Return the set with host names given to ranks in ascending order; raises RsetError on another number of
         them.
         """
         copy = self._derive(self._groups)
-        copy._hosts = self._host_table(list(hosts), "hosts")
+        copy._hosts = table_of(self.ranks, hosts, "hosts")
         return copy
 
     def with_property(self, name: str, ranks: Idset) -> ResourceSet:
@@ -490,43 +424,18 @@ class ResourceSet:
         ranks, they keep their order. Core and gpu ids stay. Raises RsetError if the hosts are not exactly those of
         the set.
         """
-        old_ranks = list(self.ranks)
         if hosts is None:
-            return self._renumbered({rank: new for new, rank in enumerate(old_ranks)})
-        if len(hosts) != len(old_ranks):
-            few = "few" if len(hosts) < len(old_ranks) else "many"
-            raise RsetError(f"too {few} hosts to rerank: got {len(hosts)}, the resource set has {len(old_ranks)} nodes")
-        waiting: Dict[str, List[int]] = {}
-        for rank in reversed(old_ranks):
-            waiting.setdefault(self.host(rank), []).append(rank)
-        order: Dict[int, int] = {}
-        for new, host in enumerate(hosts):
-            stack = waiting.get(host)
-            if not stack:
-                raise RsetError(f"host {host} is not in the resource set ({self.nodelist})")
-            order[stack.pop()] = new
-        return self._renumbered(order)
+            return self._renumbered({rank: new for new, rank in enumerate(self.ranks)})
+        return self._renumbered(order_of(hosts, self._hosts, self.ranks))
 
     def remap(self) -> ResourceSet:
         """Return the set with ranks 0..N-1 and the cores of every rank renumbered from 0; gpu ids stay (``flux R
         remap``).
         """
         ranked = self.rerank()
-        groups: Dict[Children, int] = {}
-        for children, ranks in ranked._groups.items():
-            ids = dict(children)
-            if "core" in ids:
-                ids["core"] = (1 << popcount(ids["core"])) - 1
-            add_group(groups, children_of(ids), ranks)
-        return ranked._derive(groups)
+        return ranked._derive(cores_from_0(ranked._groups))
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _ordered(self) -> List[Tuple[Children, int]]:
-        groups = list(self._groups.items())
-        if len(groups) > 1:
-            groups.sort(key=lambda group: group[1] & -group[1])
-        return groups
 
     def _derive(self, groups: Groups) -> ResourceSet:
         return ResourceSet(
@@ -547,28 +456,6 @@ class ResourceSet:
         mask = self._rank_bits
         return {name: bits & mask for name, bits in self._properties.items() if bits & mask}
 
-    def _host_table(self, hosts: List[str], where: str) -> _HostTable:
-        if len(hosts) != self.nnodes:
-            raise RsetError(f"{where}: names {len(hosts)} hosts, but the set has {self.nnodes} ranks")
-        return _HostTable(dict(zip(self.ranks, hosts)))
-
-    def _merged_hosts(self, other: ResourceSet) -> _HostTable:
-        mine, theirs = self._hosts, other._hosts
-        if mine is theirs or not theirs.names:
-            return mine
-        if not mine.names:
-            return theirs
-        for rank in Idset.from_bits(self._rank_bits & other._rank_bits):
-            if mine.names[rank] != theirs.names[rank]:
-                raise RsetError(f"rank {rank} is {mine.names[rank]} in one set and {theirs.names[rank]} in the other")
-        small, large = (self, theirs) if self.nnodes < other.nnodes else (other, mine)
-        extra = {rank: small._hosts.names[rank] for rank in small.ranks if large.names.get(rank) != small.host(rank)}
-        if not extra:
-            return large
-        names = {rank: mine.names[rank] for rank in self.ranks}
-        names.update((rank, theirs.names[rank]) for rank in other.ranks)
-        return _HostTable(names)
-
     def _renumbered(self, order: Mapping[int, int]) -> ResourceSet:
         def moved(bits: int) -> int:
             return bits_of(order[rank] for rank in Idset.from_bits(bits))
@@ -576,7 +463,7 @@ class ResourceSet:
         names = self._hosts.names
         return ResourceSet(
             {children: moved(ranks) for children, ranks in self._groups.items()},
-            _HostTable({new: names[old] for old, new in order.items()}) if names else None,
+            HostTable({new: names[old] for old, new in order.items()}) if names else None,
             {name: moved(bits) for name, bits in self._own_properties().items()},
             self.starttime,
             self.expiration,

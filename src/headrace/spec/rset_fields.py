@@ -1,21 +1,17 @@
-"""The fields of R version 1 (RFC 20): reading each with a clear error, and the bit sets they become.
+"""The fields of R version 1 (RFC 20): reading each with a clear error.
 
-Kept apart from the ResourceSet value so that what can be wrong with an R is in one place. The inner form is a dict
-from a group's children to its ranks, both as bit sets.
+Kept apart from the ResourceSet value so that what can be wrong with an R is in one place.
 """
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional
 
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
-
-# The ids of each child type as a bit set, sorted by type, empty types left out: one group's key.
-Children = Tuple[Tuple[str, int], ...]
-Groups = Mapping[Children, int]
+from headrace.spec.json_kind import kind_of
+from headrace.spec.rset_groups import Children, add_group, children_of, united
 
 # RFC 20, properties.
 _PROPERTY_FORBIDDEN = frozenset("!&'\"^`|()")
@@ -28,37 +24,6 @@ class RsetError(ValueError):
     """A resource set, or the configuration of one, is not well formed; the message names the field."""
 
 
-# -- id sets as bits ------------------------------------------------------------------------------
-
-
-def bits_of(ids: Iterable[int]) -> int:
-    """Return ids as a bit set."""
-    return Idset(ids).bits
-
-
-def popcount(bits: int) -> int:
-    """Return how many ids a bit set has."""
-    # int.bit_count came with Python 3.10; this room runs on 3.8.
-    return bin(bits).count("1")
-
-
-@lru_cache(maxsize=4096)
-def encode_ids(bits: int) -> str:
-    """Return a bit set as an idset string (RFC 22)."""
-    return Idset.from_bits(bits).encode()
-
-
-def bracketed(bits: int) -> str:
-    """Return a bit set as ``3`` or ``[0-3]``, the way resource summaries show it."""
-    text = encode_ids(bits)
-    return f"[{text}]" if bits & (bits - 1) else text
-
-
-def encode_hosts(hosts: Sequence[str]) -> str:
-    """Return host names as a host list (RFC 29)."""
-    return Hostlist(hosts).encode()
-
-
 @lru_cache(maxsize=4096)
 def decode_ids(text: str) -> int:
     """Read an idset string; raises ValueError."""
@@ -66,75 +31,6 @@ def decode_ids(text: str) -> int:
     if ids and ids.last > _MAX_ID:
         raise ValueError(f"id {ids.last} is beyond {_MAX_ID}")
     return ids.bits
-
-
-# -- groups --------------------------------------------------------------------------------------
-
-
-def children_of(ids: Mapping[str, int]) -> Children:
-    """Make a group's key of the ids of each type."""
-    return tuple(sorted((kind, bits) for kind, bits in ids.items() if bits))
-
-
-def add_group(groups: Dict[Children, int], children: Children, ranks: int) -> None:
-    """Add ranks to a group; none adds nothing."""
-    if ranks:
-        groups[children] = groups.get(children, 0) | ranks
-
-
-def overlaps(a: Mapping[Children, int], b: Mapping[Children, int]) -> Iterator[Tuple[Children, Children, int]]:
-    """Yield (children in a, children in b, ranks) for all ranks in both."""
-    for mine, my_ranks in a.items():
-        for theirs, their_ranks in b.items():
-            ranks = my_ranks & their_ranks
-            if ranks:
-                yield mine, theirs, ranks
-
-
-def merged(mine: Children, theirs: Children, op: Callable[[int, int], int]) -> Children:
-    """Combine the ids of two groups, type by type."""
-    a, b = dict(mine), dict(theirs)
-    return children_of({kind: op(a.get(kind, 0), b.get(kind, 0)) for kind in a.keys() | b.keys()})
-
-
-def united(a: Groups, b: Groups) -> Dict[Children, int]:
-    """Return what is in either; the ranks of a dict's groups do not overlap."""
-    groups: Dict[Children, int] = {}
-    for mine, theirs, ranks in overlaps(a, b):
-        add_group(groups, merged(mine, theirs, lambda x, y: x | y), ranks)
-    in_a = any_of(a)
-    in_b = any_of(b)
-    for children, ranks in a.items():
-        add_group(groups, children, ranks & ~in_b)
-    for children, ranks in b.items():
-        add_group(groups, children, ranks & ~in_a)
-    return groups
-
-
-def any_of(groups: Groups) -> int:
-    """Return the ranks of all groups."""
-    bits = 0
-    for ranks in groups.values():
-        bits |= ranks
-    return bits
-
-
-# -- reading fields ------------------------------------------------------------------------------
-
-
-def kind_of(value: Any) -> str:
-    """Say what a JSON value is, for messages."""
-    if value is None:
-        return "missing or null"
-    names = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), type(value).__name__)
 
 
 def _read_ids(value: Any, where: str) -> int:
@@ -210,40 +106,12 @@ def read_properties(value: Any) -> Dict[str, int]:
     return properties
 
 
+def property_fits(name: str) -> bool:
+    """Return whether RFC 20 allows a property of this name."""
+    return bool(name) and _PROPERTY_FORBIDDEN.isdisjoint(name)
+
+
 def check_property(name: str, where: str) -> None:
     """Raise RsetError unless a property has a name RFC 20 allows."""
-    if not name or not _PROPERTY_FORBIDDEN.isdisjoint(name):
+    if not property_fits(name):
         raise RsetError(f"{where}: invalid property {name!r}: a name is not empty and has none of ! & ' \" ^ ` | ( )")
-
-
-def read_config_entry(entry: Any, where: str) -> Tuple[List[str], Dict[str, int], List[str]]:
-    """Read one ``[[resource.config]]`` table into (hosts, ids by child type, properties); raises RsetError."""
-    if not isinstance(entry, dict):
-        raise RsetError(f"{where}: must be a table with hosts and cores, not {kind_of(entry)}")
-    for key, value in entry.items():
-        if key not in {"hosts", "cores", "gpus", "properties"}:
-            raise RsetError(f"{where}: unknown key {key!r}; known are hosts, cores, gpus, properties")
-        if key != "properties" and not isinstance(value, str):
-            raise RsetError(f"{where}: {key} must be a string, not {kind_of(value)}")
-    if "hosts" not in entry:
-        raise RsetError(f"{where}: missing key 'hosts'")
-    try:
-        hosts = list(Hostlist.parse(entry["hosts"]))
-    except ValueError as exc:
-        raise RsetError(f"{where}: invalid hostlist '{entry['hosts']}': {exc}") from None
-    if not hosts:
-        raise RsetError(f"{where}: empty hostlist specified")
-    children: Dict[str, int] = {}
-    for key, kind in (("cores", "core"), ("gpus", "gpu")):
-        if key in entry:
-            try:
-                children[kind] = decode_ids(entry[key])
-            except ValueError as exc:
-                raise RsetError(f"{where}: invalid idset {key}='{entry[key]}': {exc}") from None
-    properties = entry.get("properties", [])
-    if not isinstance(properties, list):
-        raise RsetError(f"{where}: properties must be an array")
-    for name in properties:
-        if not isinstance(name, str) or not name or not _PROPERTY_FORBIDDEN.isdisjoint(name):
-            raise RsetError(f"{where}: invalid property {json.dumps(name)}")
-    return hosts, children, properties

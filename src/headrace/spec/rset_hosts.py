@@ -1,0 +1,91 @@
+"""Host names of a resource set's ranks: looked up by name, joined when sets are joined, and the order they ask for."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence
+
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.rset_fields import RsetError
+from headrace.spec.rset_groups import bits_of
+
+
+class HostTable:
+    """Host names by rank, shared by all sets derived from one; may hold more ranks than a set uses."""
+
+    __slots__ = ("_index", "names")
+
+    def __init__(self, names: Dict[int, str]) -> None:
+        self.names = names
+        self._index: Optional[Dict[str, int]] = None
+
+    def bits(self, host: str) -> int:
+        """Return the ranks of a host as a bit set, 0 if it is unknown."""
+        index = self._index
+        if index is None:
+            ranks: Dict[str, List[int]] = {}
+            for rank, name in self.names.items():
+                ranks.setdefault(name, []).append(rank)
+            index = self._index = {name: bits_of(members) for name, members in ranks.items()}
+        return index.get(host, 0)
+
+
+NO_HOSTS = HostTable({})
+
+
+def encode_hosts(hosts: Sequence[str]) -> str:
+    """Return host names as a host list (RFC 29)."""
+    return Hostlist(hosts).encode()
+
+
+def table_of(ranks: Idset, hosts: Sequence[str], where: str) -> HostTable:
+    """Give host names to ranks in ascending order; raises RsetError, naming the field ``where``, if there are too few
+    or too many.
+    """
+    if len(hosts) != len(ranks):
+        raise RsetError(f"{where}: names {len(hosts)} hosts, but the set has {len(ranks)} ranks")
+    return HostTable(dict(zip(ranks, hosts)))
+
+
+def joined(mine: HostTable, my_ranks: Idset, theirs: HostTable, their_ranks: Idset) -> HostTable:
+    """Return the names of two sets' ranks, one of the given tables if it has them all; raises RsetError where a rank
+    has two names.
+    """
+    if mine is theirs or not theirs.names:
+        return mine
+    if not mine.names:
+        return theirs
+    for rank in my_ranks & their_ranks:
+        if mine.names[rank] != theirs.names[rank]:
+            raise RsetError(f"rank {rank} is {mine.names[rank]} in one set and {theirs.names[rank]} in the other")
+    if len(my_ranks) < len(their_ranks):
+        small, ranks, large = mine, my_ranks, theirs
+    else:
+        small, ranks, large = theirs, their_ranks, mine
+    if all(large.names.get(rank) == small.names[rank] for rank in ranks):
+        return large
+    names = {rank: mine.names[rank] for rank in my_ranks}
+    names.update((rank, theirs.names[rank]) for rank in their_ranks)
+    return HostTable(names)
+
+
+def order_of(hosts: Sequence[str], table: HostTable, ranks: Idset) -> Dict[int, int]:
+    """Return, by rank, its place in a list that must name the host of every rank once.
+
+    Ranks of one host take its places in their order. Raises RsetError if the hosts are not exactly those of the ranks.
+    """
+    if len(hosts) != len(ranks):
+        few = "few" if len(hosts) < len(ranks) else "many"
+        raise RsetError(f"too {few} hosts to rerank: got {len(hosts)}, the resource set has {len(ranks)} nodes")
+    names = table.names
+    waiting: Dict[str, List[int]] = {}
+    for rank in reversed(list(ranks)):
+        waiting.setdefault(names.get(rank, ""), []).append(rank)
+    order: Dict[int, int] = {}
+    for place, host in enumerate(hosts):
+        stack = waiting.get(host)
+        if not stack:
+            known = encode_hosts([names[rank] for rank in ranks] if names else [])
+            raise RsetError(f"host {host} is not in the resource set ({known})")
+        order[stack.pop()] = place
+    return order
