@@ -29,7 +29,7 @@ __all__ = ["EFFORT", "OVERRUN", "STARTS", "Decision", "Planned", "Queue", "Refus
 OVERRUN = 30
 # How many questions to the graph one call may ask to make or improve promises; with what follows from the answer, one
 # takes .2 to .4 ms when many promises have been made.
-EFFORT = 48
+EFFORT = 32
 # How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
 STARTS = 64
 # How many steps of the plan of gaps take as long as a question to the graph.
