@@ -63,6 +63,10 @@ def slot(count: int, *inside: tuple[str, int]) -> dict[str, Any]:
 ONE_CORE = jobspec([slot(1, ("core", 1))])
 NODE_CORE = jobspec([{"type": "node", "count": 1, "with": [slot(1, ("core", 1))]}])
 FOUR_NODES = jobspec([{"type": "node", "count": 4, "with": [slot(1, ("core", 8), ("gpu", 1))]}])
+MOST_NODES = {"hostlist": ["node[0-921]"]}
+FOUR_CONSTRAINED = jobspec(
+    [{"type": "node", "count": 4, "with": [slot(1, ("core", 8), ("gpu", 1))]}], constraint=MOST_NODES
+)
 CONSTRAINED = jobspec([slot(1, ("core", 1))], constraint={"hostlist": ["node[0-99]"]})
 
 
@@ -132,6 +136,11 @@ def measure(graph: Graph, name: str, nodes: int, jobs: int) -> None:
         ("one core of a node", NODE_CORE, 0),
         ("one core, constrained", CONSTRAINED, 0),
         ("4 nodes, 8 cores + gpu", FOUR_NODES, 0),
+        ("4 nodes, 8 cores + gpu, constrained", FOUR_CONSTRAINED, 0),
+        ("40 cores anywhere", jobspec([slot(40, ("core", 1))]), 0),
+        ("40 cores anywhere, constrained", jobspec([slot(40, ("core", 1))], constraint=MOST_NODES), 0),
+        ("40 cores anywhere, 99 % full", jobspec([slot(40, ("core", 1))]), 0.99),
+        ("1,000 cores anywhere", jobspec([slot(1000, ("core", 1))]), 0),
         ("64 whole nodes", whole(64), 0),
         ("one core, 99 % full", ONE_CORE, 0.99),
         ("4 nodes, 8 cores + gpu, 99 % full", FOUR_NODES, 0.99),

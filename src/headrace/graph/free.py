@@ -7,9 +7,10 @@ it, brought up to date for the nodes that changed since it was last asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from headrace.graph import bitsets
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Run, Selection
@@ -315,7 +316,7 @@ class FreeState:
             else:
                 free[h] = held & ~bits
                 counts = self.extra.setdefault(h, {})
-                for bit in _each(bits & ~held):
+                for bit in bitsets.each(bits & ~held):
                     counts[bit] = counts.get(bit, 0) + 1
             changes.append(n)
         for v in job.blocks:
@@ -332,7 +333,7 @@ class FreeState:
         for h, bits, n in job.bits:
             counts = self.extra.get(h)
             if counts is not None:
-                for bit in _each(bits):
+                for bit in bitsets.each(bits):
                     left = counts.get(bit)
                     if left is not None:
                         bits ^= bit
@@ -489,7 +490,7 @@ class FreeState:
         return self._fit_free(parts, h)
 
     def _fit_free(self, parts: tuple[tuple[str, int], ...], h: int) -> int:
-        return fit_of(parts, self.free[h], self.masks[h])
+        return bitsets.fit(parts, self.free[h], self.masks[h])
 
     def next_slot(self, parts: tuple[tuple[str, int], ...], h: int, free: int) -> tuple[int, int] | None:
         """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""
@@ -501,7 +502,7 @@ class FreeState:
                 return None
             i = ((some & -some) if self.policy.order < 0 else some).bit_length() - 1
             return 1 << i, self.graph.id[self.graph.children[h][i]]
-        if not fit_of(parts, free, self.masks[h]):
+        if not bitsets.fit(parts, free, self.masks[h]):
             return None
         bits = self.best(parts, h, 1, free)
         return bits, self.sum_of(parts, h, bits)
@@ -522,7 +523,7 @@ class FreeState:
     def best(self, parts: tuple[tuple[str, int], ...], h: int, slots: int, free: int) -> int:
         """The resources of the `slots` best slots of a holder, of those of `free`, which are enough."""
         masks = self.masks[h]
-        pick = _lowest_bits if self.policy.order < 0 else _highest_bits
+        pick = bitsets.lowest if self.policy.order < 0 else bitsets.highest
         out = 0
         for kind, count in parts:
             out |= pick(free & masks[kind], count * slots)
@@ -551,49 +552,3 @@ class FreeState:
                 vertices.sort(key=self.graph.position.__getitem__)
             end = last if last > end else end
         return Run(vertices, bits, ids)
-
-
-def fit_of(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
-    """How many slots can be made of what is free, given where resources of each type have their bits."""
-    fit = -1
-    for kind, count in parts:
-        mask = masks.get(kind)
-        if mask is None:
-            return 0
-        n = (free & mask).bit_count() // count
-        if not n:
-            return 0
-        if fit < 0 or n < fit:
-            fit = n
-    return fit
-
-
-def _lowest_bits(bits: int, count: int) -> int:
-    first = (bits & -bits).bit_length() - 1
-    run = ((1 << count) - 1) << first
-    if bits & run == run:
-        return run
-    rest = bits
-    for _ in range(count):
-        rest &= rest - 1
-    return bits ^ rest
-
-
-def _highest_bits(bits: int, count: int) -> int:
-    i = bits.bit_length() - count
-    if i >= 0 and bits >> i == (1 << count) - 1:
-        return bits >> i << i
-    rest = bits
-    for _ in range(count):
-        rest ^= 1 << (rest.bit_length() - 1)
-    return bits ^ rest
-
-
-def _each(bits: int) -> list[int]:
-    """The bits of a set, each as a set of its own."""
-    found = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit)
-        bits ^= bit
-    return found

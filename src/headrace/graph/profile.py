@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from functools import reduce
 from operator import or_
 
+from headrace.graph.bitsets import each
+
 
 class Profile:
     """Segment i of the lists is [times[i], times[i + 1]); nothing is used before the first and from the last on."""
@@ -35,7 +37,7 @@ class Profile:
         self.touched[i:j] = [t | touched for t in self.touched[i:j]]
         if whole:
             self.whole[i:j] = [w | whole for w in self.whole[i:j]]
-        for bit in _each(touched & ~ranks):
+        for bit in each(touched & ~ranks):
             self._parts.setdefault(bit, []).append((start, end))
 
     def remove(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
@@ -46,7 +48,7 @@ class Profile:
         if whole:
             keep = ~whole
             self.whole[i:j] = [w & keep for w in self.whole[i:j]]
-        for bit in _each(touched & ~ranks):
+        for bit in each(touched & ~ranks):
             spans = self._parts[bit]
             spans.remove((start, end))
             if not spans:
@@ -88,13 +90,3 @@ class Profile:
         del self._cuts[t]
         i = bisect_left(self.times, t)
         del self.times[i], self.touched[i], self.whole[i]
-
-
-def _each(bits: int) -> list[int]:
-    """The bits of a set, each as a set of its own."""
-    found = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit)
-        bits ^= bit
-    return found

@@ -21,6 +21,7 @@ from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.graph.selection import Selection, from_vertices, select
+from headrace.graph.spans import Spans, hold
 from headrace.graph.timeline import Timeline
 
 
@@ -80,44 +81,6 @@ class Found(NamedTuple):
     spent: bool = False
 
 
-class _Spans(NamedTuple):
-    """What a job added to planners: vertices of one unit that it has for itself (`units`) and that it shares (`users`),
-    and other amounts, each to the planner of a key in a map.
-
-    Where nobody else has used anything the job's own planner for that amount stands, of `common`. Flat lists, not
-    tuples, as each object that lives as long as its job costs the garbage collector time.
-    """
-
-    units: list[int]
-    users: list[int]
-    maps: list[Any]
-    keys: list[Any]
-    amounts: list[int]
-    common: dict[int, Planner]
-
-    def hold(self, planners: dict[Any, Planner], key: int | str, start: int, end: int, amount: int) -> None:
-        """An amount is in use in [start, end)."""
-        self.maps.append(planners)
-        self.keys.append(key)
-        self.amounts.append(amount)
-        own = self.common.get(amount)
-        if own is None:
-            own = self.common[amount] = Planner(start, end, amount)
-            own.common = True
-        _hold(planners, key, own, start, end, amount)
-
-
-def _hold(planners: dict[Any, Planner], key: int | str, own: Planner, start: int, end: int, amount: int) -> None:
-    """`own` is the planner that says just that an amount is in use in [start, end), to stand for it where it can."""
-    plan = planners.get(key)
-    if plan is None:
-        planners[key] = own
-        return
-    if plan.common:
-        plan = planners[key] = plan.copy()
-    plan.add(start, end, amount)
-
-
 class Scheduler:
     """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation."""
 
@@ -129,7 +92,7 @@ class Scheduler:
         self.shared: dict[int, Planner] = {}
         self.busy: dict[int, dict[str, Planner]] = {}
         self.jobs: dict[int, Allocation] = {}
-        self._spans: dict[int, _Spans] = {}
+        self._spans: dict[int, Spans] = {}
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
@@ -346,7 +309,7 @@ class Scheduler:
         plans, shared, busy = self.plans, self.shared, self.busy
         own = Planner(start, end, 1)
         own.common = True
-        spans = _Spans([], [], [], [], [], {1: own})
+        spans = Spans([], [], [], [], [], {1: own})
         units_held, users_held = spans.units, spans.users
         sums: dict[int, dict[str, int]] = {}
         for h, run in selection.runs.items():
@@ -356,7 +319,7 @@ class Scheduler:
                 plans.update(dict.fromkeys(vertices, own))
             else:
                 for v in vertices:
-                    _hold(plans, v, own, start, end, 1)
+                    hold(plans, v, own, start, end, 1)
             sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
         for v, needs, exclusive, _, _ in selection.inner_order():
             up = parent[v]
@@ -364,7 +327,7 @@ class Scheduler:
             if exclusive:
                 if size[v] == 1:
                     units_held.append(v)
-                    _hold(plans, v, own, start, end, 1)
+                    hold(plans, v, own, start, end, 1)
                 else:
                     spans.hold(plans, v, start, end, size[v])
                 if not children[v] and up >= 0:
@@ -379,7 +342,7 @@ class Scheduler:
             else:
                 users_held.append(v)
                 if v in shared:
-                    _hold(shared, v, own, start, end, 1)
+                    hold(shared, v, own, start, end, 1)
                 else:
                     shared[v] = own
                 amounts = sums.get(v)

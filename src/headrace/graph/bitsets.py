@@ -1,0 +1,56 @@
+"""Sets as the bits of integers: what fits into a set of free places, its lowest and highest members, each of them.
+
+Bit i of a set is the child at place i of the vertex that holds it; a set of ids has a bit for each id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int]) -> int:
+    """How many slots can be made of what is free, given where resources of each type have their bits."""
+    most = -1
+    for kind, count in parts:
+        mask = masks.get(kind)
+        if mask is None:
+            return 0
+        n = (free & mask).bit_count() // count
+        if not n:
+            return 0
+        if most < 0 or n < most:
+            most = n
+    return most
+
+
+def lowest(bits: int, count: int) -> int:
+    """The `count` lowest of a set that has so many."""
+    first = (bits & -bits).bit_length() - 1
+    run = ((1 << count) - 1) << first
+    if bits & run == run:
+        return run
+    rest = bits
+    for _ in range(count):
+        rest &= rest - 1
+    return bits ^ rest
+
+
+def highest(bits: int, count: int) -> int:
+    """The `count` highest of a set that has so many."""
+    i = bits.bit_length() - count
+    if i >= 0 and bits >> i == (1 << count) - 1:
+        return bits >> i << i
+    rest = bits
+    for _ in range(count):
+        rest ^= 1 << (rest.bit_length() - 1)
+    return bits ^ rest
+
+
+def each(bits: int) -> list[int]:
+    """The bits of a set, each as a set of its own."""
+    found = []
+    while bits:
+        bit = bits & -bits
+        found.append(bit)
+        bits ^= bit
+    return found
