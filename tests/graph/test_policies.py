@@ -75,3 +75,32 @@ def test_every_policy_is_found_by_its_name() -> None:
     assert all(by_name(name).name == name for name in POLICIES)
     with pytest.raises(ValueError, match="must be one of first"):
         by_name("fastest")
+
+
+def racks(count: int = 3, nodes: int = 3) -> Graph:
+    graph = Graph()
+    root = graph.add("cluster", id=0)
+    for r in range(count):
+        rack = graph.add("rack", root, id=r)
+        for n in range(nodes):
+            node = graph.add("node", rack, id=r * nodes + n, rank=r * nodes + n)
+            graph.add("core", node, id=0)
+    return graph.finish()
+
+
+def test_first_comes_back_to_a_rack_after_those_nobody_has_used() -> None:
+    scheduler = Scheduler(racks(), "first")
+    node = {"type": "node", "count": 1, "exclusive": True}
+    found = [taken(scheduler, node, jobid=jobid) for jobid in range(4)]
+    assert [path for paths in found for path in paths] == [
+        "/rack2/node8/core0",
+        "/rack1/node5/core0",
+        "/rack0/node2/core0",
+        "/rack2/node7/core0",
+    ]
+
+
+def test_first_fills_a_node_before_the_next_with_jobs_of_single_cores() -> None:
+    scheduler = Scheduler(cluster(), "first")
+    found = [taken(scheduler, slot(1, "core"), jobid=jobid) for jobid in range(5)]
+    assert [path[:6] for paths in found for path in paths] == ["/node5"] * 4 + ["/node4"]
