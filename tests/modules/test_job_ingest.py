@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs_world import World, jobspec, shown, signed
 
 from headrace.modules.job_ingest import shared
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from jobs_world import World, jobspec, shown, signed
 
 Run = Callable[..., None]
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from jobs_world import R, World, jobspec, shown
 
 from headrace.spec import jobid

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.broker.module import RpcError
 from headrace.modules import content, kvs, kvs_log
-from headrace.modules.kvs_tree import READDIR, READLINK, TREEOBJ
+from headrace.spec.kvs_flags import READDIR, READLINK, TREEOBJ
 
 DATA = Path(__file__).parent.parent / "data" / "kvs"
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.modules import kvs_tree as t
 from headrace.modules.kvs_txn import apply, decode_ops, pack_ops, unpack_ops
+from headrace.spec.kvs_flags import APPEND
 
 
 def val(data: bytes) -> dict:
@@ -20,7 +21,7 @@ def put(key: str, data: bytes) -> dict:
 
 
 def append(key: str, data: bytes) -> dict:
-    return {"key": key, "flags": t.APPEND, "dirent": val(data)}
+    return {"key": key, "flags": APPEND, "dirent": val(data)}
 
 
 def unlink(key: str) -> dict:
@@ -149,8 +150,8 @@ def test_a_path_goes_through_symlinks_and_the_last_one_is_replaced():
         [{"key": "a", "flags": 0}],
         [{"key": 1, "flags": 0, "dirent": None}],
         [{"key": "a", "flags": 1, "dirent": None}],
-        [{"key": "a", "flags": t.APPEND, "dirent": None}],
-        [link("a", "b") | {"flags": t.APPEND}],
+        [{"key": "a", "flags": APPEND, "dirent": None}],
+        [link("a", "b") | {"flags": APPEND}],
         [unlink(".")],
         [unlink("")],
     ],

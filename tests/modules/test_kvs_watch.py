@@ -7,7 +7,7 @@ import pytest
 
 from headrace.broker.module import RpcError
 from headrace.modules import content, kvs, kvs_watch
-from headrace.modules.kvs_tree import READDIR, STREAM, WAITCREATE, WATCH, WATCH_APPEND, WATCH_FULL, WATCH_UNIQ
+from headrace.spec.kvs_flags import READDIR, STREAM, WAITCREATE, WATCH, WATCH_APPEND, WATCH_FULL, WATCH_UNIQ
 from headrace.spec.message import FLAG_STREAMING
 
 

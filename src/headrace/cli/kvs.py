@@ -18,10 +18,6 @@ PREFIX = "flux-kvs: "
 
 NAMESPACE = ("N", "namespace", "NAME", "Specify KVS namespace to use.")
 
-# kvs.lookup flags
-READDIR, READLINK, WATCH, WAITCREATE, TREEOBJ, APPEND = 1, 2, 4, 8, 16, 32
-WATCH_FULL, WATCH_UNIQ, WATCH_APPEND, STREAM = 64, 128, 256, 512
-
 _TABLE = {
     "get": ("Get value stored under key", "kvs_read"),
     "put": ("Store value under key", "kvs_write"),

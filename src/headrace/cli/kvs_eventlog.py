@@ -14,6 +14,7 @@ from headrace.cli.getopts import Command, dispatch
 from headrace.client.handle import Handle
 from headrace.spec import duration
 from headrace.spec.eventlog import Event, decode, encode
+from headrace.spec.kvs_flags import APPEND, WAITCREATE, WATCH, WATCH_APPEND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,13 +81,13 @@ def _append(argv: List[str]) -> int:
             raise CommandError(f"context is not a JSON object: {exc}") from None
     stamp = float(options.get("timestamp")) if options.has("timestamp") else time.time()
     line = encode(Event(stamp, name, context))
-    kvs.commit(Handle(), kvs.namespace(options), [kvs.op(key, kvs.val(line.encode()), kvs.APPEND)])
+    kvs.commit(Handle(), kvs.namespace(options), [kvs.op(key, kvs.val(line.encode()), APPEND)])
     return 0
 
 
 def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -> Iterator[Any]:
     """Events as they are appended. Raises TimeoutError when `limit` (monotonic seconds) passes."""
-    flags = kvs.WATCH | kvs.WATCH_APPEND | (kvs.WAITCREATE if options.has("waitcreate") else 0)
+    flags = WATCH | WATCH_APPEND | (WAITCREATE if options.has("waitcreate") else 0)
     request = {"key": key, "namespace": kvs.namespace(options), "flags": flags}
     call = handle.stream("kvs-watch.lookup", request)
     while True:

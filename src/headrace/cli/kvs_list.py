@@ -11,6 +11,7 @@ from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.cli.kvs_read import shown
 from headrace.client.handle import Handle
+from headrace.spec.kvs_flags import READDIR, TREEOBJ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def ls(argv: List[str]) -> int:
     folders: List[str] = []
     for key in keys:
         try:
-            kind = kvs.lookup(handle, key, space, kvs.TREEOBJ)["type"]
+            kind = kvs.lookup(handle, key, space, TREEOBJ)["type"]
         except OSError as exc:
             sys.stderr.write(f"{key}: {os.strerror(exc.errno or 0)}\n")
             status = 1
@@ -84,7 +85,7 @@ def ls(argv: List[str]) -> int:
 
 
 def _ls_folder(handle: Handle, key: str, space: str, options: Options, titled: bool, first: bool) -> None:
-    entries: Dict[str, Any] = kvs.lookup(handle, key, space, kvs.READDIR)["data"]
+    entries: Dict[str, Any] = kvs.lookup(handle, key, space, READDIR)["data"]
     if not first:
         print()
     if titled:
@@ -132,7 +133,7 @@ def dir_(argv: List[str]) -> int:
 
 
 def _walk(handle: Handle, key: str, space: str, root: Any, deep: bool) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    entries: Dict[str, Any] = kvs.lookup(handle, key, space, kvs.READDIR, root)["data"]
+    entries: Dict[str, Any] = kvs.lookup(handle, key, space, READDIR, root)["data"]
     for name in sorted(entries):
         full = _join(key, name)
         if deep and entries[name]["type"] in ("dir", "dirref"):

@@ -11,6 +11,7 @@ from headrace.cli import kvs
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle
+from headrace.spec.kvs_flags import READLINK, STREAM, TREEOBJ, WAITCREATE, WATCH, WATCH_APPEND, WATCH_FULL, WATCH_UNIQ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def get(argv: List[str]) -> int:
         if options.has("treeobj") or options.has("at"):
             raise CommandError("--stream gives values: it goes with neither --treeobj nor --at")
         return _stream(handle, keys, space, options)
-    flags = kvs.TREEOBJ if options.has("treeobj") else 0
+    flags = TREEOBJ if options.has("treeobj") else 0
     root = json.loads(options.get("at")) if options.has("at") else None
     for key in keys:
         try:
@@ -91,7 +92,7 @@ def get(argv: List[str]) -> int:
 
 def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> int:
     """Write values in the parts that the store keeps them in, so that none is held here as a whole."""
-    flags = kvs.STREAM | (kvs.WAITCREATE if options.has("waitcreate") else 0)
+    flags = STREAM | (WAITCREATE if options.has("waitcreate") else 0)
     out = sys.stdout.buffer
     for key in keys:
         call = handle.stream("kvs-watch.lookup", {"key": key, "namespace": space, "flags": flags})
@@ -109,7 +110,7 @@ def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> in
 
 
 def _wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]:
-    request = {"key": key, "namespace": space, "flags": flags | kvs.WAITCREATE}
+    request = {"key": key, "namespace": space, "flags": flags | WAITCREATE}
     call = handle.stream("kvs-watch.lookup", request)
     found: Dict[str, Any] = call.get()["val"]
     call.cancel("kvs-watch.cancel")
@@ -117,14 +118,14 @@ def _wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any
 
 
 def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
-    flags = kvs.WATCH
+    flags = WATCH
     for name, bit in (
-        ("waitcreate", kvs.WAITCREATE),
-        ("treeobj", kvs.TREEOBJ),
-        ("uniq", kvs.WATCH_UNIQ),
-        ("full", kvs.WATCH_FULL),
-        ("append", kvs.WATCH_APPEND),
-        ("stream", kvs.STREAM),
+        ("waitcreate", WAITCREATE),
+        ("treeobj", TREEOBJ),
+        ("uniq", WATCH_UNIQ),
+        ("full", WATCH_FULL),
+        ("append", WATCH_APPEND),
+        ("stream", STREAM),
     ):
         if options.has(name):
             flags |= bit
@@ -175,7 +176,7 @@ def readlink(argv: List[str]) -> int:
     root = json.loads(options.get("at")) if options.has("at") else None
     for key in keys:
         try:
-            target = kvs.lookup(handle, key, kvs.namespace(options), kvs.READLINK, root)["data"]
+            target = kvs.lookup(handle, key, kvs.namespace(options), READLINK, root)["data"]
         except OSError as exc:
             raise CommandError(f"readlink: {key}: {os.strerror(exc.errno or 0)}") from None
         space = target.get("namespace")

@@ -11,6 +11,7 @@ from headrace.cli import kvs
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle
+from headrace.spec.kvs_flags import APPEND, READDIR, TREEOBJ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def put(argv: List[str]) -> int:
         key, sep, value = text.partition("=")
         if not sep or not key:
             raise CommandError("put: you must specify a value as key=value")
-        ops.append(kvs.op(key, _dirent(key, value, options), kvs.APPEND if options.has("append") else 0))
+        ops.append(kvs.op(key, _dirent(key, value, options), APPEND if options.has("append") else 0))
     flags = (_NO_MERGE if options.has("no-merge") else 0) | (_SYNC if options.has("sync") else 0)
     return _commit(Handle(), options, ops, flags)
 
@@ -117,9 +118,9 @@ def unlink(argv: List[str]) -> int:
     ops = []
     for key in options.need(1):
         try:
-            kind = kvs.lookup(handle, key, space, kvs.TREEOBJ)["type"]
+            kind = kvs.lookup(handle, key, space, TREEOBJ)["type"]
             full = kind in ("dir", "dirref") and not options.has("recursive")
-            if full and kvs.lookup(handle, key, space, kvs.READDIR)["data"]:
+            if full and kvs.lookup(handle, key, space, READDIR)["data"]:
                 raise CommandError(f"cannot unlink '{key}': Directory not empty")
         except OSError as exc:
             if exc.errno == errno.ENOENT and options.has("force"):
@@ -158,7 +159,7 @@ def _copy(options: Options, remove: bool) -> int:
     default = kvs.namespace(options)
     space_from, space_to = options.get("src-namespace", default), options.get("dst-namespace", default)
     try:
-        found = kvs.lookup(handle, source, space_from, kvs.TREEOBJ)
+        found = kvs.lookup(handle, source, space_from, TREEOBJ)
         kvs.commit(handle, space_to, [kvs.op(destination, found)])
         if remove:
             kvs.commit(handle, space_from, [kvs.op(source, None)])

@@ -15,28 +15,14 @@ from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
 from ..spec import message as m
+from ..spec.kvs_flags import READLINK, TREEOBJ
 from ..spec.message import Message
 from .kvs_commit import PRIMARY, Change, Committer, Namespace
 from .kvs_log import Log
-from .kvs_tree import (
-    READLINK,
-    TREEOBJ,
-    Dir,
-    DirRef,
-    KvsError,
-    Mount,
-    Refs,
-    Top,
-    View,
-    answer,
-    dir_of_ref,
-    find,
-    from_treeobj,
-    split_key,
-    to_treeobj,
-)
+from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
 from .kvs_txn import Op, decode_ops
 from .kvs_views import Fetcher, Walk, failure
+from .kvs_walk import Mount, Top, View, answer, find, split_key
 
 NAME = "kvs"
 # Flags of a commit.

@@ -20,9 +20,10 @@ from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
 from .background import Background
 from .kvs_log import Log, Space, create_record, remove_record, version_record
-from .kvs_tree import Dir, DirRef, KvsError, Missing, Refs, split_key
+from .kvs_tree import Dir, DirRef, KvsError, Missing, Refs
 from .kvs_txn import Op, apply
 from .kvs_views import Fetcher, failure
+from .kvs_walk import split_key
 
 PRIMARY = "primary"
 

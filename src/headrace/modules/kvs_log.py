@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .kvs_tree import Dir, DirRef, KvsError, Missing, Node, pack, unpack
+from .kvs_pack import pack, unpack
+from .kvs_tree import Dir, DirRef, KvsError, Missing, Node
 from .kvs_txn import Op, apply, pack_ops, unpack_ops
 
 # The log is replaced by the trees when it holds more bytes than this and than twice the trees.

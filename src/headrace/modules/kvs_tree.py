@@ -1,10 +1,10 @@
-"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and the walk from a key to a node.
+"""The KVS's trees, pure: immutable nodes with shared structure, their hashes, and the tree objects they are to clients.
 
 A commit copies only the directories on its path, so every version that somebody still holds stays readable at no
 cost, and a failed transaction leaves nothing behind. Hashes (RFC 11 tree objects, addressed as in RFC 10) are computed
 when a reference is asked for and kept on the node; the blobs themselves are made again from the node when a client
-loads them, so nothing is stored twice. What is not in memory (a blob that only the content service has, data of jobs,
-which lives in the job store) makes the walk raise `Missing` or `NeedPath`: the caller fetches it and walks again.
+loads them, so nothing is stored twice. A blob that only the content service has makes what reads it raise `Missing`:
+the caller fetches it and begins again.
 """
 
 from __future__ import annotations
@@ -14,26 +14,12 @@ import binascii
 import errno
 import hashlib
 import json
-from collections.abc import Iterable
 from json.encoder import encode_basestring
-from typing import Any, Protocol, Union
+from typing import Any, Union
 from weakref import WeakValueDictionary
-
-READDIR = 1
-READLINK = 2
-WATCH = 4
-WAITCREATE = 8
-TREEOBJ = 16
-APPEND = 32
-WATCH_FULL = 64
-WATCH_UNIQ = 128
-WATCH_APPEND = 256
-STREAM = 512
 
 # A value whose base64 text is longer than this is stored as a blob of its own (what real Flux does, so hashes agree).
 _INLINE_LIMIT = 72
-# Symlinks that one lookup or one operation may follow.
-MAX_SYMLINKS = 40
 # Components of a key and nested directories; hashing recurses three calls a level.
 MAX_DEPTH = 128
 
@@ -45,6 +31,14 @@ class KvsError(ValueError):
         super().__init__(text)
         self.errnum = errnum
         self.text = text
+
+
+class Missing(Exception):
+    """The blob `node.ref` of the content service is needed; `node.fill` takes it."""
+
+    def __init__(self, node: Blob | DirRef) -> None:
+        super().__init__(node.ref)
+        self.node = node
 
 
 class Refs:
@@ -178,79 +172,7 @@ class DirRef:
         self.loaded = node
 
 
-class Mount:
-    """A directory whose entries are asked of the job store; `under` holds what was committed over them.
-
-    `path` is the job store's path ("" is the directory of all jobs).
-    """
-
-    __slots__ = ("path", "under")
-
-    def __init__(self, path: str, under: Dir | None) -> None:
-        self.path = path
-        self.under = under
-
-
-class Top:
-    """The root of the primary namespace as clients see it: `under` plus the directory `job`."""
-
-    __slots__ = ("under",)
-
-    def __init__(self, under: Dir) -> None:
-        self.under = under
-
-
 Node = Union[Val, ValRef, Symlink, Dir, DirRef]
-View = Union[Val, ValRef, Symlink, Dir, DirRef, Mount, Top]
-
-
-class Missing(Exception):
-    """The walk needs the blob `node.ref` of the content service; `node.fill` takes it."""
-
-    def __init__(self, node: Blob | DirRef) -> None:
-        super().__init__(node.ref)
-        self.node = node
-
-
-class NeedPath(Exception):
-    """The walk needs `path` of the job store."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-
-class NeedFrozen(Exception):
-    """A reference to a view was asked for: it must be made into a Dir first (`Env.frozen`)."""
-
-    def __init__(self, view: Mount | Top) -> None:
-        super().__init__()
-        self.view = view
-
-
-class Env(Protocol):
-    """What a walk may ask its caller."""
-
-    refs: Refs
-
-    def outside(self, path: str) -> str | list[str] | None:
-        """Value or entry names at `path` of the job store, None when there is nothing. Raises NeedPath."""
-
-    def root_of(self, namespace: str) -> View:
-        """Raises KvsError(ENOTSUP, EPERM), NeedPath."""
-
-    def frozen(self, view: Mount | Top) -> Dir | DirRef:
-        """The view as a plain directory with all that is below it. Raises NeedFrozen."""
-
-
-def split_key(key: str) -> list[str]:
-    """The components of a key; empty ones do not count, "." is the root. Raises KvsError."""
-    if not isinstance(key, str) or not key:
-        raise KvsError(errno.EINVAL, "a key must be a non-empty string")
-    names = [name for name in key.split(".") if name]
-    if len(names) > MAX_DEPTH:
-        raise KvsError(errno.ENAMETOOLONG, f"key has {len(names)} components, at most {MAX_DEPTH} are allowed")
-    return names
 
 
 def value_node(data: bytes) -> Val | ValRef:
@@ -365,111 +287,6 @@ def dir_of_ref(ref: str, refs: Refs) -> Dir | DirRef:
     return live if isinstance(live, Dir) else DirRef(ref)
 
 
-def child(node: View, name: str, env: Env) -> View | None:
-    """The entry `name` of a directory of any kind; None when there is none or `node` is no directory."""
-    if isinstance(node, Dir):
-        return node.entries.get(name)
-    if isinstance(node, DirRef):
-        if node.loaded is None:
-            raise Missing(node)
-        return node.loaded.entries.get(name)
-    if isinstance(node, Top):
-        below = node.under.entries.get(name)
-        if name != "job" or not (below is None or isinstance(below, Dir)):
-            return below
-        return Mount("", below) if below is not None or env.outside("") else None
-    if isinstance(node, Mount):
-        over = node.under.entries.get(name) if node.under is not None else None
-        if over is not None and not isinstance(over, Dir):
-            return over
-        path = f"{node.path}.{name}" if node.path else name
-        found = env.outside(path)
-        if isinstance(found, list):
-            return Mount(path, over)
-        if over is not None:
-            return over
-        return None if found is None else Val(found.encode("utf-8", "surrogateescape"))
-    return None
-
-
-def find(root: View, key: str, env: Env, follow_last: bool = True) -> View | None:
-    """The node at `key`, None when there is none.
-
-    A symlink is followed unless it is the last component and `follow_last` is off. Raises KvsError (ELOOP after
-    40 symlinks, whatever `root_of` says about a symlink's namespace), Missing, NeedPath.
-    """
-    todo = split_key(key)[::-1]
-    node = root
-    links = 0
-    while todo:
-        name = todo.pop()
-        found = child(node, name, env)
-        if isinstance(found, Symlink) and (todo or follow_last):
-            links += 1
-            if links > MAX_SYMLINKS:
-                raise KvsError(errno.ELOOP)
-            if found.namespace is not None:
-                root = env.root_of(found.namespace)
-            todo.extend(split_key(found.target)[::-1])
-            node = root
-            continue
-        if found is None:
-            return None
-        node = found
-    return node
-
-
-def names(node: Dir | Mount | Top, env: Env) -> Iterable[str]:
-    """The entry names of a directory, sorted. Raises NeedPath."""
-    if isinstance(node, Dir):
-        return sorted(node.entries)
-    if isinstance(node, Top):
-        listed = set(node.under.entries)
-        if "job" not in listed and env.outside(""):
-            listed.add("job")
-        return sorted(listed)
-    listed = set(node.under.entries) if node.under is not None else set()
-    listed.update(env.outside(node.path) or ())
-    return sorted(listed)
-
-
-def answer(node: View, flags: int, env: Env) -> dict[str, Any]:
-    """The tree object that kvs.lookup gives for `node`.
-
-    Raises KvsError: EISDIR for a directory without READDIR, ENOTDIR for READDIR of something else, EINVAL for READLINK
-    of something else than a symlink; Missing, NeedPath, NeedFrozen.
-    """
-    if flags & TREEOBJ:
-        if isinstance(node, (Mount, Top)):
-            node = env.frozen(node)
-        return to_treeobj(node, env.refs)
-    if isinstance(node, Symlink):
-        if flags & READDIR:
-            raise KvsError(errno.ENOTDIR)
-        return to_treeobj(node, env.refs)
-    if flags & READLINK:
-        raise KvsError(errno.EINVAL)
-    if isinstance(node, (Val, ValRef)):
-        if flags & READDIR:
-            raise KvsError(errno.ENOTDIR)
-        return val_treeobj(value_bytes(node))
-    if not flags & READDIR:
-        raise KvsError(errno.EISDIR)
-    if isinstance(node, DirRef):
-        if node.loaded is None:
-            raise Missing(node)
-        node = node.loaded
-    data = {}
-    for name in names(node, env):
-        entry = child(node, name, env)
-        if isinstance(entry, (Mount, Top)):
-            # Hashing all jobs to list their names would be absurd: a client that wants the entries asks for them.
-            data[name] = {"ver": 1, "type": "dir", "data": {}}
-        elif entry is not None:
-            data[name] = to_treeobj(entry, env.refs)
-    return {"ver": 1, "type": "dir", "data": data}
-
-
 def height(node: Node) -> int:
     """Levels of directories in memory at and below `node`."""
     level = {id(node): node} if isinstance(node, Dir) else {}
@@ -479,36 +296,3 @@ def height(node: Node) -> int:
         below = [entry for found in level.values() for entry in found.entries.values()]
         level = {id(entry): entry for entry in below if isinstance(entry, Dir)}
     return count
-
-
-# Packed form, for the log: nothing is hashed, and blobs of values stay apart so that references survive a restart.
-_VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
-
-
-def pack(node: Node) -> list[Any]:
-    """The node as lists, strings and bytes (for msgpack), with everything below it."""
-    if isinstance(node, Val):
-        return [_VAL, node.data]
-    if isinstance(node, ValRef):
-        return [_PARTS, [blob.ref if blob.data is None else blob.data for blob in node.blobs[: node.count]]]
-    if isinstance(node, Symlink):
-        return [_SYMLINK, node.target, node.namespace]
-    if isinstance(node, DirRef):
-        if node.loaded is None:
-            return [_DIRREF, node.ref]
-        node = node.loaded
-    return [_DIR, {name: pack(entry) for name, entry in node.entries.items()}]
-
-
-def unpack(packed: list[Any]) -> Node:
-    """The node of `pack`."""
-    kind, data = packed[0], packed[1]
-    if kind == _VAL:
-        return Val(data)
-    if kind == _PARTS:
-        return ValRef([Blob(None, part) if isinstance(part, str) else Blob(part) for part in data])
-    if kind == _SYMLINK:
-        return Symlink(data, packed[2])
-    if kind == _DIRREF:
-        return DirRef(data)
-    return Dir({name: unpack(entry) for name, entry in data.items()})

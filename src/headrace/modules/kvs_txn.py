@@ -6,10 +6,10 @@ import errno
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
+from ..spec.kvs_flags import APPEND
+from .kvs_pack import pack, unpack
 from .kvs_tree import (
-    APPEND,
     MAX_DEPTH,
-    MAX_SYMLINKS,
     Blob,
     Dir,
     DirRef,
@@ -22,12 +22,10 @@ from .kvs_tree import (
     ValRef,
     from_treeobj,
     height,
-    pack,
-    split_key,
-    unpack,
     value_bytes,
     value_node,
 )
+from .kvs_walk import MAX_SYMLINKS, split_key
 
 
 class Op(NamedTuple):

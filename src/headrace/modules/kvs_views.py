@@ -1,6 +1,6 @@
 """Walks that need something fetched: blobs from the content service, jobs' data from the job store.
 
-The pure walk of kvs_tree raises what it lacks; here it is asked for by RPC and the walk is made again. Most lookups
+The pure walk of kvs_walk raises what it lacks; here it is asked for by RPC and the walk is made again. Most lookups
 lack nothing and are answered without a task.
 """
 
@@ -14,30 +14,14 @@ from weakref import WeakSet, WeakValueDictionary
 
 from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
-from .kvs_tree import (
-    Blob,
-    Dir,
-    DirRef,
-    KvsError,
-    Missing,
-    Mount,
-    NeedFrozen,
-    NeedPath,
-    Node,
-    Refs,
-    Top,
-    Val,
-    ValRef,
-    View,
-    dir_blob,
-    value_node,
-)
+from .kvs_tree import Blob, Dir, DirRef, KvsError, Missing, Node, Refs, Val, ValRef, dir_blob, value_node
+from .kvs_walk import Mount, NeedFrozen, NeedPath, Top, View
 
 T = TypeVar("T")
 
 
 class Walk:
-    """The environment of one request's walks (kvs_tree.Env): what was fetched for it, and where namespaces begin."""
+    """The environment of one request's walks (kvs_walk.Env): what was fetched for it, and where namespaces begin."""
 
     def __init__(self, refs: Refs, root_of: Callable[[str, Walk], View]) -> None:
         self.refs = refs

@@ -15,8 +15,7 @@ from typing import Any
 
 from ..broker.module import ModuleContext, RpcError
 from ..spec import message as m
-from ..spec.message import Message
-from .kvs_tree import (
+from ..spec.kvs_flags import (
     APPEND,
     READDIR,
     READLINK,
@@ -27,10 +26,10 @@ from .kvs_tree import (
     WATCH_APPEND,
     WATCH_FULL,
     WATCH_UNIQ,
-    KvsError,
-    split_key,
-    val_treeobj,
 )
+from ..spec.message import Message
+from .kvs_tree import KvsError, val_treeobj
+from .kvs_walk import split_key
 
 NAME = "kvs-watch"
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 
 from flux.future import Future
 from flux.rpc import RPC
+from headrace.spec import kvs_flags
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
-
-_READDIR, _WATCH, _WAITCREATE, _WATCH_FULL, _WATCH_UNIQ = 1, 4, 8, 64, 128
 
 
 def _lookup(handle: Flux, key: str, flags: int, namespace: Optional[str]) -> Any:
@@ -47,7 +46,7 @@ def exists(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool
 
 def isdir(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool:
     try:
-        _lookup(flux_handle, key, _READDIR, namespace)
+        _lookup(flux_handle, key, kvs_flags.READDIR, namespace)
     except OSError:
         return False
     return True
@@ -124,13 +123,13 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         self.fhdl = flux_handle
         self.path = "" if path == "." else path.rstrip(".")
         self._namespace = namespace
-        _lookup(flux_handle, path, _READDIR, namespace)
+        _lookup(flux_handle, path, kvs_flags.READDIR, namespace)
 
     def key_at(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
 
     def _entries(self) -> Dict[str, Any]:
-        data: Dict[str, Any] = _lookup(self.fhdl, self.path or ".", _READDIR, self._namespace)["data"]
+        data: Dict[str, Any] = _lookup(self.fhdl, self.path or ".", kvs_flags.READDIR, self._namespace)["data"]
         return data
 
     def __iter__(self) -> Iterator[str]:
@@ -276,6 +275,8 @@ def kvs_watch_async(
 
     `waitcreate` waits for the key, `uniq` leaves out values that are the same, `full` sees changes by other names.
     """
-    flags = _WATCH | _WAITCREATE * waitcreate | _WATCH_UNIQ * uniq | _WATCH_FULL * full
+    flags = (
+        kvs_flags.WATCH | kvs_flags.WAITCREATE * waitcreate | kvs_flags.WATCH_UNIQ * uniq | kvs_flags.WATCH_FULL * full
+    )
     body = {"key": key, "flags": flags, "namespace": namespace or "primary"}
     return KVSWatchFuture(flux_handle, flux_handle.handle.stream("kvs-watch.lookup", body))
