@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
 # How long an example takes depends on who else uses the machine, and is no property of the code.
 settings.register_profile("headrace", deadline=None, print_blob=True)
 settings.load_profile("headrace")
+
+# Commands buffer what they print to a pipe, as users' do: what is seen only with this set is not seen by them.
+os.environ.pop("PYTHONUNBUFFERED", None)

@@ -206,6 +206,8 @@ class Submitter:
                 prefix = f"{job.name}: {context['rank']}: "
                 text = "".join([prefix + line for line in text.splitlines(keepends=True)])
             stream.write(text)
+            # Who watches through a pipe wants to see it now.
+            stream.flush()
         elif event.name == "log":
             job.err.write(f"{job.name}: {event.timestamp - job.submitted:.3f}s: flux-shell: {context['message']}\n")
         return False
