@@ -14,14 +14,6 @@ from agent_world import Job, World
 from headrace.spec import archive, jobid
 
 
-def by_rank(job: Job, stream: str = "stdout") -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, context in job.entries:
-        if name == "data" and "data" in context and context["stream"] == stream:
-            found[context["rank"]] = found.get(context["rank"], "") + context["data"]
-    return found
-
-
 def test_a_task_that_succeeds_reports_its_life_in_order(world: World) -> None:
     job = world.run(["true"])
     assert job.status == 0
@@ -97,7 +89,7 @@ def test_much_output_arrives_whole(world: World) -> None:
 
 def test_tasks_know_who_and_where_they_are(world: World) -> None:
     job = world.shell("env", 2, env={"MINE": "1", "FLUX_TASK_RANK": "9", "PMI_FD": "77", "FLUX_KVS_NAMESPACE": "x"})
-    env = dict(line.split("=", 1) for line in by_rank(job)["1"].splitlines())
+    env = dict(line.split("=", 1) for line in job.text(rank=1).splitlines())
     wanted = {
         "FLUX_TASK_RANK": "1",
         "FLUX_TASK_LOCAL_ID": "1",
@@ -158,7 +150,7 @@ def test_a_jobspec_that_makes_no_sense_costs_only_its_own_job(world: World) -> N
 
 def test_templates_in_arguments_and_environment_are_filled(world: World) -> None:
     job = world.run(["sh", "-c", "echo {{id}} {{taskid}} {{ntasks}} {{bogus}} $X"], 2, env={"X": "{{jobid.dec}}"})
-    assert by_rank(job)["1"] == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id}\n"
+    assert job.text(rank=1) == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id}\n"
 
 
 def test_a_missing_working_directory_is_replaced_and_told(world: World) -> None:
@@ -170,46 +162,6 @@ def test_a_missing_working_directory_is_replaced_and_told(world: World) -> None:
 def test_limits_apply_to_tasks_and_not_to_the_next_job(world: World) -> None:
     assert world.shell("ulimit -n", options={"rlimit": {"nofile": 77}}).text() == "77\n"
     assert world.shell("ulimit -n").text() != "77\n"
-
-
-def test_input_reaches_every_task_until_its_end(world: World) -> None:
-    job = world.start(["cat"], 2)
-    tokens = [
-        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "to all\n"}),
-        world.rpc(job, "stdin", {"stream": "stdin", "rank": "1", "data": "to one\n"}),
-        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True}),
-    ]
-    world.finish(job)
-    assert by_rank(job) == {"0": "to all\n", "1": "to all\nto one\n"}
-    assert [world.replies[token][0]["errnum"] for token in tokens] == [0, 0, 0]
-    assert [name for name, _ in job.inputs] == ["data"] * 3
-
-
-def test_more_input_than_a_pipe_holds_arrives_and_never_blocks_other_jobs(world: World) -> None:
-    reader = world.start(["sh", "-c", "sleep .3; wc -c"])
-    for _ in range(40):
-        world.rpc(reader, "stdin", {"stream": "stdin", "rank": "all", "data": "x" * 10_000})
-    world.rpc(reader, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
-    assert world.run(["true"]).status == 0
-    assert not reader.done
-    assert world.finish(reader).text().split() == ["400000"]
-
-
-def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("from file\n")
-    job = world.start(["sh", "-c", "cat; sleep .2"], 2, input=str(tmp_path / "in"))
-    token = world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "x"})
-    world.finish(job)
-    assert by_rank(job) == {"0": "from file\n", "1": "from file\n"}
-    (reply,) = world.replies[token]
-    assert reply["errnum"] == 38
-    assert reply["text"].startswith("Unknown service method")
-
-
-def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:
-    job = world.run(["cat"], input="/nosuch")
-    assert job.status == signal.SIGTERM
-    assert job.exceptions[0]["note"] == "error opening input file '/nosuch': No such file or directory"
 
 
 def test_a_signal_reaches_background_processes_of_the_task(world: World, tmp_path: Path) -> None:
@@ -270,42 +222,6 @@ def _alive(pid: str) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
-    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
-    job = world.start(
-        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.2
-    )
-    world.finish(job)
-    assert job.status == 5 << 8
-    assert job.logs() == ["job will expire in 100.0s, sending SIGUSR2 to job"]
-
-
-def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
-    end = time.time() + 100.3
-    script = "trap 'exit 5' USR2; while :; do sleep .02; done"
-    job = world.start(["sh", "-c", script], options={"signal": "USR2@100s"}, expiration=end)
-    assert world.finish(job).status == 5 << 8
-    assert time.time() >= end - 100
-
-
-def test_a_job_without_a_limit_is_told_that_no_warning_will_come(world: World) -> None:
-    job = world.shell("true", options={"signal": 1})
-    assert job.logs() == ["job has no expiration, SIGUSR1 will not be sent"]
-
-
-def test_a_broken_warning_fails_the_job(world: World) -> None:
-    job = world.shell("true", options={"signal": {"timeleft": "soon"}}, expiration=time.time() + 100)
-    assert job.status == 1 << 8
-    assert job.exceptions[0]["note"] == "signal.timeleft=soon is invalid: use seconds or a duration such as 10s"
-
-
-def test_a_longer_time_limit_postpones_the_warning(world: World) -> None:
-    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
-    job = world.start(["sh", "-c", "trap 'exit 5' USR2; sleep .5"], options=option, expiration=time.time() + 100.2)
-    world.send({"op": "expiration", "id": job.id, "expiration": time.time() + 1000})
-    assert world.finish(job).status == 0
 
 
 def test_the_first_task_to_end_starts_the_exit_timeout(world: World) -> None:

@@ -1,12 +1,15 @@
-"""`-o signal`: what may be asked for."""
+"""`-o signal`: what may be asked for, and tasks that are warned."""
 
 from __future__ import annotations
 
+import signal
+import time
 from typing import Any
 
 import pytest
+from agent_world import World
 
-from headrace.shell.warning import Warn, parse
+from headrace.shell.warning import Alarm, Warn, parse
 
 
 @pytest.mark.parametrize(
@@ -32,3 +35,57 @@ def test_every_form_of_the_option_is_understood(option: Any, wanted: Warn | None
 def test_what_makes_no_sense_is_refused(option: Any) -> None:
     with pytest.raises(ValueError, match="signal"):
         parse(option)
+
+
+def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
+    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
+    job = world.start(
+        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.2
+    )
+    world.finish(job)
+    assert job.status == 5 << 8
+    assert job.logs() == ["job will expire in 100.0s, sending SIGUSR2 to job"]
+
+
+def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
+    end = time.time() + 100.3
+    script = "trap 'exit 5' USR2; while :; do sleep .02; done"
+    job = world.start(["sh", "-c", script], options={"signal": "USR2@100s"}, expiration=end)
+    assert world.finish(job).status == 5 << 8
+    assert time.time() >= end - 100
+
+
+def test_a_job_without_a_limit_is_told_that_no_warning_will_come(world: World) -> None:
+    job = world.shell("true", options={"signal": 1})
+    assert job.logs() == ["job has no expiration, SIGUSR1 will not be sent"]
+
+
+def test_a_broken_warning_fails_the_job(world: World) -> None:
+    job = world.shell("true", options={"signal": {"timeleft": "soon"}}, expiration=time.time() + 100)
+    assert job.status == 1 << 8
+    assert job.exceptions[0]["note"] == "signal.timeleft=soon is invalid: use seconds or a duration such as 10s"
+
+
+def test_a_longer_time_limit_postpones_the_warning(world: World) -> None:
+    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
+    job = world.start(["sh", "-c", "trap 'exit 5' USR2; sleep .5"], options=option, expiration=time.time() + 100.2)
+    world.send({"op": "expiration", "id": job.id, "expiration": time.time() + 1000})
+    assert world.finish(job).status == 0
+
+
+def test_only_the_last_end_that_was_set_warns_and_none_after_the_job() -> None:
+    timers: list[Any] = []
+    killed: list[int] = []
+    told: list[str] = []
+    alarm = Alarm(Warn(12, 5.0), lambda _, fn: timers.append(fn), told.append, killed.append)
+    alarm.set(time.time() + 10)
+    alarm.set(time.time() + 20)
+    timers[0]()
+    assert not killed
+    timers[1]()
+    assert killed == [12]
+    assert told[0].startswith("job will expire in ")
+    alarm.set(time.time() + 30)
+    alarm.off()
+    timers[2]()
+    assert killed == [12]

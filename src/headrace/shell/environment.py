@@ -44,3 +44,12 @@ def job_environment(
     # Open MPI must keep its shared memory files where the job's other files are removed.
     env["OMPI_MCA_btl_vader_backing_directory"] = tmpdir
     return env
+
+
+def task_environment(env: Mapping[str, str], rank: int, local: int, gpus: str | None) -> dict[str, str]:
+    """What one task gets: that of the job and its own; `gpus` are those it may see, None for whatever there is."""
+    own = {**env, "FLUX_TASK_RANK": str(rank), "FLUX_TASK_LOCAL_ID": str(local)}
+    if gpus is not None:
+        own["CUDA_VISIBLE_DEVICES"] = gpus
+        own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return own

@@ -19,10 +19,11 @@ from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from . import affinity, layout, warning
-from .environment import job_environment
+from .environment import job_environment, task_environment
+from .input import Input
 from .mustache import expand
 from .names import Names
-from .output import Output, OutputError, kill_delay
+from .output import Entry, Output, OutputError, kill_delay
 from .pmi import PmiServer
 from .proctable import ProcTable
 from .task import Task
@@ -66,6 +67,7 @@ class ShellJob:
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
         self.size = 0
+        self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = Window(self._hold)
         self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
         self._proctable = ProcTable(self.host, self.nnodes, self.to_peer, self._reply)
@@ -78,8 +80,7 @@ class ShellJob:
         self._waiting_for_peers = False
         self._signalled = False
         self._failed = False
-        self._expiration: float = op["expiration"]
-        self._warn: warning.Warn | None = None
+        self._alarm: warning.Alarm | None = None
 
     # -- starting
 
@@ -136,10 +137,12 @@ class ShellJob:
         for text in placed.adjusted:
             self.output.log(_WARN, f"{self.host}: {text}", self.nodeid)
         try:
-            self._warn = warning.parse(self.options.get("signal"))
+            warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
             self.fail(str(exc), 1)
             return
+        if warn is not None:
+            self._alarm = warning.Alarm(warn, self.agent.after, self._tell, self.kill)
         if self.lead:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
             if self._pty_wanted(0):
@@ -152,7 +155,7 @@ class ShellJob:
         if self.lead and not self._finished:
             self.event("shell.start", {"taskmap": placed.map})
         if not self._finished:
-            self._arm_signal()
+            self.set_expiration(self.op["expiration"])
             if not ranks:
                 self._maybe_finish()
 
@@ -189,18 +192,12 @@ class ShellJob:
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
         command = specs.command(self.jobspec)
-        stdin = self._stdin_path()
+        stdin = self._input.path(lookup)
         for local, rank in enumerate(ranks):
             task = Task(self, local, rank)
             self.tasks.append(task)
         for task in self.tasks:
-            own = dict(env)
-            own["FLUX_TASK_RANK"] = str(task.rank)
-            own["FLUX_TASK_LOCAL_ID"] = str(task.local)
-            visible = gpus[task.local]
-            if visible is not None:
-                own["CUDA_VISIBLE_DEVICES"] = visible
-                own["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            own = task_environment(env, task.rank, task.local, gpus[task.local])
             argv = [expand(arg, partial(lookup, rank=task.rank)) if "{{" in arg else arg for arg in command]
             try:
                 # Each task reads the file from its start: one descriptor for all would deal its lines out.
@@ -228,19 +225,6 @@ class ShellJob:
                 task.never_ran()
         self.fail(note, code, component, status)
 
-    def _stdin_path(self) -> str:
-        """`input.stdin.path`; empty when stdin comes from the job's input stream."""
-        spec = self._input_spec()
-        if spec.get("type") != "file" or not spec.get("path"):
-            return ""
-        assert self.names is not None
-        return expand(str(spec["path"]), self.names.lookup)
-
-    def _input_spec(self) -> dict[str, Any]:
-        given = self.options.get("input")
-        spec = given.get("stdin") if isinstance(given, dict) else None
-        return spec if isinstance(spec, dict) else {}
-
     def _pty_wanted(self, rank: int) -> bool:
         option = self.options.get("pty")
         if not isinstance(option, dict):
@@ -253,8 +237,11 @@ class ShellJob:
     def event(self, name: str, context: dict[str, Any] | None = None) -> None:
         self.agent.send({"op": "event", "id": self.id, "t": time.time(), "name": name, "context": context})
 
-    def _emit_output(self, entries: list[list[Any]]) -> None:
+    def _emit_output(self, entries: list[Entry]) -> None:
         self.agent.send({"op": "output", "id": self.id, "entries": entries})
+
+    def _keep_input(self, entries: list[Entry]) -> None:
+        self.agent.send({"op": "input", "id": self.id, "entries": entries})
 
     def _output_to_lead(self, message: dict[str, Any]) -> None:
         self.to_peer(0, message)
@@ -317,7 +304,7 @@ class ShellJob:
         elif kind == "taken":
             self._window.taken(int(data["bytes"]))
         elif kind == "stdin":
-            self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
+            self._input.from_peer(data)
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind == "proctable":
@@ -336,8 +323,8 @@ class ShellJob:
                     task.pty.disconnect(op.get("sender", ""))
             return
         try:
-            if method == "stdin" and self._input_spec().get("type", "service") == "service":
-                self._stdin(op["payload"])
+            if method == "stdin" and self._input.from_clients:
+                self._input.from_client(op["payload"])
                 self._reply(token, None)
             elif method == "kill":
                 self.kill(int(op["payload"]["signum"]))
@@ -357,25 +344,6 @@ class ShellJob:
 
     def _refuse(self, token: int, errnum: int, text: str = "") -> None:
         self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": None, "text": text})
-
-    def _stdin(self, io: dict[str, Any]) -> None:
-        decoded = stdio.decode_data(io)
-        entry = [time.time(), "data", dict(io)]
-        self.agent.send({"op": "input", "id": self.id, "entries": [entry]})
-        data, eof = decoded.data or b"", decoded.eof
-        self._feed(decoded.rank, data, eof)
-        for nodeid in range(1, self.nnodes):
-            text = data.decode("latin-1")
-            self.to_peer(nodeid, {"kind": "stdin", "rank": decoded.rank, "data": text, "eof": eof})
-
-    def _feed(self, rank: str, data: bytes, eof: bool) -> None:
-        wanted = None if rank == "all" else Idset.parse(rank)
-        for task in self.tasks:
-            if task.feed is not None and (wanted is None or task.rank in wanted):
-                if data:
-                    task.feed.write(data)
-                if eof:
-                    task.feed.end()
 
     # -- signals and the end
 
@@ -409,26 +377,8 @@ class ShellJob:
                 task.close_streams()
 
     def set_expiration(self, expiration: float) -> None:
-        self._expiration = expiration
-        self._arm_signal()
-
-    def _arm_signal(self) -> None:
-        """`-o signal`: warn the tasks some time before the job expires."""
-        warn, expiration = self._warn, self._expiration
-        if warn is None:
-            return
-        if not expiration:
-            self._tell(f"job has no expiration, {warn.name} will not be sent")
-            return
-
-        def fire() -> None:
-            if self._finished or self._expiration != expiration:
-                return
-            left = max(0.0, expiration - time.time())
-            self._tell(f"job will expire in {left:.1f}s, sending {warn.name} to job")
-            self.kill(warn.signum)
-
-        self.agent.after(max(0.0, expiration - warn.before - time.time()), fire)
+        if self._alarm is not None:
+            self._alarm.set(expiration)
 
     def _tell(self, text: str) -> None:
         if self.output is not None and self.lead:
@@ -495,6 +445,8 @@ class ShellJob:
                 self.agent.after(_PEER_GRACE, self._stop_waiting)
             return
         self._finished = True
+        if self._alarm is not None:
+            self._alarm.off()
         if not self.lead:
             self.to_peer(0, {"kind": "done"})
         if self.output is not None:

@@ -6,6 +6,8 @@ A limit that is nearer than that time when the job starts, or when it is changed
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..spec import duration
@@ -47,3 +49,40 @@ def parse(option: Any) -> Warn | None:
     except (TypeError, ValueError):
         raise ValueError(f"signal.timeleft={before} is invalid: use seconds or a duration such as 10s") from None
     return Warn(signum, seconds) if seconds > 0 else None
+
+
+class Alarm:
+    """Gives one job's tasks the signal in time. `after(seconds, fn)` runs fn once and cannot be taken back."""
+
+    def __init__(
+        self,
+        warn: Warn,
+        after: Callable[[float, Callable[[], None]], None],
+        tell: Callable[[str], None],
+        kill: Callable[[int], None],
+    ) -> None:
+        self._warn = warn
+        self._after = after
+        self._tell = tell
+        self._kill = kill
+        self._expiration: float | None = None
+
+    def set(self, expiration: float) -> None:
+        """The job ends at `expiration` (seconds since the epoch; 0: never), whatever was said before."""
+        warn, self._expiration = self._warn, expiration
+        if not expiration:
+            self._tell(f"job has no expiration, {warn.name} will not be sent")
+            return
+
+        def fire() -> None:
+            if self._expiration != expiration:
+                return
+            left = max(0.0, expiration - time.time())
+            self._tell(f"job will expire in {left:.1f}s, sending {warn.name} to job")
+            self._kill(warn.signum)
+
+        self._after(max(0.0, expiration - warn.before - time.time()), fire)
+
+    def off(self) -> None:
+        """The job has ended."""
+        self._expiration = None

@@ -1,0 +1,77 @@
+"""Where tasks' standard input comes from: a file, or what clients send to the shell's service (RFC 24, flux-shell(1)).
+
+The lead shell (nodeid 0) is asked; it keeps the job's input log and passes on what it gets to the other shells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..spec import stdio
+from ..spec.idset import Idset
+from .mustache import expand
+from .output import Entry, Lookup
+from .task import Task
+
+
+class Input:
+    """Input of one job on one node. `keep(entries)` takes log entries; `send(nodeid, message)` goes to another shell.
+
+    `options` are the shell's; `tasks` may still be filled.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        nnodes: int,
+        tasks: Sequence[Task],
+        keep: Callable[[list[Entry]], None],
+        send: Callable[[int, dict[str, Any]], None],
+    ) -> None:
+        self._options = options
+        self._nnodes = nnodes
+        self._tasks = tasks
+        self._keep = keep
+        self._send = send
+
+    def _spec(self) -> dict[str, Any]:
+        given = self._options.get("input")
+        spec = given.get("stdin") if isinstance(given, dict) else None
+        return spec if isinstance(spec, dict) else {}
+
+    @property
+    def from_clients(self) -> bool:
+        """Whether clients may send input."""
+        return bool(self._spec().get("type", "service") == "service")
+
+    def path(self, lookup: Lookup) -> str:
+        """`input.stdin.path`; empty when stdin comes from the job's input stream."""
+        spec = self._spec()
+        if spec.get("type") != "file" or not spec.get("path"):
+            return ""
+        return expand(str(spec["path"]), lookup)
+
+    def from_client(self, io: dict[str, Any]) -> None:
+        """In the lead: a client sent a data event's context. Raises StdioError; ValueError for a rank that is none."""
+        decoded = stdio.decode_data(io)
+        self._keep([[time.time(), "data", dict(io)]])
+        data, eof = decoded.data or b"", decoded.eof
+        self._feed(decoded.rank, data, eof)
+        for nodeid in range(1, self._nnodes):
+            text = data.decode("latin-1")
+            self._send(nodeid, {"kind": "stdin", "rank": decoded.rank, "data": text, "eof": eof})
+
+    def from_peer(self, data: dict[str, Any]) -> None:
+        """The lead passed on what a client sent."""
+        self._feed(data["rank"], data["data"].encode("latin-1"), data["eof"])
+
+    def _feed(self, rank: str, data: bytes, eof: bool) -> None:
+        wanted = None if rank == "all" else Idset.parse(rank)
+        for task in self._tasks:
+            if task.feed is not None and (wanted is None or task.rank in wanted):
+                if data:
+                    task.feed.write(data)
+                if eof:
+                    task.feed.end()
