@@ -13,9 +13,10 @@ from headrace.graph.model import GraphError
 from headrace.graph.writers import graph_object
 from headrace.modules.sched_graph_jgf import graph_of
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
-from headrace.modules.sched_graph_r import Nodes, Share, shares_of_r, summary
+from headrace.modules.sched_graph_r import Nodes
 from headrace.modules.sched_graph_settings import read
 from headrace.modules.sched_graph_why import shortage
+from headrace.modules.sched_r import Share, shares_of_r, summary
 from headrace.queueing import Refused, Started
 from headrace.spec.rset import ResourceSet
 

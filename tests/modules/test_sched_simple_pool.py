@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace.modules.sched_simple_pool import Allocation, Pool, Request, Share, Unsatisfiable, shares_of
+from headrace.modules.sched_r import Share, Shares, shares_of_r, summary
+from headrace.modules.sched_simple_pool import Pool, Request, Unsatisfiable
 from headrace.spec.rset import ResourceSet
 
 
@@ -33,7 +34,7 @@ def slots(count: int, cores: int = 1, gpus: int = 0, nnodes: int = 0, exclusive:
 
 def placed(made: Pool, request: Request, within: int = -1) -> str:
     shares = made.allocate(request, within)
-    return "" if shares is None else made.summary(made.job_r(shares, 0.0, 0.0)["execution"]["R_lite"])
+    return "" if shares is None else summary(made.job_r(shares, 0.0, 0.0))
 
 
 def test_slots_fill_a_node_before_the_next() -> None:
@@ -124,10 +125,10 @@ def test_what_is_down_does_not_make_a_request_unsatisfiable() -> None:
 def test_jobs_that_run_already_are_taken_over_once() -> None:
     made = pool()
     r = made.job_r((Share(1, 0b01, 0), Share(2, 0b11, 0)), 1.0, 2.0)
-    made.mark_allocated(shares_of(r))
+    made.mark_allocated(shares_of_r(r))
     assert placed(made, slots(5)) == "rank[0,3]/core[0-1] rank1/core1"
     with pytest.raises(ValueError, match="rank 1: resources are already allocated"):
-        made.mark_allocated(shares_of(r))
+        made.mark_allocated(shares_of_r(r))
     with pytest.raises(ValueError, match="rank 9 is not part"):
         made.mark_allocated([Share(9, 1, 0)])
 
@@ -140,7 +141,7 @@ def test_r_of_a_job_reads_like_that_of_the_system() -> None:
     assert list(r["execution"]) == ["R_lite", "nodelist", "starttime", "expiration", "properties"]
     assert r["execution"]["properties"] == {"fast": "0-1"}
     assert ResourceSet.from_obj(r).ncores == 7
-    assert shares_of(r) == sorted(shares)
+    assert shares_of_r(r) == tuple(sorted(shares))
 
 
 REQUESTS = st.builds(
@@ -156,7 +157,7 @@ class Books(RuleBasedStateMachine):
         self.groups = (("0-2", "0-3", "0-1"), ("3-5", "0-1", ""))
         self.pool = Pool(rset(*self.groups, nodelist="n[0-5]"))
         self.up = 0
-        self.jobs: list[Allocation] = []
+        self.jobs: list[Shares] = []
 
     @rule(ranks=st.integers(0, 63))
     def raise_nodes(self, ranks: int) -> None:

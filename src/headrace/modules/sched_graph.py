@@ -22,15 +22,15 @@ from headrace.graph.writers import graph_object
 from headrace.modules import sched_graph_queries as queries
 from headrace.modules import sched_graph_settings as settings
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
-from headrace.modules.sched_graph_r import ids, summary
 from headrace.modules.sched_graph_why import refusal, shortage
 from headrace.modules.sched_hello import hello
+from headrace.modules.sched_r import in_use, summary
 from headrace.queueing import Refused, Started
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
-from headrace.spec.rset import ResourceSet, RsetError
+from headrace.spec.rset import ResourceSet
 
 NAME = "sched-graph"
 
@@ -340,21 +340,7 @@ class _Scheduler:
         pool = self._pool()
         rset = pool.rset
         down = rset.select_ranks(Idset.from_bits(pool.nodes.all & ~pool.up))
-        groups: dict[tuple[int, int], int] = {}
-        for rank, used in pool.allocated().items():
-            groups[used] = groups.get(used, 0) | 1 << rank
-        r_lite = [
-            {"rank": ids(ranks), "children": {kind: ids(bits) for kind, bits in zip(("core", "gpu"), used) if bits}}
-            for used, ranks in groups.items()
-        ]
-        allocated = ResourceSet()
-        if r_lite:
-            execution = {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0}
-            try:
-                # Intersected with the whole, it takes hosts and properties from there.
-                allocated = rset.intersect(ResourceSet.from_obj({"version": 1, "execution": execution}))
-            except RsetError as exc:
-                raise RpcError(errno.EIO, f"allocated resources do not make an R: {exc}") from None
+        allocated = in_use(rset, pool.allocated())
         return {
             name: plain.replace(scheduling=None).to_obj()
             for name, plain in (("all", rset), ("down", down), ("allocated", allocated))

@@ -20,8 +20,9 @@ from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request
 from headrace.graph.scheduler import Loss
 from headrace.modules.sched_graph_jgf import graph_of
-from headrace.modules.sched_graph_r import Nodes, Shares, each, shares_of_r
+from headrace.modules.sched_graph_r import Nodes
 from headrace.modules.sched_graph_settings import Settings
+from headrace.modules.sched_r import Shares, each, shares_of_r
 from headrace.queueing import Decision, Queue
 from headrace.queueing.queue import OVERRUN, shape_of
 from headrace.spec import jobspec as js

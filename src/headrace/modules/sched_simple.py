@@ -18,19 +18,14 @@ import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.sched_hello import hello
-from headrace.modules.sched_simple_pool import (
-    Allocation,
-    Pool,
-    Request,
-    Unsatisfiable,
-    shares_of,
-)
+from headrace.modules.sched_r import Shares, in_use, shares_of_r, summary
+from headrace.modules.sched_simple_pool import Pool, Request, Unsatisfiable
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint_why import excluding
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
-from headrace.spec.rset import ResourceSet, RsetError
+from headrace.spec.rset import ResourceSet
 
 NAME = "sched-simple"
 
@@ -64,7 +59,7 @@ class _Held:
 
     __slots__ = ("expiration", "shares")
 
-    def __init__(self, shares: Allocation, expiration: float) -> None:
+    def __init__(self, shares: Shares, expiration: float) -> None:
         self.shares = shares
         self.expiration = expiration
 
@@ -160,7 +155,7 @@ class _Scheduler:
             job.mask = self._mask(js.constraints(job.msg.obj["jobspec"]))
 
     def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
-        shares = self.pool.mark_allocated(share for share in shares_of(r) if not freed >> share.rank & 1)
+        shares = self.pool.mark_allocated(share for share in shares_of_r(r) if not freed >> share.rank & 1)
         self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
 
     def _ready(self) -> dict[str, Any]:
@@ -223,7 +218,7 @@ class _Scheduler:
             self.pool.free(held.shares)
             del self.held[body["id"]]
         else:
-            ranks = {share.rank for share in shares_of(body["R"])}
+            ranks = {share.rank for share in shares_of_r(body["R"])}
             self.pool.free(share for share in held.shares if share.rank in ranks)
             held.shares = tuple(share for share in held.shares if share.rank not in ranks)
         self._retry()
@@ -264,27 +259,12 @@ class _Scheduler:
         return {"all": self.rset.to_obj(), "down": down.to_obj(), "allocated": self._allocated().to_obj()}
 
     def _allocated(self) -> ResourceSet:
-        groups: dict[tuple[int, int], int] = {}
+        used = {}
         for rank, (free, free_gpus) in self.pool.free_set().items():
             node = self.pool.nodes[rank]
-            used = (node.cores & ~free, node.gpus & ~free_gpus)
-            if used != (0, 0):
-                groups[used] = groups.get(used, 0) | 1 << rank
-        if not groups:
-            return ResourceSet()
-        ids = self.pool.ids
-        r_lite = [
-            {"rank": ids(ranks), "children": {kind: ids(bits) for kind, bits in zip(("core", "gpu"), used) if bits}}
-            for used, ranks in groups.items()
-        ]
-        try:
-            everything = ResourceSet.from_obj(
-                {"version": 1, "execution": {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0}}
-            )
-        except RsetError as exc:
-            raise RpcError(errno.EIO, f"allocated resources do not make an R: {exc}") from None
-        # Intersected with the whole, it takes hosts and properties from there.
-        return self.rset.intersect(everything)
+            if free != node.cores or free_gpus != node.gpus:
+                used[rank] = (node.cores & ~free, node.gpus & ~free_gpus)
+        return in_use(self.rset, used)
 
     # -- scheduling
 
@@ -341,7 +321,7 @@ class _Scheduler:
         self.held[job.id] = _Held(shares, expiration)
         r = self.pool.job_r(shares, now, expiration)
         sched: dict[str, Any] = dict.fromkeys(job.annotated)
-        sched["resource_summary"] = self.pool.summary(r["execution"]["R_lite"])
+        sched["resource_summary"] = summary(r)
         self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
 
     def _drop(self, job: _Job) -> None:

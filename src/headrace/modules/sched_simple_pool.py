@@ -8,11 +8,10 @@ flux-core's scheduler does, so node lists come out as its users know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
+from headrace.modules.sched_r import Share, Shares, each, job_r
 from headrace.spec.rset import ResourceSet
 
 
@@ -24,17 +23,6 @@ class Request(NamedTuple):
     cores: int
     gpus: int
     exclusive: bool
-
-
-class Share(NamedTuple):
-    """What one rank gives to a job: core and GPU ids as bit sets."""
-
-    rank: int
-    cores: int
-    gpus: int
-
-
-Allocation = tuple[Share, ...]
 
 
 class Unsatisfiable(ValueError):
@@ -67,13 +55,12 @@ class Pool:
         for rank, node in self.nodes.items():
             kind = (node.cores.bit_count(), node.gpus.bit_count())
             self._kinds[kind] = self._kinds.get(kind, 0) | 1 << rank
-        self._texts: dict[int, str] = {}
 
     # -- availability
 
     def set_up(self, ranks: int) -> None:
         """Mark ranks (a bit set) up; unknown ranks are ignored."""
-        for rank in _each(ranks & self.all & ~self.up):
+        for rank in each(ranks & self.all & ~self.up):
             node = self.nodes[rank]
             node.up = True
             self._buckets[node.free.bit_count()] |= 1 << rank
@@ -81,7 +68,7 @@ class Pool:
 
     def set_down(self, ranks: int) -> None:
         """Mark ranks down: jobs keep what they hold there, new jobs get nothing."""
-        for rank in _each(ranks & self.up):
+        for rank in each(ranks & self.up):
             node = self.nodes[rank]
             node.up = False
             self._buckets[node.free.bit_count()] &= ~(1 << rank)
@@ -90,14 +77,14 @@ class Pool:
     def remove(self, ranks: int) -> None:
         """Forget ranks that left the instance (RFC 28 shrink)."""
         self.set_down(ranks)
-        for rank in _each(ranks & self.all):
+        for rank in each(ranks & self.all):
             del self.nodes[rank]
         self.all &= ~ranks
         self._kinds = {kind: members & self.all for kind, members in self._kinds.items() if members & self.all}
 
     # -- allocation
 
-    def allocate(self, request: Request, within: int = -1) -> Allocation | None:
+    def allocate(self, request: Request, within: int = -1) -> Shares | None:
         """Take resources for a job on ranks of the bit set `within`; None when they are not free now."""
         mask = self.up & within
         chosen = self._whole_nodes(request, mask) if request.exclusive else None
@@ -158,7 +145,7 @@ class Pool:
         need = request.nnodes or request.nslots
         chosen: list[Share] = []
         for count in range(len(self._buckets) - 1, 0, -1):
-            for rank in _each(self._buckets[count] & mask):
+            for rank in each(self._buckets[count] & mask):
                 node = self.nodes[rank]
                 if node.free != node.cores or node.free_gpus != node.gpus:
                     continue
@@ -188,7 +175,7 @@ class Pool:
             self._buckets[free.bit_count()] |= bit
         node.free = free
 
-    def mark_allocated(self, shares: Iterable[Share]) -> Allocation:
+    def mark_allocated(self, shares: Iterable[Share]) -> Shares:
         """Take exactly these (a job that already runs); raises ValueError when a part is held or not there."""
         wanted = tuple(shares)
         for rank, cores, gpus in wanted:
@@ -249,7 +236,7 @@ class Pool:
         if request.exclusive or request.nnodes:
             cores, gpus = request.nslots * request.cores, request.nslots * request.gpus
             fits = 0
-            for rank in _each(mask):
+            for rank in each(mask):
                 node = self.nodes[rank]
                 if request.exclusive:
                     fits += node.free == node.cores and node.free_gpus == node.gpus
@@ -257,79 +244,22 @@ class Pool:
                     fits += node.free.bit_count() >= cores and node.free_gpus.bit_count() >= gpus
             what = "idle node(s)" if request.exclusive else f"node(s) with {_slot_text(request)}"
             return f"need {request.nnodes or 1} {what}, {fits} free"
-        free = sum(self.nodes[rank].free.bit_count() for rank in _each(mask))
-        gpus_free = sum(self.nodes[rank].free_gpus.bit_count() for rank in _each(mask))
+        free = sum(self.nodes[rank].free.bit_count() for rank in each(mask))
+        gpus_free = sum(self.nodes[rank].free_gpus.bit_count() for rank in each(mask))
         if request.gpus and gpus_free < request.gpus * request.nslots:
             return f"need {request.gpus * request.nslots} gpu(s), {gpus_free} free"
         return f"need {request.cores * request.nslots} core(s), {free} free"
 
-    # -- R
+    def job_r(self, shares: Shares, starttime: float, expiration: float) -> dict[str, Any]:
+        """R (RFC 20) of shares in any order."""
+        return job_r(sorted(shares), self._host, self.properties, starttime, expiration)
 
-    def ids(self, bits: int) -> str:
-        """A bit set as an idset (RFC 22), remembered: a system has few distinct ones."""
-        text = self._texts.get(bits)
-        if text is None:
-            if len(self._texts) > 4096:
-                self._texts.clear()
-            text = self._texts[bits] = str(Idset.from_bits(bits))
-        return text
-
-    def job_r(self, allocation: Allocation, starttime: float, expiration: float) -> dict[str, Any]:
-        """R (RFC 20) of an allocation, keys in the order flux-core writes them."""
-        if len(allocation) == 1:
-            rank, cores, gpus = allocation[0]
-            ranks = 1 << rank
-            r_lite = [{"rank": str(rank), "children": self._children(cores, gpus)}]
-            nodelist = self.nodes[rank].host
-        else:
-            groups: dict[tuple[int, int], int] = {}
-            ranks = 0
-            for rank, cores, gpus in sorted(allocation):
-                groups[cores, gpus] = groups.get((cores, gpus), 0) | 1 << rank
-                ranks |= 1 << rank
-            r_lite = [
-                {"rank": self.ids(members), "children": self._children(*children)}
-                for children, members in sorted(groups.items(), key=lambda item: item[1] & -item[1])
-            ]
-            nodelist = encode_hosts([self.nodes[rank].host for rank in _each(ranks)])
-        execution: dict[str, Any] = {
-            "R_lite": r_lite,
-            "nodelist": [nodelist],
-            "starttime": starttime,
-            "expiration": expiration,
-        }
-        if self.properties:
-            own = {name: members & ranks for name, members in self.properties.items() if members & ranks}
-            if own:
-                execution["properties"] = {name: self.ids(members) for name, members in own.items()}
-        return {"version": 1, "execution": execution}
-
-    def _children(self, cores: int, gpus: int) -> dict[str, str]:
-        return {"core": self.ids(cores), "gpu": self.ids(gpus)} if gpus else {"core": self.ids(cores)}
-
-    def summary(self, r_lite: list[dict[str, Any]]) -> str:
-        """The `resource_summary` annotation of an R_lite: `rank[0-3]/core[0-1]`."""
-        return " ".join(
-            f"rank{_brackets(group['rank'])}/"
-            + ",".join(kind + _brackets(ids) for kind, ids in sorted(group["children"].items()))
-            for group in r_lite
-        )
+    def _host(self, rank: int) -> str:
+        return self.nodes[rank].host
 
     def free_set(self) -> dict[int, tuple[int, int]]:
         """Free cores and GPUs (bit sets) of every rank, up or not."""
         return {rank: (node.free, node.free_gpus) for rank, node in self.nodes.items()}
-
-
-def encode_hosts(hosts: list[str]) -> str:
-    """A node list in rank order as a hostlist (RFC 29)."""
-    if len(hosts) == 1:
-        return hosts[0]
-    return str(Hostlist(hosts))
-
-
-def shares_of(r: Mapping[str, Any]) -> list[Share]:
-    """What an R object (RFC 20) holds, rank by rank."""
-    return [Share(node.rank, node.cores.bits, node.gpus.bits) for node in ResourceSet.from_obj(r).nodes()]
 
 
 def _slots(request: Request, cores: int, gpus: int) -> int:
@@ -351,17 +281,6 @@ def _lowest(bits: int, count: int) -> int:
     for _ in range(count):
         rest &= rest - 1
     return bits ^ rest
-
-
-def _brackets(ids: str) -> str:
-    return f"[{ids}]" if "-" in ids or "," in ids else ids
-
-
-def _each(bits: int) -> Iterable[int]:
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
 
 
 def _bits(ids: Iterable[int]) -> int:
