@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 
+from headrace.cli.errors import CommandError
 from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, Optional
+    from typing import Any, Callable, Container, List, NoReturn, Optional
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +24,19 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(2, f"{self._error_prog}: error: {message}\n")
+
+
+def subcommands(parser: Parser) -> Callable[..., Parser]:
+    """Let the parser need a COMMAND (`args.command`); what is returned adds one by name, help text and operands."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def command(name: str, text: str, *operands: str) -> Parser:
+        one = commands.add_parser(name, prog=f"{parser.prog} {name}", description=text, help=text)
+        for operand in operands:
+            one.add_argument(operand, metavar=operand.upper())
+        return one
+
+    return command
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -63,3 +77,12 @@ def positive_int(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"'{text}' must be a positive integer")
     return value
+
+
+def queues_named(texts: List[str], known: Container[str]) -> List[str]:
+    """The queues of `--queue=NAME,...`, which may be given several times. Raises CommandError for one not known."""
+    names = [name for text in texts for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"No such queue: {name}")
+    return names

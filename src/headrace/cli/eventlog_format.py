@@ -6,6 +6,7 @@ import json
 import sys
 import time
 
+from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
 from headrace.spec import eventlog
 
@@ -113,7 +114,7 @@ def wants_color(when: str) -> bool:
     """Whether `--color=WHEN` means that stdout gets colors. Raises CommandError."""
     if when not in ("always", "never", "auto"):
         raise CommandError(f"Invalid argument to --color: {when}: use always, never or auto")
-    return when == "always" or (when == "auto" and sys.stdout.isatty())
+    return stdout_colored(when)
 
 
 def _pairs(event: Any) -> List[Tuple[str, str]]:

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 
-from headrace.cli.arguments import Parser, job_id
+from headrace.cli.arguments import Parser, job_id, subcommands
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
 
@@ -27,14 +27,7 @@ _RULE = "=" * 80
 
 def _parser() -> Parser:
     parser = Parser("flux-ion-resource", description="Query the graph scheduler")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, text: str, *operands: str) -> Any:
-        one = commands.add_parser(name, prog=f"flux-ion-resource {name}", description=text, help=text)
-        for operand in operands:
-            one.add_argument(operand, metavar=operand.upper())
-        return one
-
+    command = subcommands(parser)
     one = command("find", "Find resources that match criteria such as 'sched-now=free and status=up'", "criteria")
     one.add_argument("--format", help="Write them as rv1_nosched (default), rv1, jgf, rlite, simple or pretty_simple")
     one = command("info", "Show where and when a job has its resources")
@@ -50,10 +43,7 @@ def _parser() -> Parser:
 
 
 def main(argv: List[str]) -> int:
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.error("a COMMAND is needed")
+    args = _parser().parse_args(argv)
     return int(_ACTIONS[args.command](args))
 
 

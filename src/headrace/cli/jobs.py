@@ -10,6 +10,7 @@ from argparse import ArgumentTypeError
 
 from headrace.cli import jobinfo
 from headrace.cli.arguments import Parser, job_id, positive_int
+from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
 from headrace.cli.format import Format, FormatError, choose, help_text
 from headrace.cli.jobinfo import JobInfo
@@ -114,7 +115,7 @@ def _list(handle: Handle, args: Namespace, layout: Format) -> int:
     names = layout.names + _sort_keys(args.sort)
     if args.recursive:
         names += ["uri", "state", "userid"]
-    if _colored(args.color):
+    if stdout_colored(args.color):
         names.append("color")
     attrs = ["all"] if args.json else jobinfo.attributes_for(names)
     status, jobs = _fetch(handle, args, attrs)
@@ -206,17 +207,13 @@ def _print_json(jobs: List[JobInfo], by_id: bool) -> None:
         print(json.dumps({"jobs": [job.to_dict() for job in jobs]}))
 
 
-def _colored(when: str) -> bool:
-    return when == "always" or (when == "auto" and sys.stdout.isatty())
-
-
 def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
     rows = [_visible(job) for job in jobs]
     layout.fit(rows)
     lines: List[str] = []
     if not args.no_header:
         lines.append(layout.header() + "\n")
-    colored = _colored(args.color)
+    colored = stdout_colored(args.color)
     for job, row in zip(jobs, rows):
         tint = jobinfo.color(job) if colored else ""
         line = layout.row(row)

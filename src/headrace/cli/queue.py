@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 
-from headrace.cli.arguments import Parser
+from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
 
@@ -21,11 +21,7 @@ _BY_ADMINISTRATOR = "disabled by administrator"
 
 def _parser() -> Parser:
     parser = Parser("flux-queue", description="Manipulate queues")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, text: str) -> Any:
-        return commands.add_parser(name, prog=f"flux-queue {name}", description=text, help=text)
-
+    command = subcommands(parser)
     one = command("list", "List queues")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Show these queues only")
@@ -57,10 +53,7 @@ def _parser() -> Parser:
 
 
 def main(argv: List[str]) -> int:
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.error("the following arguments are required: COMMAND")
+    args = _parser().parse_args(argv)
     if args.command == "list":
         from headrace.cli.queue_list import list_queues
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
-from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.arguments import queues_named
+from headrace.cli.color import stdout_colored
 from headrace.cli.queue import status_of
 from headrace.cli.resource_sets import SchedulerResources
+from headrace.cli.table import layout_of, show
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict
 
 _START = "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
 _LIMITS = "{limits.range.nnodes:>10} {limits.range.ncores:>10} {limits.range.ngpus:>10}"
@@ -135,13 +134,9 @@ def _seconds(value: Any) -> float:
 
 
 def list_queues(args: Namespace) -> int:
-    if args.format == "help":
-        sys.stdout.write(help_text("flux-queue", FORMATS, _PURPOSES))
+    layout = layout_of(args.format, "flux-queue", FORMATS, _PURPOSES, _HEADINGS)
+    if layout is None:
         return 0
-    try:
-        layout = Format(choose(args.format, FORMATS), _HEADINGS)
-    except FormatError as exc:
-        raise CommandError(str(exc)) from None
     handle = Handle()
     config_call = handle.rpc("config.get")
     resources = SchedulerResources(handle)
@@ -149,16 +144,9 @@ def list_queues(args: Namespace) -> int:
     resources.configure(config)
     names = sorted(config.get("queues", {})) or [""]
     if args.queue:
-        wanted = [name for text in args.queue for name in text.split(",")]
-        for name in wanted:
-            if name not in names:
-                raise CommandError(f"No such queue: {name}")
-        names = wanted
-    colored = args.color == "always" or (args.color == "auto" and sys.stdout.isatty())
+        names = queues_named(args.queue, names)
+    colored = stdout_colored(args.color)
     calls = [(name, status_of(handle, name, NODEID_ANY)) for name in names]
     queues = [_Queue(name, config, call.get(), resources, colored) for name, call in calls]
-    layout.fit([queue.get for queue in queues])
-    lines: List[str] = [] if args.no_header else [layout.header()]
-    lines += [layout.row(queue.get) for queue in queues]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    show(layout, [queue.get for queue in queues], args.no_header)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.arguments import Parser
+from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
 
@@ -18,11 +18,7 @@ PREFIX = "flux-resource: ERROR: "
 
 def _parser() -> Parser:
     parser = Parser("flux-resource", description="List and control resources")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-
-    def command(name: str, text: str) -> Any:
-        return commands.add_parser(name, prog=f"flux-resource {name}", description=text, help=text)
-
+    command = subcommands(parser)
     for name, text in (
         ("list", "List resources by scheduler state"),
         ("info", "Count resources"),
@@ -70,10 +66,7 @@ def _parser() -> Parser:
 
 
 def main(argv: List[str]) -> int:
-    parser = _parser()
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.error("the following arguments are required: COMMAND")
+    args = _parser().parse_args(argv)
     if args.command in ("list", "info", "R"):
         from headrace.cli import resource_list
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
+from headrace.cli.arguments import queues_named
 from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError, choose, help_text
-from headrace.cli.resource_sets import STATES, SchedulerResources
+from headrace.cli.resource_sets import STATES, SchedulerResources, included
+from headrace.cli.table import layout_of, show
 from headrace.client.handle import Handle
-from headrace.spec.hostlist import Hostlist
-from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
 TYPE_CHECKING = False
@@ -63,18 +61,6 @@ class _Line:
         return getattr(self.found, field) if field != "ranks" else str(self.found.ranks)
 
 
-def included(found: ResourceSet, text: str) -> ResourceSet:
-    """The part of a set on the nodes of `--include`: ranks, or hosts. Raises CommandError."""
-    try:
-        return found.select_ranks(Idset.parse(text))
-    except ValueError:
-        pass
-    try:
-        return found.select_hosts(Hostlist.parse(text))
-    except ValueError:
-        raise CommandError(f"--include: invalid targets: {text}") from None
-
-
 def _resources(args: Namespace) -> SchedulerResources:
     handle = Handle()
     config = handle.rpc("config.get")
@@ -92,24 +78,13 @@ def _states(text: Any, default: List[str]) -> List[str]:
 
 
 def _wanted_queues(args: Namespace, resources: SchedulerResources) -> List[str]:
-    known = resources.queues
-    if not args.queue:
-        return known
-    wanted = [name for text in args.queue for name in text.split(",")]
-    for name in wanted:
-        if name not in known:
-            raise CommandError(f"No such queue: {name}")
-    return wanted
+    return queues_named(args.queue, resources.queues) if args.queue else resources.queues
 
 
 def list_resources(args: Namespace) -> int:
-    if args.format == "help":
-        sys.stdout.write(help_text("flux-resource", FORMATS, _PURPOSES))
+    layout = layout_of(args.format, "flux-resource", FORMATS, _PURPOSES, _HEADINGS)
+    if layout is None:
         return 0
-    try:
-        layout = Format(choose(args.format, FORMATS), _HEADINGS)
-    except FormatError as exc:
-        raise CommandError(str(exc)) from None
     resources = _resources(args)
     lines = []
     by_queue = "queue" in layout.names
@@ -121,10 +96,7 @@ def list_resources(args: Namespace) -> int:
                 found = included(found, args.include)
             if found or not (args.include or args.skip_empty):
                 lines.append(_Line(state, queue, found, resources.queues))
-    layout.fit([line.get for line in lines])
-    out = [] if args.no_header else [layout.header()]
-    out += [layout.row(line.get) for line in lines]
-    sys.stdout.write("".join(f"{line}\n" for line in out))
+    show(layout, [line.get for line in lines], args.no_header)
     return 0
 
 

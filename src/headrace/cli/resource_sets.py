@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+from headrace.cli.errors import CommandError
 from headrace.spec.constraint import of_queue
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
 TYPE_CHECKING = False
@@ -68,3 +71,15 @@ class SchedulerResources:
     def count(self, state: str, kind: str, queue: str) -> int:
         """How many nodes, cores or gpus (`nnodes`, `ncores`, `ngpus`) of a queue are in a state."""
         return int(getattr(self.in_queue(state, queue), kind))
+
+
+def included(found: ResourceSet, text: str) -> ResourceSet:
+    """The part of a set on the nodes of `--include`: ranks, or hosts. Raises CommandError."""
+    try:
+        return found.select_ranks(Idset.parse(text))
+    except ValueError:
+        pass
+    try:
+        return found.select_hosts(Hostlist.parse(text))
+    except ValueError:
+        raise CommandError(f"--include: invalid targets: {text}") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
+from headrace.cli.arguments import queues_named
+from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.resource_sets import included
+from headrace.cli.table import layout_of, show
 from headrace.client.handle import Handle
 from headrace.spec.constraint import of_queue
-from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
@@ -127,38 +127,21 @@ class _Line:
         }[field]
 
 
-def _layout(text: str, formats: Dict[str, str]) -> Format:
-    try:
-        return Format(choose(text, formats), _HEADINGS)
-    except FormatError as exc:
-        raise CommandError(str(exc)) from None
-
-
 def _chosen(handle: Handle, nodes: _Nodes, args: Namespace) -> Idset:
     """The ranks that `--include` and `--queue` leave."""
-    chosen = _included(nodes, args.include)
+    chosen = included(nodes.R, args.include).ranks if args.include else nodes.ranks
     return chosen & _queue_ranks(handle, nodes, args.queue) if args.queue else chosen
 
 
-def _included(nodes: _Nodes, text: Any) -> Idset:
-    if not text:
-        return nodes.ranks
-    try:
-        return Idset.parse(text)
-    except ValueError:
-        return nodes.R.select_hosts(Hostlist.parse(text)).ranks
-
-
 def status(args: Namespace) -> int:
-    if args.format == "help":
-        sys.stdout.write(help_text("flux-resource", _STATUS_FORMATS, _STATUS_PURPOSES))
+    layout = layout_of(args.format, "flux-resource", _STATUS_FORMATS, _STATUS_PURPOSES, _HEADINGS)
+    if layout is None:
         return 0
-    layout = _layout(args.format, _STATUS_FORMATS)
     handle = Handle()
     nodes = _Nodes(handle)
     chosen = _chosen(handle, nodes, args)
     states, ups = _asked(args.states)
-    tint = args.color == "always" or (args.color == "auto" and sys.stdout.isatty())
+    tint = stdout_colored(args.color)
     lines = []
     for state in states:
         for up in ups:
@@ -168,7 +151,7 @@ def status(args: Namespace) -> int:
             if ranks or shown or (up and state in _ALWAYS and not args.skip_empty):
                 reasons = {text for ids, _, text in nodes.drains if ids & ranks}
                 lines.append(_Line(nodes, state, ranks, up, ",".join(sorted(reasons)), 0.0, tint))
-    _print(layout, lines, args.no_header)
+    show(layout, [line.get for line in lines], args.no_header)
     return 0
 
 
@@ -193,9 +176,7 @@ def _asked(text: Any) -> Tuple[List[str], List[bool]]:
 def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
     queues = handle.rpc("config.get").get().get("queues", {})
     ranks = Idset([])
-    for name in [name for text in texts for name in text.split(",")]:
-        if name not in queues:
-            raise CommandError(f"No such queue: {name}")
+    for name in queues_named(texts, queues):
         constraint = of_queue(queues[name])
         found = nodes.R.matching_ranks(constraint) if constraint else nodes.ranks
         ranks = ranks | found
@@ -204,10 +185,9 @@ def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
 
 def drained(args: Namespace) -> int:
     """List drained nodes, one line for each time and reason."""
-    if args.format == "help":
-        sys.stdout.write(help_text("flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES))
+    layout = layout_of(args.format, "flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES, _HEADINGS)
+    if layout is None:
         return 0
-    layout = _layout(args.format, _DRAIN_FORMATS)
     handle = Handle()
     nodes = _Nodes(handle)
     chosen = _chosen(handle, nodes, args)
@@ -217,12 +197,5 @@ def drained(args: Namespace) -> int:
             ranks = ids & nodes.in_state(state) & chosen
             if ranks:
                 lines.append(_Line(nodes, state, ranks, True, reason, when, False))
-    _print(layout, lines, args.no_header)
+    show(layout, [line.get for line in lines], args.no_header)
     return 0
-
-
-def _print(layout: Format, lines: List[_Line], no_header: bool) -> None:
-    layout.fit([line.get for line in lines])
-    out = [] if no_header else [layout.header()]
-    out += [layout.row(line.get) for line in lines]
-    sys.stdout.write("".join(f"{line}\n" for line in out))

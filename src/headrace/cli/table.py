@@ -1,0 +1,35 @@
+"""Tables of the commands that list things: the format of `-o`, and the lines on stdout."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.errors import CommandError
+from headrace.cli.format import Format, FormatError, choose, help_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional
+
+    from headrace.cli.format import Getter
+
+
+def layout_of(
+    text: str, program: str, formats: Mapping[str, str], purposes: Dict[str, str], headings: Mapping[str, str]
+) -> Optional[Format]:
+    """The format of `-o text`; None when that is `help`, which is then shown. Raises CommandError."""
+    if text == "help":
+        sys.stdout.write(help_text(program, formats, purposes))
+        return None
+    try:
+        return Format(choose(text, formats), headings)
+    except FormatError as exc:
+        raise CommandError(str(exc)) from None
+
+
+def show(layout: Format, rows: List[Getter], no_header: bool) -> None:
+    """Write the rows, under a header unless it is not wanted."""
+    layout.fit(rows)
+    lines = [] if no_header else [layout.header()]
+    lines += [layout.row(row) for row in rows]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
