@@ -8,7 +8,7 @@ flux-core's scheduler does, so node lists come out as its users know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from headrace.modules.sched_r import Share, Shares, each, job_r
@@ -98,45 +98,39 @@ class Pool:
             self._take(share)
         return tuple(chosen)
 
+    def _emptiest(self, mask: int, least: int) -> Iterator[tuple[int, int]]:
+        """(free cores, rank) of nodes that have any, and `least` at the least: most first, lowest rank among equals."""
+        for count in range(len(self._buckets) - 1, max(least, 1) - 1, -1):
+            for rank in each(self._buckets[count] & mask):
+                yield count, rank
+
     def _anywhere(self, request: Request, mask: int) -> list[Share] | None:
         per_slot, gpus, need = request.cores, request.gpus, request.nslots
         chosen: list[Share] = []
-        buckets = self._buckets
-        for count in range(len(buckets) - 1, max(per_slot, 1) - 1, -1):
-            candidates = buckets[count] & mask
-            while candidates:
-                low = candidates & -candidates
-                candidates ^= low
-                rank = low.bit_length() - 1
-                node = self.nodes[rank]
-                slots = min(need, count // per_slot) if per_slot else need
-                if gpus:
-                    slots = min(slots, node.free_gpus.bit_count() // gpus)
-                    if not slots:
-                        continue
-                chosen.append(Share(rank, _lowest(node.free, slots * per_slot), _lowest(node.free_gpus, slots * gpus)))
-                need -= slots
-                if not need:
-                    return chosen
+        for count, rank in self._emptiest(mask, per_slot):
+            node = self.nodes[rank]
+            slots = min(need, count // per_slot) if per_slot else need
+            if gpus:
+                slots = min(slots, node.free_gpus.bit_count() // gpus)
+                if not slots:
+                    continue
+            chosen.append(Share(rank, _lowest(node.free, slots * per_slot), _lowest(node.free_gpus, slots * gpus)))
+            need -= slots
+            if not need:
+                return chosen
         return None
 
     def _on_nodes(self, request: Request, mask: int) -> list[Share] | None:
         cores, gpus, need = request.nslots * request.cores, request.nslots * request.gpus, request.nnodes
         chosen: list[Share] = []
-        buckets = self._buckets
-        for count in range(len(buckets) - 1, max(cores, 1) - 1, -1):
-            candidates = buckets[count] & mask
-            while candidates:
-                low = candidates & -candidates
-                candidates ^= low
-                rank = low.bit_length() - 1
-                node = self.nodes[rank]
-                if gpus > node.free_gpus.bit_count():
-                    continue
-                chosen.append(Share(rank, _lowest(node.free, cores), _lowest(node.free_gpus, gpus)))
-                need -= 1
-                if not need:
-                    return chosen
+        for _, rank in self._emptiest(mask, cores):
+            node = self.nodes[rank]
+            if gpus > node.free_gpus.bit_count():
+                continue
+            chosen.append(Share(rank, _lowest(node.free, cores), _lowest(node.free_gpus, gpus)))
+            need -= 1
+            if not need:
+                return chosen
         return None
 
     def _whole_nodes(self, request: Request, mask: int) -> list[Share] | None:
@@ -144,23 +138,22 @@ class Pool:
         cores, gpus = request.nslots * request.cores, request.nslots * request.gpus
         need = request.nnodes or request.nslots
         chosen: list[Share] = []
-        for count in range(len(self._buckets) - 1, 0, -1):
-            for rank in each(self._buckets[count] & mask):
-                node = self.nodes[rank]
-                if node.free != node.cores or node.free_gpus != node.gpus:
+        for count, rank in self._emptiest(mask, 1):
+            node = self.nodes[rank]
+            if node.free != node.cores or node.free_gpus != node.gpus:
+                continue
+            if request.nnodes:
+                if cores > count or gpus > node.gpus.bit_count():
                     continue
-                if request.nnodes:
-                    if cores > count or gpus > node.gpus.bit_count():
-                        continue
-                    need -= 1
-                else:
-                    slots = _slots(request, count, node.gpus.bit_count())
-                    if not slots:
-                        continue
-                    need -= min(slots, need)
-                chosen.append(Share(rank, node.cores, node.gpus))
-                if not need:
-                    return chosen
+                need -= 1
+            else:
+                slots = _slots(request, count, node.gpus.bit_count())
+                if not slots:
+                    continue
+                need -= min(slots, need)
+            chosen.append(Share(rank, node.cores, node.gpus))
+            if not need:
+                return chosen
         return None
 
     def _take(self, share: Share) -> None:
