@@ -50,6 +50,16 @@ def test_column_widens_to_its_longest_value_and_heading():
     assert table("+:{name:<3.3}|", {"name": "abcdefg"}) == ["NAME   |", "abcdefg|"]
 
 
+@pytest.mark.parametrize("conversion", ["!d", "!D", "!d:%b%d::>8"])
+def test_time_that_no_calendar_has_is_shown_as_its_number(conversion):
+    assert row(f"{{t{conversion}}}", t=1e300).strip() == "1e+300"
+    assert row(f"{{t{conversion}}}", t=float("inf")).strip() == "inf"
+
+
+def test_span_that_no_clock_has_is_shown_as_its_number():
+    assert row("{t!F} {n!H}", t=-5.0, n=float("inf")) == "-5 inf"
+
+
 def test_conversions_of_time_and_share(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -41,6 +41,12 @@ def test_time_is_the_request_while_pending_and_the_run_time_after():
         ({"state": 8, "urgency": 16, "priority": 16}, ""),
         ({"state": 8, "priority": 16, "annotations": {"sched": {"reason_pending": "2 nodes short"}}}, "2 nodes short"),
         ({"state": 8, "priority": 16, "annotations": {"sched": {"t_estimate": 990.0}}}, "eta:now"),
+        (
+            {"state": 8, "priority": 16, "annotations": {"sched": {"reason_pending": "short", "t_estimate": 1300.0}}},
+            "eta:5m",
+        ),
+        ({"state": 2, "dependencies": ["begin-time=1" + "0" * 300 + ".000"]}, "depends:begin@1e+300"),
+        ({"state": 2, "dependencies": ["begin-time=8639999999999913600.000"]}, "depends:begin@8.64e+18"),
         ({"state": 16, "nodelist": "node[0-1]"}, "node[0-1]"),
     ],
 )

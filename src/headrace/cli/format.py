@@ -99,6 +99,13 @@ class Field:
             seconds = float(value)
         except (TypeError, ValueError):
             return ""
+        try:
+            return self._convert_seconds(kind, seconds)
+        except (ValueError, OverflowError, OSError):
+            # No calendar or clock has this: the number alone, so that one row does not take the table with it.
+            return f"{seconds:g}"
+
+    def _convert_seconds(self, kind: str, seconds: float) -> str:
         if kind == "F":
             return "inf" if seconds == float("inf") else str(duration.encode(seconds))
         if kind == "H":

@@ -306,14 +306,18 @@ def _dependencies(job: JobInfo) -> str:
 
 
 def _show_dependency(text: str, now: float) -> str:
-    """A dependency's description; a begin time is shown in local time, with its date unless it is today."""
+    """A dependency's description; a begin time is shown in local time, with its date unless it is today, and as a
+    number where no calendar has it."""
     if not text.startswith("begin-time="):
         return text
     try:
         when = float(text[11:])
     except ValueError:
         return text
-    local = time.localtime(when)
+    try:
+        local = time.localtime(when)
+    except (ValueError, OverflowError, OSError):
+        return f"begin@{when:g}"
     today = local[:3] == time.localtime(now)[:3]
     return "begin@" + time.strftime("%H:%M:%S" if today else "%a %d %b %H:%M", local)
 
@@ -328,13 +332,10 @@ def _contextual_info(job: JobInfo) -> Any:
         return job.raw.get("nodelist", "")
     if job.raw.get("priority") == 0 or job.raw.get("urgency") == 0:
         return "held"
-    reason = job.get("sched.reason_pending")
-    if reason:
-        return reason
     estimate = job.get("sched.t_estimate")
-    if not estimate:
-        return ""
-    wait = float(estimate) - job.now
+    if not isinstance(estimate, (int, float)) or not estimate:
+        return job.get("sched.reason_pending")
+    wait = estimate - job.now
     return "eta:now" if wait < 0 else "eta:" + duration.encode(wait)
 
 
