@@ -48,7 +48,7 @@ def test_a_drain_takes_ranks_out_and_says_why() -> None:
     }
     assert ids(made.usable()) == "0,2-3"
     assert made.status()["drain"] == {"1": {"timestamp": 10.0, "reason": "testing"}}
-    made.undrain(0b0010, "", 11.0)
+    made.undrain(0b0010, None, "", 11.0)
     assert ids(made.usable()) == "0-3"
     assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1"}
 
@@ -88,10 +88,11 @@ def test_undraining_what_is_not_drained_is_an_error_unless_forced() -> None:
     made = inventory()
     made.drain(0b0010, "x", "", 1.0)
     with pytest.raises(TargetError, match=r"^rank 2 not drained$"):
-        made.undrain(0b0110, "", 2.0)
+        made.undrain(0b0110, None, "", 2.0)
     assert 1 in made.drained
-    made.undrain(0b0110, "force", 2.0)
+    made.undrain(0b0110, "fan replaced", "force", 2.0)
     assert not made.drained
+    assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1", "reason": "fan replaced"}
 
 
 def test_targets_are_ranks_or_hosts() -> None:
@@ -163,7 +164,7 @@ def test_replayed_events_give_the_same_drains(steps: list[tuple[str, int, str]])
         if what == "drain":
             made.drain(ranks, reason, "overwrite", now)
         elif what == "undrain":
-            made.undrain(ranks, "force", now)
+            made.undrain(ranks, None, "force", now)
         else:
             made.set_online(ranks, now)
     again = Inventory(4, HOSTS)

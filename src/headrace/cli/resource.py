@@ -47,7 +47,8 @@ def _parser() -> Parser:
     one = command("undrain", "Give nodes back to the scheduler")
     one.add_argument("-f", "--force", action="store_true", help="Pass over nodes that are not drained")
     one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
-    one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
+    # Without a default, argparse calls it required.
+    one.add_argument("reason", nargs="*", default=[], metavar="REASON", help="Why, for the resource eventlog")
     one = command("reload", "Replace the resource set")
     one.add_argument("-x", "--xml", action="store_true", help="The file is a directory of hwloc XML files")
     one.add_argument(

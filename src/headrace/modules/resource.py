@@ -336,9 +336,7 @@ class _Leader:
 
     def _drain(self, msg: Message) -> Any:
         ranks, mode = self._targets(msg)
-        reason = msg.obj.get("reason")
-        if reason is not None and not isinstance(reason, str):
-            raise RpcError(errno.EPROTO, "reason must be a string")
+        reason = _reason(msg)
         try:
             self._record(self.inventory.drain(ranks, reason, mode, self.ctx.now()))
         except TargetError as exc:
@@ -348,7 +346,7 @@ class _Leader:
     def _undrain(self, msg: Message) -> Any:
         ranks, mode = self._targets(msg)
         try:
-            self._record(self.inventory.undrain(ranks, mode, self.ctx.now()))
+            self._record(self.inventory.undrain(ranks, _reason(msg), mode, self.ctx.now()))
         except TargetError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         return EMPTY
@@ -393,3 +391,10 @@ class _Leader:
 def _put(key: str, data: bytes, flags: int) -> dict[str, Any]:
     dirent = {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
     return {"key": key, "flags": flags, "dirent": dirent}
+
+
+def _reason(msg: Message) -> str | None:
+    reason = msg.obj.get("reason")
+    if reason is not None and not isinstance(reason, str):
+        raise RpcError(errno.EPROTO, "reason must be a string")
+    return reason

@@ -195,7 +195,7 @@ class Inventory:
             elif overwrite == 1 or not old.reason:
                 self.drained[rank] = Drain(old.timestamp, reason)
 
-    def undrain(self, ranks: int, mode: str, now: float) -> Event | None:
+    def undrain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
         """Bring drained ranks back; raises TargetError when one is not drained, unless `mode` is "force"."""
         drained = self.drained_bits()
         idle = ranks & ~drained
@@ -206,7 +206,10 @@ class Inventory:
             return None
         for rank in Idset.from_bits(ranks):
             del self.drained[rank]
-        return self._post(now, "undrain", {"idset": ids(ranks), "nodelist": self.nodelist(ranks)})
+        context = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
+        if reason:
+            context["reason"] = reason
+        return self._post(now, "undrain", context)
 
     def update_expiration(self, expiration: float, now: float) -> Event:
         if self.rset is not None:
