@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from headrace.cli.main import COMMANDS
+from headrace.cli.main import ABSENT, COMMANDS
 
 
 def test_unknown_command_is_named_with_the_nearest_ones(flux):
@@ -22,6 +24,25 @@ def test_help_lists_every_command(flux):
     assert outcome.rc == 0
     for name in COMMANDS:
         assert f"   {name} " in outcome.stdout
+
+
+@pytest.mark.parametrize("name", ["run", "env", "mini", "getattr"])
+def test_help_of_a_command_is_what_its_help_option_shows(flux, name):
+    outcome, same = flux("help", name), flux(name, "--help")
+    assert "sage: " in outcome.stdout + outcome.stderr
+    assert (outcome.rc, outcome.stdout, outcome.stderr) == (0, same.stdout, same.stderr)
+
+
+def test_help_of_no_command_is_an_error(flux):
+    assert flux("help", "nosuch").stderr.startswith("flux: 'nosuch' is not a flux command.")
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_command_that_only_flux_has_is_called_so_and_is_in_the_manual(flux, name):
+    outcome = flux(name)
+    assert (outcome.rc, outcome.stderr) == (1, f"flux: '{name}' is a Flux command that Headrace does not have yet\n")
+    manual = Path(__file__).parent.parent.parent / "docs" / "user" / "options.md"
+    assert re.search(rf"`(flux )?{name}`", manual.read_text(encoding="utf-8").partition("## Options")[0])
 
 
 def test_nothing_to_do_shows_the_usage(flux):
@@ -46,6 +67,7 @@ def test_version_option_is_the_version_command(flux):
 def test_env_runs_a_command_with_bindings_in_reach(flux):
     outcome = flux("env", "sh", "-c", 'echo "$PYTHONPATH"')
     assert outcome.stdout.split(":")[0].strip().endswith(os.path.join("compat", "python"))
+    assert flux("env", "--", "true").rc == 0
     assert flux("env", "nosuchprogram").rc == 127
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from headrace.cli.errors import CommandError
+from headrace.cli.getopts import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +15,13 @@ PREFIX = "flux-env: "
 
 _NAMES = ("PATH", "PYTHONPATH", "FLUX_URI", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH", "FLUX_CONNECTOR_PATH")
 
+_COMMAND = Command(
+    "flux-env", "[COMMAND [ARGS...]]", "Print the environment of this installation and instance, or run COMMAND with it"
+)
+
 
 def main(argv: List[str]) -> int:
-    if argv[:1] == ["--"]:
-        argv = argv[1:]
+    argv = _COMMAND.parse(argv, stop_early=True).operands
     if not argv:
         for name in _NAMES:
             if name in os.environ:

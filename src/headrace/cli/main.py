@@ -63,12 +63,36 @@ COMMANDS = {
     "version": ("version", "show versions"),
 }
 
+# Commands of Flux that are to be named as such where somebody tries them.
+ABSENT = (
+    "admin",
+    "archive",
+    "cron",
+    "dump",
+    "fsck",
+    "gc",
+    "housekeeping",
+    "jobtap",
+    "modprobe",
+    "multi-prog",
+    "pgrep",
+    "pkill",
+    "pstree",
+    "restore",
+    "sproc",
+    "startlog",
+    "top",
+    "watch",
+)
+
 _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
   -h, --help             Display this message.
   -p, --parent           Set environment of parent instance
   -r, --root             Set environment of root instance
   -v, --verbose          Be verbose about environment and command search
   -V, --version          Display command and component versions
+
+'flux help COMMAND' shows what a command does and its options.
 """
 
 
@@ -129,6 +153,8 @@ def _drive(args: List[str]) -> int:
 
 def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     """Run command `name`; errors become its own kind of line on stderr and a status."""
+    if name == "help" and argv and argv[0][:1] != "-":
+        return run_command(argv[0], ["--help"], verbose)
     if name == "help":
         sys.stdout.write(_USAGE + "\n" + _command_list())
         return 0
@@ -210,6 +236,8 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
                     if verbose:
                         sys.stderr.write(f"flux: trying to exec {path}\n")
                     os.execv(path, [path, *argv])
+    if name in ABSENT:
+        raise CommandError(f"'{name}' is a Flux command that Headrace does not have yet")
     text = f"'{name}' is not a flux command.  See 'flux --help'"
     import difflib
 

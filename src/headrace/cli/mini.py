@@ -20,7 +20,11 @@ PREFIX = "headrace-mini: "
 
 
 def main(argv: List[str]) -> int:
-    parser = Parser("headrace mini", usage="headrace mini {run,validate} [OPTIONS] FILE")
+    parser = Parser(
+        "headrace mini",
+        usage="headrace mini {run,validate} [OPTIONS] FILE",
+        description="Check a MiniCluster file of the Flux Operator, or run it as brokers of this machine",
+    )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     validate = commands.add_parser("validate", prog="headrace mini validate", help="say everything wrong with FILE")
     validate.add_argument("file", metavar="FILE", help="a MiniCluster in YAML ('-' is standard input)")
