@@ -140,6 +140,15 @@ def until_nothing_is_left(env: dict[str, str]) -> None:
         time.sleep(0.05)
 
 
+def test_a_file_without_a_command_is_called_interactive_unless_it_says_so(env: dict[str, str], tmp_path: Path) -> None:
+    told = mini(env, "validate", write(tmp_path, {}))
+    assert told.returncode == 0
+    assert told.stderr.endswith("cluster.yaml: no command: the cluster is interactive and stays until it is stopped\n")
+    for said in ({"interactive": True}, {}):
+        container = {} if said else {"command": "true"}
+        assert mini(env, "validate", write(tmp_path, container, **said)).stderr == ""
+
+
 def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [HEADRACE, "mini", "run", write(tmp_path, {}, size=2, interactive=True)],

@@ -42,6 +42,7 @@ def main(argv: List[str]) -> int:
 
 
 def _load(path: str) -> Source:
+    from headrace.minicluster.plan import Mode, mode_of
     from headrace.minicluster.validate import InvalidMiniCluster, load
 
     try:
@@ -62,6 +63,8 @@ def _load(path: str) -> Source:
         raise CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True) from None
     for doubt in source.doubts:
         sys.stderr.write(f"{path}: {doubt}\n")
+    if mode_of(source.cluster) is Mode.INTERACTIVE and not source.cluster.spec.interactive:
+        sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")
     return source
 
 
