@@ -61,8 +61,20 @@ class AgentLink(asyncio.BufferedProtocol):
     def flush(self) -> None:
         out, self._out = self._out, []
         if out and self._transport is not None:
-            body = self._encode(out)
+            try:
+                body = self._encode(out)
+            except (OverflowError, TypeError, ValueError) as exc:
+                # One operation that cannot be sent costs itself alone.
+                self.broker.log(logging.ERROR, "broker", f"operation of the exec agent: {exc}")
+                body = self._encode([op for op in out if self._sendable(op)])
             self._transport.write(_LENGTH.pack(len(body)) + body)
+
+    def _sendable(self, op: dict[str, Any]) -> bool:
+        try:
+            self._encode(op)
+        except (OverflowError, TypeError, ValueError):
+            return False
+        return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

@@ -100,6 +100,8 @@ def _recover(options: Namespace) -> None:
     """`--recovery=STATEDIR`: one broker with the state of an earlier instance, whose resources stay offline."""
     if not os.path.isdir(options.recovery):
         raise CommandError(f"--recovery: {options.recovery}: give the state directory of an instance")
+    if not any(os.path.exists(os.path.join(options.recovery, name)) for name in ("jobs", "kvs.sqlite")):
+        raise CommandError(f"--recovery: {options.recovery}: holds no state of an instance")
     if options.test_size not in (None, 1):
         raise CommandError("--recovery starts one broker: it cannot be used with --test-size > 1")
     options.test_size = 1

@@ -34,6 +34,7 @@ NAME = "job-ingest"
 _FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
 _decode = msgspec.json.decode
+_pack = msgspec.msgpack.Encoder().encode
 _ABSENT = object()
 
 
@@ -166,6 +167,10 @@ class _Ingest:
             js.validate(jobspec, None if novalidate else 1)
         except js.JobspecError as exc:
             raise RpcError(errno.EPERM, str(exc)) from None
+        try:
+            _pack(jobspec)
+        except OverflowError:
+            raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
         system = jobspec["attributes"].get("system") if jobspec["attributes"] else None
         if system is None:
             jobspec["attributes"] = {**(jobspec["attributes"] or {}), "system": {}}

@@ -74,6 +74,10 @@ _PACKED = tuple(name for name in ATTRS if name not in ("id", "state", "dependenc
 _SHARED = ("name", "cwd", "queue", "project", "bank")
 
 
+# Products of counts may be more than JSON's readers take.
+_MOST = (1 << 53) - 1
+
+
 class Job:
     """A job's attributes (RFC 43), None where one is not set."""
 
@@ -138,10 +142,10 @@ class Job:
         self.bank = system.get("bank")
         self.duration = float(system.get("duration") or 0.0)
         counts = js.counts(jobspec)
-        self.ntasks = counts.ntasks
+        self.ntasks = None if counts.ntasks is None else min(counts.ntasks, _MOST)
         self.nnodes = counts.nnodes or None
         # Whole nodes have an unknown number of cores until they are allocated.
-        self.ncores = None if counts.exclusive else counts.ncores
+        self.ncores = None if counts.exclusive else min(counts.ncores, _MOST)
 
     def take_r(self, r: dict[str, Any]) -> None:
         """What was allocated (RFC 20)."""

@@ -20,6 +20,8 @@ _SCHEMES = {
 _KINDS = frozenset(_SCHEMES.values())
 SINGLETON = "singleton"
 _BEGIN = "begin-time"
+# The last second that calendars of most programs know.
+_LAST = 253_402_300_799.0
 
 
 class DependencyError(ValueError):
@@ -44,6 +46,8 @@ def parse(dependency: dict[str, Any]) -> Need:
             antecedent = jobid.parse(value)
         except ValueError:
             raise DependencyError(f"dependency: {scheme}: {value!r} is not a job id") from None
+        if not antecedent:
+            raise DependencyError(f"dependency: {scheme}: job {value} not found")
         return Need(f"{kind}={jobid.encode(antecedent)}", kind, antecedent, 0.0)
     if scheme == _BEGIN:
         try:
@@ -54,6 +58,8 @@ def parse(dependency: dict[str, Any]) -> Need:
             ) from None
         if not 0 < when < float("inf"):
             raise DependencyError(f"dependency: begin-time: {value!r} is not a time after the epoch")
+        if when > _LAST:
+            raise DependencyError(f"dependency: begin-time: {value!r} is after the year 9999")
         return Need(f"{_BEGIN}={when:.3f}", _BEGIN, 0, when)
     if scheme == SINGLETON:
         return Need(SINGLETON, SINGLETON, 0, 0.0)

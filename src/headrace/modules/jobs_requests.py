@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_pack import event_line
@@ -148,6 +150,10 @@ class Requests:
         memo = msg.obj["memo"]
         if not isinstance(memo, dict):
             raise RpcError(errno.EPROTO, "memo: must be an object")
+        try:
+            msgspec.msgpack.encode(memo)
+        except OverflowError:
+            raise RpcError(errno.EINVAL, "memo: has a whole number of more than 64 bits") from None
         self._begin()
         self.core.memo(job, memo, bool(msg.obj.get("volatile")))
         self._answer(msg)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -385,7 +386,11 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
 def load(ctx: ModuleContext, _args: list[str]) -> None:
     """Serve `kvs`; with a statedir the log is its `kvs.sqlite`."""
     statedir = ctx.attrs.get("statedir")
-    log = Log(os.path.join(statedir, "kvs.sqlite")) if statedir else None
+    path = os.path.join(statedir, "kvs.sqlite")
+    try:
+        log = Log(path) if statedir else None
+    except sqlite3.Error as exc:
+        raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
     kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
 
     def nothing(_msg: Message) -> _Empty:

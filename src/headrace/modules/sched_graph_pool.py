@@ -193,7 +193,7 @@ class Pool:
             if constraint:
                 validate_constraint(constraint)
             resources = parse_jobspec({"resources": jobspec["resources"]}).resources
-            found = self._requests[key] = JobRequest(resources, ceil(duration) or UNLIMITED, constraint)
+            found = self._requests[key] = JobRequest(resources, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
         return found
 
     def _queue(self, name: str) -> Queue:
@@ -246,7 +246,7 @@ class Pool:
         shares = tuple(share for share in shares_of_r(r) if not freed >> share.rank & 1)
         expiration = float(r["execution"].get("expiration") or 0.0)
         start = min(int(r["execution"].get("starttime") or now), now)
-        end = ceil(expiration) if expiration else start + UNLIMITED
+        end = _end(start, expiration)
         allocation = self.scheduler.add(jobid, self.nodes.selection(shares), start, max(end, now + OVERRUN), False)
         self.held[jobid] = Held(shares, expiration, "")
         self._queue("").running.add(jobid)
@@ -305,7 +305,7 @@ class Pool:
             return False
         for queue in self.queues.values():
             queue.drop_plans()
-        end = max(ceil(expiration), now + 1) if expiration else now + UNLIMITED
+        end = max(_end(now, expiration), now + 1)
         taken = self.scheduler.add(heir, allocation.selection, now, end, False)
         self._queue(held.queue).hold(heir, taken)
         self.held[heir] = Held(held.shares, expiration, held.queue)
@@ -332,7 +332,7 @@ class Pool:
         self.held[jobid].expiration = expiration
         held = self.scheduler.jobs.get(jobid)
         if held is not None:
-            end = ceil(expiration) if expiration else held.start + UNLIMITED
+            end = _end(held.start, expiration)
             for queue in self.queues.values():
                 queue.drop_plans(end)
             self._reach(jobid, held, end)
@@ -397,6 +397,11 @@ class Pool:
                 have = found.get(rank, (0, 0))
                 found[rank] = (have[0] | cores, have[1] | gpus)
         return found
+
+
+def _end(start: int, expiration: float) -> int:
+    """When a job is planned to end that began at `start`."""
+    return ceil(min(expiration, start + UNLIMITED)) if expiration else start + UNLIMITED
 
 
 def _parts(request: Request) -> Iterator[Request]:

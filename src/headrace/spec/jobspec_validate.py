@@ -14,6 +14,8 @@ from headrace.spec.json_kind import kind_of
 
 _INF = float("inf")
 _KEYS = ("attributes", "resources", "tasks", "version")
+# What an `int` of C holds: clients and shells of other makes read counts as such.
+MAX_COUNT = (1 << 31) - 1
 _VERTEX_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label", "id"})
 _TASK_KEYS = frozenset({"command", "slot", "count", "attributes", "distribution"})
 
@@ -98,6 +100,8 @@ def _v1_vertex(vertex: Any, path: str) -> str:
     count = vertex.get("count")
     if type(count) is not int or count < 1:
         raise JobspecError(f"{path}.count: must be an integer of 1 or more in version 1, not {count!r}")
+    if count > MAX_COUNT:
+        raise JobspecError(f"{path}.count: must be {MAX_COUNT} at most, not {count}")
     kind = vertex.get("type")
     if type(kind) is not str:
         raise JobspecError(f"{path}.type: must be node, slot, core or gpu in version 1, not {kind!r}")
@@ -150,6 +154,8 @@ def _validate_task(task: Any, path: str) -> None:
     if key == "per_slot" or key == "total":  # noqa: PLR1714
         if type(value) is not int or value < 1:
             raise JobspecError(f"{path}.count.{key}: must be an integer of 1 or more, not {value!r}")
+        if value > MAX_COUNT:
+            raise JobspecError(f"{path}.count.{key}: must be {MAX_COUNT} at most, not {value}")
     elif key == "per_resource":
         number = value.get("count") if type(value) is dict else None
         if type(value) is not dict or type(value.get("type")) is not str or type(number) is not int or number < 1:
