@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 
+import mutation
 import pytest
 from instance import start
 
@@ -84,8 +84,7 @@ print("RSS", first, rss())
 @pytest.mark.timeout(300)
 def test_mutated_frames_at_the_local_socket_cost_nobody_else_anything(tmp_path):
     count = int(os.environ.get("HEADRACE_FUZZ_FRAMES", "20000"))
-    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {seed}")
+    seed = mutation.seed()
     program = tmp_path / "fuzz.py"
     program.write_text(FUZZ)
     script = f"{sys.executable} {program} {seed} {count} && flux run echo alive"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import mutation
 import pytest
 from instance import FLUX, clean_env, processes_with
 
@@ -41,8 +42,7 @@ print(json.dumps([[job["id"], job["state"]] for job in jobs]))
 @pytest.mark.timeout(300)
 def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
     rounds = int(os.environ.get("HEADRACE_KILL_ROUNDS", "10"))
-    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {seed}")
+    seed = mutation.seed()
     dice = random.Random(seed)
     state = tmp_path / "state"
     env = clean_env(TMPDIR=str(tmp_path), HR_TEST=str(tmp_path))

@@ -12,6 +12,7 @@ import os
 import random
 import uuid
 
+import mutation
 import pytest
 import zmq
 from bootstrapped import Cluster, cluster, memory
@@ -143,8 +144,7 @@ def frame(dice: random.Random) -> list[bytes]:
 @pytest.mark.timeout(600)
 def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
     count = int(os.environ.get("HEADRACE_FUZZ_TREE_FRAMES", "2000"))
-    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {seed}")
+    seed = mutation.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
         brokers.broker(1)
@@ -297,8 +297,7 @@ def wish(dice: random.Random) -> tuple[str, dict[str, object], int]:
 @pytest.mark.timeout(600)
 def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
     count = int(os.environ.get("HEADRACE_FUZZ_TREE_FRAMES", "6000"))
-    seed = int(os.environ.get("HEADRACE_SEED", str(random.randrange(1 << 30))))
-    print(f"seed {seed}")
+    seed = mutation.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
         brokers.broker(1)

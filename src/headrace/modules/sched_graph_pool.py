@@ -24,7 +24,8 @@ from headrace.modules.sched_graph_r import Nodes
 from headrace.modules.sched_graph_settings import Settings
 from headrace.modules.sched_r import Shares, each, shares_of_r
 from headrace.queueing import Decision, Queue
-from headrace.queueing.queue import OVERRUN, shape_of
+from headrace.queueing.line import shape_of
+from headrace.queueing.queue import OVERRUN
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset

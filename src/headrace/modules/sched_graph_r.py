@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.graph.inside import execution_ids
+from headrace.graph.inside import parts
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.scheduler import Allocation
 from headrace.graph.selection import Selection, from_vertices
@@ -39,28 +39,7 @@ class Nodes:
 
     def shares(self, allocation: Allocation) -> Shares:
         """What an allocation holds, in rank order."""
-        graph = self.graph
-        types, numbers = graph.type, graph.id
-        found: list[Share] = []
-        cores = gpus = 0
-        # Children come before parents, so a node's cores and GPUs are complete when the node itself comes.
-        for v, _, _, _, whole in allocation.selection.order():
-            kind = types[v]
-            if kind == "core":
-                cores |= 1 << numbers[v]
-            elif kind == "gpu":
-                gpus |= 1 << numbers[v]
-            elif whole:
-                inside = execution_ids(graph, v)
-                cores |= inside.get("core", 0)
-                gpus |= inside.get("gpu", 0)
-            if kind == "node":
-                if cores or gpus:
-                    found.append(Share(graph.rank[v], cores, gpus))
-                cores = gpus = 0
-        if len(found) > 1:
-            found.sort()
-        return tuple(found)
+        return tuple(sorted(Share(rank, cores, gpus) for rank, _, cores, gpus in parts(allocation.selection)))
 
     def selection(self, shares: Iterable[Share]) -> Selection:
         """The vertices that shares name. Raises GraphError for one that is not there."""

@@ -19,11 +19,9 @@ from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Allocation, Found, Scheduler
 from headrace.queueing.gaps import Ask, Gaps
-from headrace.queueing.line import Entry, Line, Place, shape_of
+from headrace.queueing.line import Entry, Line, Place
 from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges, common
 from headrace.queueing.policies import QueuePolicy, by_name
-
-__all__ = ["EFFORT", "OVERRUN", "STARTS", "Decision", "Planned", "Queue", "Refused", "Started", "shape_of"]
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
 OVERRUN = 30
