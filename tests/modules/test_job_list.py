@@ -350,5 +350,8 @@ def test_all_attributes_are_named(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         attrs = (await world.client.rpc("job-list.list-attrs"))["attrs"]
         assert {"id", "t_submit", "exception_note", "annotations", "all"} <= set(attrs)
+        for wrong, text in (("foo", "foo is not a valid attribute"), (5, "attr has no string value")):
+            reply = await world.client.call("job-list.list", {"max_entries": 1, "attrs": [wrong]})
+            assert (reply.errnum, reply.text) == (errno.EINVAL, text)
 
     with_world(in_broker, scenario)

@@ -98,6 +98,8 @@ def test_guests_reach_their_own_jobs_only(in_broker: Run) -> None:
         id = await world.job()
         guest = broker.client(guest=True)
         reply = await guest.call("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        assert (reply.errnum, reply.text) == (errno.EPERM, "guests can only raise exceptions on their own jobs")
+        reply = await guest.call("job-manager.wait", {"id": -1})
         assert reply.errnum == errno.EPERM
         reply = await guest.call("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0})
         assert reply.errnum == errno.EPERM
@@ -171,6 +173,19 @@ def test_memo_is_an_event_unless_it_is_volatile(in_broker: Run) -> None:
         (event,) = (await world.client.next(tag)).obj["events"]
         assert event["context"] == {"annotations": {"user": {"uri": "x", "p": 1}}}
         assert [name for name, _ in await world.events(id)][-1] == "memo"
+
+    in_broker(scenario)
+
+
+def test_a_new_listener_hears_what_the_scheduler_says_of_waiting_jobs(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(urgency=0)
+        await world.client.rpc("job-manager.memo", {"id": id, "volatile": True, "memo": {"p": 1}})
+        tag = world.client.start("job-manager.events-journal", {"full": True}, None, FLAG_STREAMING)
+        heard = [(await world.client.next(tag)).obj["events"][-1] for _ in range(2)]
+        assert heard[1]["context"] == {"annotations": {"user": {"p": 1}}}
 
     in_broker(scenario)
 

@@ -314,6 +314,39 @@ def test_afterstart_waits_for_the_start_and_fails_without_one() -> None:
     assert world.events(12)[-2:] == ["exception", "clean"]
 
 
+def test_only_afterany_takes_a_job_that_never_started() -> None:
+    world = World()
+    world.submit(1)
+    for id, scheme in ((2, "afterany"), (3, "afternotok"), (4, "afterexcept")):
+        world.submit(id, **after(scheme, 1))
+    world.cancel(1)
+    world.alloc(1, CANCEL)
+    assert [world.events(id)[3] for id in (2, 3, 4)] == ["dependency-remove", "exception", "exception"]
+    assert "never started" in world.submit(5, **after("afternotok", 1))
+
+
+def test_afterexcept_takes_a_job_that_ran_into_a_fatal_exception() -> None:
+    world = World()
+    for id, scheme in ((1, "afterexcept"), (2, "afterexcept")):
+        world.submit(id)
+        world.submit(id + 10, **after(scheme, id))
+    world.run(1, 256)
+    world.alloc(2)
+    world.exec(2, "start")
+    world.cancel(2)
+    world.exec(2, "finish", status=15)
+    world.exec(2, "release", ranks="all", final=True)
+    assert [world.events(id)[3] for id in (11, 12)] == ["exception", "dependency-remove"]
+
+
+def test_no_two_events_of_a_job_have_one_time() -> None:
+    world = World()
+    world.submit(1)
+    world.run(1, 0)
+    times = [time for time, _, _ in world.gone[1].events]
+    assert times == sorted(set(times))
+
+
 def test_a_dependency_that_can_never_be_met_is_refused() -> None:
     world = World()
     world.submit(1)

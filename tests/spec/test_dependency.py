@@ -22,6 +22,7 @@ from headrace.spec.dependency import DependencyError
         ("begin-time:1:2", {"scheme": "begin-time", "value": "1:2"}),
         ("fluid:hungry-hippos", {"scheme": "fluid", "value": "hungry-hippos"}),
         ("singleton", {"scheme": "singleton", "value": ""}),
+        ("after:", {"scheme": "after", "value": ""}),
     ],
 )
 def test_parse_and_encode(text: str, obj: Dict[str, Any]) -> None:
@@ -29,7 +30,7 @@ def test_parse_and_encode(text: str, obj: Dict[str, Any]) -> None:
     assert dependency.parse(dependency.encode(obj)) == obj
 
 
-@pytest.mark.parametrize("text", ["", "afterok", "afterok:", ":1", "a:b?", "a:b?c", "a:b?value=2"])
+@pytest.mark.parametrize("text", ["", "afterok", ":1", "a:b?", "a:b?c", "a:b?value=2"])
 def test_wrong_text_is_shown(text: str) -> None:
     with pytest.raises(DependencyError, match="Invalid dependency URI"):
         dependency.parse(text)

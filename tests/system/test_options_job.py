@@ -65,6 +65,8 @@ JOB = [
     Line("flux job memo $(cat held) kept=1; flux job memo --volatile $(cat held) lost=2 text=words"),
     Line("flux jobs -no '{user.kept} {user.lost} {user.text}' $(cat held)", "1 2 words\n"),
     Line("flux job eventlog $(cat held) | grep -o 'memo .*'", "memo kept=1\n"),
+    Line("echo -n read | flux job memo $(cat held) of.a=- of.b=[1] && flux job memo $(cat held) of.b=null"),
+    Line("flux job eventlog $(cat held) | grep -o 'memo of.*'", 'memo of={"a":"read","b":[1]}\nmemo of={"b":null}\n'),
     Line("flux job memo $(cat held) bad", "flux-job: memo: no value for key bad\n", 1),
     # raise
     Line(
@@ -212,6 +214,12 @@ JOB = [
     Line("flux job list --all --since=9999999999 | wc -l", "3\n"),
     Line("flux job list --user=4242; flux job list --all-users | wc -l", "3\n"),
     Line("flux job list-inactive --count=2 | wc -l", "2\n"),
+    Line(
+        "flux job list-inactive --since=$(flux job list-inactive | sed -n 2p | jq .t_inactive) | wc -l; "
+        "flux job list-inactive --since=-1",
+        "1\nflux-job: Invalid argument: --count and --since are numbers from 0\n",
+        1,
+    ),
     Line("flux cancel --all --quiet; flux queue idle --quiet"),
     # purge, at last
     Line(

@@ -166,16 +166,28 @@ def memo(argv: List[str]) -> int:
         key, sep, value = pair.partition("=")
         if not sep:
             raise CommandError(f"memo: no value for key {key}")
+        text = sys.stdin.read() if value == "-" else value
         try:
-            entries[key] = json.loads(value)
+            _put(entries, key, json.loads(text))
         except ValueError:
-            entries[key] = value
+            _put(entries, key, text)
     request = {"id": job, "volatile": options.has("volatile"), "memo": entries}
     try:
         Handle().rpc("job-manager.memo", request).get()
     except OSError as exc:
         raise CommandError(f"memo: {exc.strerror}") from None
     return 0
+
+
+def _put(table: Dict[str, Any], path: str, value: Any) -> None:
+    """Set `a.b.c`: tables within tables, as annotations have them."""
+    *parents, last = path.split(".")
+    for name in parents:
+        inner = table.get(name)
+        if not isinstance(inner, dict):
+            inner = table[name] = {}
+        table = inner
+    table[last] = value
 
 
 def purge(argv: List[str]) -> int:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from headrace.cli.errors import CommandError
-from headrace.cli.getopts import Command
+from headrace.cli.getopts import Command, Options
 from headrace.cli.job import parse_id
 from headrace.cli.joblist import STATE_NAMES, Query
 from headrace.client.handle import Handle
@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
+_SINCE = ("S", "since", "T", "List inactive jobs since timestamp T")
 _COUNT = ("c", "count", "N", "Limit output to N jobs (default: no limit)")
 _LIST = Command(
     "flux-job list",
@@ -26,12 +27,12 @@ _LIST = Command(
         ("A", "all-users", "", "List jobs of all users"),
         _COUNT,
         ("s", "states", "STATES", "List jobs in specific states"),
-        ("S", "since", "T", "List inactive jobs since timestamp T"),
+        _SINCE,
         ("u", "user", "USER", "Limit output to specific user"),
     ),
 )
 _LIST_IDS = Command("flux-job list-ids", "[OPTIONS] ID [ID ...]", "List job(s) by id")
-_LIST_INACTIVE = Command("flux-job list-inactive", "[OPTIONS]", "List inactive jobs", (_COUNT,))
+_LIST_INACTIVE = Command("flux-job list-inactive", "[OPTIONS]", "List inactive jobs", (_COUNT, _SINCE))
 _STATS = Command("flux-job stats", "[OPTIONS]", "Get current job stats")
 
 
@@ -44,11 +45,29 @@ def _print_jobs(query: Query) -> int:
     return 0
 
 
+def _query(options: Options) -> Query:
+    """The limits that both listings know; raises CommandError."""
+    _for_programs()
+    query = Query(count=options.get_int("count", 0))
+    try:
+        query.since = float(options.get("since", "0"))
+    except ValueError:
+        query.since = -1.0
+    if query.since < 0 or query.count < 0:
+        raise CommandError("Invalid argument: --count and --since are numbers from 0")
+    return query
+
+
+def _for_programs() -> None:
+    """Raises CommandError on a terminal: these listings are JSON, and a user means another command."""
+    if sys.stdout.isatty():
+        raise CommandError("This is not the command you are looking for. Try flux-jobs(1).")
+
+
 def list(argv: List[str]) -> int:
     options = _LIST.parse(argv)
     options.need(0, 0)
-    query = Query(count=options.get_int("count", 0))
-    query.since = float(options.get("since", "0"))
+    query = _query(options)
     if not options.has("all-users"):
         query.user(options.get("user", str(os.getuid())))
     if options.has("states"):
@@ -64,12 +83,13 @@ def list(argv: List[str]) -> int:
 def list_inactive(argv: List[str]) -> int:
     options = _LIST_INACTIVE.parse(argv)
     options.need(0, 0)
-    query = Query(count=options.get_int("count", 0))
+    query = _query(options)
     query.filter("inactive")
     return _print_jobs(query)
 
 
 def list_ids(argv: List[str]) -> int:
+    _for_programs()
     handle = Handle()
     calls = [
         handle.rpc("job-list.list-id", {"id": parse_id(text), "attrs": ["all"]})

@@ -322,8 +322,10 @@ def _names(attrs: Any) -> tuple[str, ...]:
     if "all" in attrs:
         return ATTRS
     for name in attrs:
+        if not isinstance(name, str):
+            raise RpcError(errno.EINVAL, "attr has no string value")
         if name not in _KNOWN:
-            raise RpcError(errno.EINVAL, f"attribute {name} is not valid")
+            raise RpcError(errno.EINVAL, f"{name} is not a valid attribute")
     return tuple(attrs)
 
 

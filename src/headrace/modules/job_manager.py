@@ -12,6 +12,7 @@ import os
 import tempfile
 from typing import Any
 
+from headrace.agent import begun
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_admin import Admin
@@ -50,12 +51,13 @@ class _Manager:
         self.store = Store(folder)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
+        traces = os.path.join(self.journal.folder, "begun") if self.journal is not None else ""
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
         touch = self.pipeline.touch
         self.sched = Scheduler(ctx, self.core, touch)
-        self.exec = Exec(ctx, self.core, touch)
+        self.exec = Exec(ctx, self.core, touch, traces)
         self.events = EventsJournal(ctx, self.store)
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
@@ -68,7 +70,7 @@ class _Manager:
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         if self.journal is not None:
-            restart(self.core)
+            restart(self.core, begun.read(traces))
             touch()
 
     def _serve(self) -> None:
@@ -82,7 +84,6 @@ class _Manager:
             "urgency": requests.urgency,
             "memo": requests.memo,
             "update": requests.update,
-            "wait": requests.wait,
             "getattr": requests.getattr,
             "getinfo": admin.getinfo,
             "queue-list": admin.queue_list,
@@ -91,6 +92,7 @@ class _Manager:
             "history.get": admin.history,
         }
         owner_methods = {
+            "wait": requests.wait,
             "submit": self._submit,
             "queue-enable": admin.queue_enable,
             "queue-start": admin.queue_start,
@@ -147,8 +149,12 @@ class _Manager:
                 sched.free(request[1], request[2])
             elif kind == "inherit":
                 sched.inherit(request[1], request[2])
+            elif kind == "ahead":
+                self.exec.ahead(*request[1:])
             elif kind == "cancel":
                 sched.cancel(request[1])
+            elif kind == "recall":
+                self.exec.recall()
             else:
                 sched.prioritize(request[1])
 

@@ -37,12 +37,16 @@ from headrace.spec import jobspec as js
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, heir).
+# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, heir)
+# ("ahead", jobs, ids, first) ("recall",).
 # Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
 # ("deadline",), and those that the service around the core adds.
 Effect = tuple[Any, ...]
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+
+# Seconds; the least that the texts of eventlogs show.
+_TICK = 1e-6
 
 _TIMEOUT_NOTE = "resource allocation expired"
 
@@ -62,11 +66,14 @@ class Core:
         self.sched_ready = False
         self.sched_limit = 0
         self.alloc_pending = 0
-        self.heirs = Heirs()
+        self.heirs = Heirs(self)
+        # Jobs that the exec service was told to start and that have not given back what they hold, by id.
+        self.holders: dict[int, Job] = {}
         self.exec_ready = False
         self.records: list[Record] = []
         self.effects: list[Effect] = []
-        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
+        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back. What is started ahead
+        # leaves a trace of its own.
         self.requests: list[Effect] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
@@ -88,10 +95,14 @@ class Core:
     # -- events
 
     def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
-        """An event of a job, now."""
-        self.dirty[job] = self.dirty.pop(job, len(job.events))
+        """An event of a job, now. No two events of a job have one time: clients compare and sort by them."""
+        events = job.events
+        self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
-        job.apply((self.now, name, context))
+        now = self.now
+        if events and events[-1][0] >= now:
+            now = events[-1][0] + _TICK
+        job.apply((now, name, context))
         if job.state != was:
             self.count(job, was)
 
@@ -140,7 +151,7 @@ class Core:
             self.effects.append(("annotations", job))
 
     def _ask(self, job: Job) -> None:
-        self.heirs.asked(job, self.active)
+        self.heirs.asked(job)
         job.alloc_pending = True
         self.alloc_pending += 1
         self.requests.append(("alloc", job))
@@ -167,7 +178,9 @@ class Core:
     def _start(self, job: Job) -> None:
         if self.exec_ready and not job.start_sent and not job.prologs:
             job.start_sent = True
+            self.holders[job.id] = job
             self.effects.append(("start", job))
+            self.heirs.started(job)
 
     def _clean_up(self, job: Job) -> None:
         if job.alloc_pending:
@@ -177,7 +190,8 @@ class Core:
             return
         if job.has_resources:
             self.post(job, "free")
-            heir = self.heirs.take(job, self.active)
+            self.holders.pop(job.id, None)
+            heir = self.heirs.take(job)
             if heir is None:
                 self.requests.append(("free", job, job.r))
             else:
@@ -282,6 +296,8 @@ class Core:
 
     def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
         """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
+        if kind != ANNOTATE and not self.heirs.settled(id, lambda: self.alloc_reply(id, kind, r, notes, why)):
+            return
         job = self.active.get(id)
         if job is None or not job.alloc_pending:
             return
@@ -309,9 +325,9 @@ class Core:
 
     def _inherit(self, job: Job, heir: Job) -> None:
         """Start a job on what another held, as the scheduler would have once it had heard of it."""
+        self.alloc_pending -= heir.alloc_pending
         heir.alloc_pending = False
-        self.alloc_pending -= 1
-        self._allocated(heir, self.heirs.resources(job, heir, self.now), notes(job, heir))
+        self._allocated(heir, self.heirs.resources(job, heir), notes(job, heir))
         self.requests.append(("inherit", job, heir))
         if self.sched_limit:
             self._fill()
@@ -330,8 +346,10 @@ class Core:
 
     # -- the exec service (RFC 32)
 
-    def exec_is_ready(self) -> None:
+    def exec_is_ready(self, ahead: bool = False) -> None:
+        """The exec service takes starts, also `ahead` of the time if it says so."""
         self.exec_ready = True
+        self.heirs.ahead = ahead
         for job in list(self.active.values()):
             if job.state == RUN:
                 self._start(job)
@@ -339,6 +357,7 @@ class Core:
     def exec_gone(self, note: str) -> None:
         """The exec service is gone: what it was running is lost."""
         self.exec_ready = False
+        self.heirs.exec_gone()
         for job in list(self.active.values()):
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
@@ -348,6 +367,7 @@ class Core:
         job = self.active.get(id)
         if job is not None and job.start_sent:
             job.start_sent = False
+            self.holders.pop(id, None)
             self.raise_exception(job, "exec", 0, note, self.owner)
 
     def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
@@ -364,6 +384,8 @@ class Core:
                 self.post(job, "finish", {"status": data["status"]})
             self.advance(job)
         elif kind == "release":
+            if "heir" in data:
+                self.heirs.claim(job, data["heir"])
             self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
             self.advance(job)
         elif kind == "exception":

@@ -16,6 +16,7 @@ _SCHEMES = {
     "afterany": "after-finish",
     "afterok": "after-success",
     "afternotok": "after-failure",
+    "afterexcept": "after-except",
 }
 _KINDS = frozenset(_SCHEMES.values())
 SINGLETON = "singleton"
@@ -45,9 +46,9 @@ def parse(dependency: dict[str, Any]) -> Need:
         try:
             antecedent = jobid.parse(value)
         except ValueError:
-            raise DependencyError(f"dependency: {scheme}: {value!r} is not a job id") from None
+            raise DependencyError(f'dependency: {scheme}: "{value}" is not a valid jobid') from None
         if not antecedent:
-            raise DependencyError(f"dependency: {scheme}: job {value} not found")
+            raise DependencyError(f"dependency: {scheme}: job not found: {value}")
         return Need(f"{kind}={jobid.encode(antecedent)}", kind, antecedent, 0.0)
     if scheme == _BEGIN:
         try:
@@ -81,8 +82,11 @@ def from_description(description: str) -> Need | None:
     return None
 
 
-def verdict(kind: str, started: bool, result: int | None) -> bool | None:
-    """Whether a need on another job is met: None while that is open. `result` is None while the job is active."""
+def verdict(kind: str, started: bool, result: int | None, excepted: bool) -> bool | None:
+    """Whether a need on another job is met: None while that is open. `result` is None while the job is active.
+
+    Only afterany takes a job that never started: a chain of afternotok ends when one of them is canceled.
+    """
     if kind == "after-start" and started:
         return True
     if result is None:
@@ -91,14 +95,19 @@ def verdict(kind: str, started: bool, result: int | None) -> bool | None:
         return True
     if kind == "after-success":
         return result == COMPLETED
-    return result != COMPLETED if kind == "after-failure" else False
+    if kind == "after-except":
+        return started and excepted
+    return started and result != COMPLETED if kind == "after-failure" else False
 
 
 def refusal(kind: str, antecedent: int) -> str:
     """Why a need can no longer be met."""
     why = {
         "after-success": "failed or was canceled",
-        "after-failure": "completed successfully",
+        "after-failure": "completed successfully or never started",
+        "after-except": "had no fatal exception or never started",
     }.get(kind, "will never start")
-    scheme = {"after-success": "afterok", "after-failure": "afternotok"}.get(kind, "afterstart")
+    scheme = {"after-success": "afterok", "after-failure": "afternotok", "after-except": "afterexcept"}.get(
+        kind, "afterstart"
+    )
     return f"dependency: {scheme}: job {jobid.encode(antecedent)} {why}"

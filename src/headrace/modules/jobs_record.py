@@ -326,12 +326,14 @@ def _signal_text(number: int) -> str:
 
 _RESULT = 0x0F
 _STARTED = 0x10
+_EXCEPTED = 0x20
 
 
 def summary(job: Job) -> int:
-    """What the core keeps of an inactive job, in one number: its end, its user, whether it started, its result."""
+    """What the core keeps of an inactive job, in one number: its end, its user, whether it started, how it ended."""
     ended = int(job.events[-1][0] * 1000)
-    return ended << 40 | job.userid << 8 | (_STARTED if job.started else 0) | job.result
+    flags = (_STARTED if job.started else 0) | (_EXCEPTED if job.fatal is not None else 0)
+    return ended << 40 | job.userid << 8 | flags | job.result
 
 
 def inactive_since(known: int) -> float:
@@ -347,6 +349,11 @@ def inactive_user(known: int) -> int:
 def inactive_result(known: int) -> int:
     """The result in a summary."""
     return known & _RESULT
+
+
+def inactive_excepted(known: int) -> bool:
+    """Whether the job of a summary had a fatal exception."""
+    return bool(known & _EXCEPTED)
 
 
 def inactive_started(known: int) -> bool:

@@ -66,8 +66,8 @@ class Requests:
             self.core.effects.append(("answer", msg, body))
         self.touch()
 
-    def _job(self, msg: Message) -> Job:
-        """The active job that a request is about; raises RpcError."""
+    def _job(self, msg: Message, deed: str) -> Job:
+        """The active job that a request is about; raises RpcError. `deed` is what guests may only do to their own."""
         id = msg.obj["id"]
         job = self.core.active.get(id)
         if job is None:
@@ -75,7 +75,7 @@ class Requests:
                 raise RpcError(errno.ENOENT, "job is inactive")
             raise RpcError(errno.ENOENT, "unknown job id")
         if not msg.rolemask & ROLE_OWNER and msg.userid != job.userid:
-            raise RpcError(errno.EPERM, "guests can only act on their own jobs")
+            raise RpcError(errno.EPERM, f"guests can only {deed} their own jobs")
         return job
 
     def _selected(self, msg: Message, states: int) -> list[Job]:
@@ -91,7 +91,7 @@ class Requests:
     def raise_(self, msg: Message) -> None:
         """`raise {id, severity, type, note?}`."""
         body = msg.obj
-        job = self._job(msg)
+        job = self._job(msg, "raise exceptions on")
         kind, severity = _exception(body)
         self._begin()
         self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
@@ -110,7 +110,7 @@ class Requests:
 
     def kill(self, msg: Message) -> Any:
         """`kill {id, signum}`: a signal to a running job."""
-        job = self._job(msg)
+        job = self._job(msg, "send signals to")
         signum = _signum(msg.obj)
         if job.state != RUN or not job.start_sent:
             raise RpcError(errno.EINVAL, "job is not running")
@@ -133,7 +133,7 @@ class Requests:
         urgency = msg.obj["urgency"]
         if not isinstance(urgency, int) or not 0 <= urgency <= 31:
             raise RpcError(errno.EINVAL, "urgency value is out of range")
-        job = self._job(msg)
+        job = self._job(msg, "reprioritize")
         if not msg.rolemask & ROLE_OWNER and urgency > max(job.urgency, URGENCY_DEFAULT):
             raise RpcError(errno.EPERM, "guests can only adjust urgency <= MAX(current, default)")
         if job.state & (RUN | CLEANUP):
@@ -146,7 +146,7 @@ class Requests:
 
     def memo(self, msg: Message) -> None:
         """`memo {id, volatile, memo}`."""
-        job = self._job(msg)
+        job = self._job(msg, "add a memo to")
         memo = msg.obj["memo"]
         if not isinstance(memo, dict):
             raise RpcError(errno.EPROTO, "memo: must be an object")
@@ -160,7 +160,7 @@ class Requests:
 
     def update(self, msg: Message) -> Any:
         """`update {id, updates}`: change a job's duration, queue or constraints."""
-        job = self._job(msg)
+        job = self._job(msg, "update")
         updates = dict(msg.obj["updates"])
         for key in updates:
             if key not in _UPDATABLE:
@@ -219,7 +219,7 @@ class Requests:
         except RpcError as exc:
             if exc.errnum != errno.ENOSYS:
                 raise
-        job = self._job(msg)
+        job = self._job(msg, "update")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "the job was allocated meanwhile")
         self._apply_update(msg, job, updates)
@@ -258,29 +258,18 @@ class Requests:
             self._wait_any(msg)
             return
         if id in self.core.zombies:
-            self._permit_wait(msg, self.store.owner(id))
             self._reap(msg, id)
             return
         job = self.core.active.get(id)
         if job is None or not job.waitable or id in self.waiters:
             raise RpcError(errno.ECHILD, _NOT_WAITABLE)
-        self._permit_wait(msg, job.userid)
         self.waiters[id] = [msg]
 
-    def _permit_wait(self, msg: Message, owner: int) -> None:
-        if not msg.rolemask & ROLE_OWNER and msg.userid != owner:
-            raise RpcError(errno.EPERM, "guests can only wait for their own jobs")
-
     def _wait_any(self, msg: Message) -> None:
-        everyone = bool(msg.rolemask & ROLE_OWNER)
         for id in self.core.zombies:
-            if everyone or self.store.owner(id) == msg.userid:
-                self._reap(msg, id)
-                return
-        left = sum(
-            job.waitable and job.id not in self.waiters and (everyone or job.userid == msg.userid)
-            for job in self.core.active.values()
-        )
+            self._reap(msg, id)
+            return
+        left = sum(job.waitable and job.id not in self.waiters for job in self.core.active.values())
         if left <= len(self.waiting_any):
             raise RpcError(errno.ECHILD, _NO_MORE)
         self.waiting_any.append(msg)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.modules import jobs_dependencies as deps
-from headrace.modules.jobs_record import DEPEND, Job, inactive_result, inactive_started
+from headrace.modules.jobs_record import DEPEND, Job, inactive_excepted, inactive_result, inactive_started
 from headrace.spec import jobspec as js
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ class Waiting:
             if not (js.system(job.jobspec).get("job") or {}).get("name"):
                 raise deps.DependencyError("dependency: singleton: the job must have a name")
         elif need.job:
-            started, result, found = self._progress(need.job)
-            if not found or need.job == job.id:
+            known = self._progress(need.job)
+            if known is None or need.job == job.id:
                 text = need.description.partition("=")[2]
-                raise deps.DependencyError(f"dependency: {need.kind}: job {text} not found")
-            if deps.verdict(need.kind, started, result) is False:
+                raise deps.DependencyError(f"dependency: {need.kind}: job not found: {text}")
+            if deps.verdict(need.kind, *known) is False:
                 raise deps.DependencyError(deps.refusal(need.kind, need.job))
 
-    def _progress(self, id: int) -> tuple[bool, int | None, bool]:
-        """(has it started, its result or None, does it exist)"""
+    def _progress(self, id: int) -> tuple[bool, int | None, bool] | None:
+        """(has it started, its result or None, had it a fatal exception); None for a job that does not exist."""
         job = self.core.active.get(id)
         if job is not None:
-            return job.started, None, True
+            return job.started, None, False
         known = self.core.inactive.get(id)
         if known is None:
-            return False, None, False
-        return inactive_started(known), inactive_result(known), True
+            return None
+        return inactive_started(known), inactive_result(known), inactive_excepted(known)
 
     def watch(self, job: Job) -> None:
         """Take up whatever a job in DEPEND waits for; what is met already is removed at once."""
@@ -64,8 +64,8 @@ class Waiting:
                 self.core.deadline(need.time, job, description)
 
     def _judge(self, job: Job, antecedent: int, kind: str, description: str) -> None:
-        started, result, found = self._progress(antecedent)
-        met = deps.verdict(kind, started, result) if found else False
+        known = self._progress(antecedent)
+        met = deps.verdict(kind, *known) if known is not None else False
         if met is None:
             return
         dependents = self._dependents.get(antecedent, {})

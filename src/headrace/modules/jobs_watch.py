@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_pipeline import News
-from headrace.modules.jobs_record import Event
+from headrace.modules.jobs_record import SCHED, Event
 from headrace.modules.jobs_store import Store, without_environment
 from headrace.spec.message import Message
 
@@ -68,6 +68,11 @@ class EventsJournal:
             except KeyError:
                 # Purged since.
                 continue
+            job = self.store.active.get(id)
+            if job is not None and job.state == SCHED and job.annotations:
+                # What a scheduler says of a waiting job is in no eventlog.
+                event = (self.ctx.now(), "annotations", {"annotations": job.annotations})
+                self._respond(msg, consumer, id, [event], {})
         if consumer.past:
             self.ctx.call_soon(self._send_past, msg, consumer)
         else:

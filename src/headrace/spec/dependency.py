@@ -22,9 +22,9 @@ def parse(text: str) -> Dict[str, Any]:
     """
     if text == "singleton":
         return {"scheme": "singleton", "value": ""}
-    scheme, _, rest = text.partition(":")
+    scheme, colon, rest = text.partition(":")
     value, question, query = rest.partition("?")
-    if not scheme or not value:
+    if not scheme or not colon:
         raise DependencyError(f'Invalid dependency URI "{text}": use scheme:value, such as afterok:JOBID')
     dependency: Dict[str, Any] = {"scheme": scheme, "value": value}
     if question:
