@@ -16,14 +16,14 @@ from operator import or_
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder, lowest, numbers
-from headrace.graph.free import FreeState, Nodes, Shape
+from headrace.graph.free import FreeState, Nodes
+from headrace.graph.layout import Layout, Parts
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 from headrace.graph.selection import Run
-
-Parts = tuple[tuple[str, int], ...]
+from headrace.graph.shapes import Shape, Shapes
 
 
 class Answer(NamedTuple):
@@ -34,30 +34,38 @@ class Answer(NamedTuple):
 
 
 NOTHING = Answer((), {})
+
+
+def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
+    """The index for a graph as it is now; None where a search may choose otherwise."""
+    layout = Layout(graph, policy)
+    return FreeIndex(layout, order) if layout.usable else None
+
+
 _EVERY_NODE = Nodes(-1, -1)
 
 
 class FreeIndex:
-    """The answering side of a `FreeState`, for one policy and its order among children."""
+    """The answering side of a `FreeState`, for a layout that is usable and the order among children.
 
-    def __init__(self, graph: Graph, policy: Policy, order: ChildOrder) -> None:
-        self.state = FreeState(graph, policy)
-        self._graph = graph
-        self._policy = policy
+    It holds for the vertices that the graph has when it is made.
+    """
+
+    def __init__(self, layout: Layout, order: ChildOrder) -> None:
+        self.layout = layout
+        self.state = FreeState(layout)
+        self._shapes = Shapes(self.state)
+        self._graph = layout.graph
+        self._policy = layout.policy
         self._order = order
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
-
-    def forget(self) -> None:
-        """The graph or its status changed: build anew when next asked."""
-        self.state.forget()
-        self._allowed.clear()
 
     def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> Answer | None:
         """What serves the requests; NOTHING if nothing does; None where this index cannot tell."""
         whole = self._whole(requests)
         if whole is not None:
             count, inner, slots = whole
-            can = self.state.shape(inner, slots).can if inner else -1
+            can = self._shapes.get(inner, slots).can if inner else -1
             return self._whole_nodes(count, self.state.idle & can & self._mask(allowed, True))
         if len(requests) != 1:
             return None
@@ -86,8 +94,8 @@ class FreeIndex:
         if not parts:
             return _EVERY_NODE
         per_node = slot.count.low if top.type == "node" else 1 if self._policy.whole else 0
-        shape = self.state.shape(parts, per_node)
-        if shape.buckets or shape.scores:
+        shape = self._shapes.get(parts, per_node)
+        if shape.scored:
             return Nodes(0, reduce(or_, shape.buckets.values(), 0))
         return Nodes(shape.can, 0)
 
@@ -103,7 +111,7 @@ class FreeIndex:
         if bits.bit_count() < count:
             return NOTHING
         if parts:
-            bits &= self.state.can_unused(parts, slots)
+            bits &= self.state.able_unused(parts, slots)
         if allowed is not None:
             bits &= self._allowed_ranks(allowed, True)
         return self._whole_nodes(count, bits)
@@ -133,7 +141,7 @@ class FreeIndex:
         parts = []
         holding = None
         for part in slot.with_:
-            found = self.state.types.get(part.type)
+            found = self.layout.types.get(part.type)
             if found is None or part.with_ or part.count.low != part.count.high:
                 return None
             if holding is None:
@@ -149,81 +157,75 @@ class FreeIndex:
         """`count` of a set of nodes by preference."""
         if bits.bit_count() < count:
             return NOTHING
-        nodes, size = self.state.nodes, self._graph.size
+        nodes, size = self.layout.nodes, self._graph.size
         return Answer([Pick(nodes[n], size[nodes[n]], True, True, ()) for n in self._best_ranked(bits, count)], {})
 
     def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """As many whole nodes as `count` slots fill."""
-        bits = self.state.idle & self.state.shape(parts, 1).can & self._mask(allowed, True)
+        bits = self.state.idle & self._shapes.get(parts, 1).can & self._mask(allowed, True)
         picks = []
         if self._policy.stops:
             ranked = self._by_preference(bits)
             found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
-            chosen = dict.fromkeys(self.state.nodes[self.state.node_of[h]] for h in found)
+            chosen = dict.fromkeys(self.layout.nodes[self.layout.node_of[h]] for h in found)
             return Answer([Pick(v, self._graph.size[v], True, True, ()) for v in chosen], {}) if found else NOTHING
         for n in self._by_preference(bits):
-            node = self.state.nodes[n]
+            node = self.layout.nodes[n]
             picks.append(Pick(node, self._graph.size[node], True, True, ()))
-            count -= sum([self.state.fit(parts, h) for h in self.state.holders[n]])
+            count -= sum([self.state.fit(parts, h) for h in self.layout.holders[n]])
             if count <= 0:
                 return Answer(picks, {})
         return NOTHING
 
-    def _allowed_bits(self, allowed: frozenset[int], ranked: bool) -> int:
-        bits = bytearray((len(self.state.nodes) + 7) // 8)
-        for n, node in enumerate(self.state.nodes):
-            if node in allowed:
-                i = self.state.rank[n] if ranked else n
-                bits[i >> 3] |= 1 << (i & 7)
-        return int.from_bytes(bits, "little")
-
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
         """The nodes that may be looked at: allowed, and not given whole to anybody."""
-        taken = (
-            self.state.whole.ranks | self.state.over.ranks
-            if ranked
-            else self.state.whole.numbers | self.state.over.numbers
-        )
+        whole, over = self.state.whole, self.state.over
+        taken = whole.ranks | over.ranks if ranked else whole.numbers | over.numbers
         return ~taken if allowed is None else self._allowed_ranks(allowed, ranked) & ~taken
 
     def _allowed_ranks(self, allowed: frozenset[int], ranked: bool) -> int:
         known = self._allowed.get(ranked)
         if known is None or known[0] is not allowed:
-            known = self._allowed[ranked] = (allowed, self._allowed_bits(allowed, ranked))
+            numbers = [n for n, node in enumerate(self.layout.nodes) if node in allowed]
+            known = self._allowed[ranked] = (allowed, self.layout.set_of(numbers, ranked))
         return known[1]
 
     def _match_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """`count` slots, each where it is best."""
-        policy = self._policy
-        shape = self.state.shape(parts, 0)
+        policy, layout, free = self._policy, self.layout, self.state.free
+        shape = self._shapes.get(parts, 0)
+        mask = self._mask(allowed, not shape.scored)
         runs: dict[int, Run] = {}
-        scored = not policy.stops and not policy.node_weight
-        mask = self._mask(allowed, not scored)
-        if count == 1:
-            best = [self._best_scored(shape, mask)] if scored else self._best_ranked(shape.can & mask, 1)
-            if not best or best[0] < 0:
-                return NOTHING
-            self._take_slots(parts, best[0], 1, runs)
-            return Answer((), runs)
-        if scored:
-            found = self._best_slots(shape, count, mask)
-            for h, bits in found.items():
-                runs[h] = self.state.run(parts, h, bits)
+        if shape.scored:
+            if count == 1:
+                n = self._best_scored(shape, mask)
+                if n < 0:
+                    return NOTHING
+                self._take_slots(parts, n, 1, runs)
+                return Answer((), runs)
+            taken = self._best_slots(shape, count, mask)
+            for h, bits in taken.items():
+                runs[h] = layout.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
+        if count == 1:
+            for n in self._best_ranked(shape.can & mask, 1):
+                self._take_slots(parts, n, 1, runs)
+            return Answer((), runs) if runs else NOTHING
+        ranked = self._by_preference(shape.can & mask)
         if policy.stops:
-            ranked = self._by_preference(shape.can & mask)
             found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
             for h, slots in found.items():
-                runs[h] = self.state.run(parts, h, self.state.best(parts, h, slots, self.state.free[h]))
+                runs[h] = layout.run(parts, h, layout.best(parts, h, slots, free[h]))
             return Answer((), runs) if runs else NOTHING
         # What prefers by node uses up one before it comes to the next.
-        for n in self._by_preference(shape.can & mask):
+        for n in ranked:
             count -= self._take_slots(parts, n, count, runs)
             if not count:
                 return Answer((), runs)
         return NOTHING
 
     def _best_scored(self, shape: Shape, mask: int) -> int:
+        """The node with the best slot, -1 for none."""
         for score in sorted(shape.buckets, reverse=self._policy.order > 0):
             bits = shape.buckets[score] & mask
             if bits:
@@ -233,29 +235,29 @@ class FreeIndex:
     def _by_preference(self, bits: int) -> Iterable[int]:
         """The nodes of a set of ranks, the best first."""
         ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
-        return map(self.state.by_rank.__getitem__, ranks)
+        return map(self.layout.by_rank.__getitem__, ranks)
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
         """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
         ranks = self._order.first(self._graph.root, bits, count) if self._policy.stops else lowest(bits, count)
-        return [self.state.by_rank[rank] for rank in ranks]
+        return [self.layout.by_rank[rank] for rank in ranks]
 
     def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
         """Add the best slots of a node to `runs`, up to `most`; returns how many."""
-        state = self.state
-        holders = state.holders[n]
+        layout, state = self.layout, self.state
+        holders = layout.holders[n]
         if len(holders) > 1:
             if self._policy.stops:
                 found = self._stop_slots(parts, self._in_order(n), most)
                 for h, slots in found.items():
-                    runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+                    runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
                 return most
             holders = [h for h in holders if state.fit(parts, h)]
             if len(holders) > 1:
                 return self._share_out(parts, holders, most, runs)
         h = holders[0]
         slots = min(state.fit(parts, h), most)
-        runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+        runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
         return slots
 
     def _stop_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
@@ -291,27 +293,27 @@ class FreeIndex:
 
     def _score_of(self, parts: Parts, h: int, slots: int) -> int:
         """The score of the last of the best slots of a holder, if so many are taken."""
-        state, free = self.state, self.state.free[h]
-        bits = state.best(parts, h, slots, free)
+        layout, free = self.layout, self.state.free[h]
+        bits = layout.best(parts, h, slots, free)
         if len(parts) == 1 and parts[0][1] == 1:
             return self._graph.id[self._graph.children[h][(bits & -bits).bit_length() - 1]]
-        return state.sum_of(parts, h, bits ^ state.best(parts, h, slots - 1, free) if slots > 1 else bits)
+        return layout.sum_of(parts, h, bits ^ layout.best(parts, h, slots - 1, free) if slots > 1 else bits)
 
     def _share_out(self, parts: Parts, holders: Sequence[int], most: int, runs: dict[int, Run]) -> int:
         """As `_take_slots`, from several holders with slots: the best by score; of equals the first in the graph's
         order.
         """
-        state, order = self.state, self._policy.order
+        layout, state, order = self.layout, self.state, self._policy.order
         if most == 1:
             best: tuple[int, int, int] | None = None
             for h in holders:
-                found = state.next_slot(parts, h, state.free[h])
+                found = layout.next_slot(parts, h, state.free[h])
                 if found is not None and (best is None or order * found[1] > best[0]):
                     best = order * found[1], h, found[0]
             if best is None:
                 return 0
             _, h, bits = best
-            runs[h] = state.run(parts, h, bits)
+            runs[h] = layout.run(parts, h, bits)
             return 1
         fits = [state.fit(parts, h) for h in holders]
         total = sum(fits)
@@ -320,15 +322,15 @@ class FreeIndex:
             for place, h in enumerate(holders):
                 free = state.free[h]
                 for _ in range(min(fits[place], most)):
-                    bits = state.best(parts, h, 1, free)
-                    scores.append((-order * state.sum_of(parts, h, bits), place))
+                    bits = layout.best(parts, h, 1, free)
+                    scores.append((-order * layout.sum_of(parts, h, bits), place))
                     free ^= bits
             scores.sort()
             places = [place for _, place in scores[:most]]
             fits = [places.count(place) for place in range(len(holders))]
         for h, slots in zip(holders, fits, strict=True):
             if slots:
-                runs[h] = state.run(parts, h, state.best(parts, h, slots, state.free[h]))
+                runs[h] = layout.run(parts, h, layout.best(parts, h, slots, state.free[h]))
         return min(total, most)
 
     def _best_slots(self, shape: Shape, count: int, mask: int) -> dict[int, int]:
@@ -336,7 +338,7 @@ class FreeIndex:
 
         Goes from score to score. A node whose best slot was taken is due again at the score of its next.
         """
-        order, state = self._policy.order, self.state
+        order, holders = self._policy.order, self.layout.holders
         due: dict[int, list[int]] = {}
         taken: dict[int, int] = {}
         scores = [-order * score for score in shape.buckets]
@@ -348,7 +350,7 @@ class FreeIndex:
             last = len(nodes) + len(again) >= count
             for n in sorted([*nodes, *again]) if again else nodes:
                 later = None
-                for h in state.holders[n]:
+                for h in holders[n]:
                     count, rest = self._take_scored(shape.parts, h, score, count, taken)
                     if not count:
                         return taken
@@ -364,12 +366,12 @@ class FreeIndex:
         self, parts: Parts, h: int, score: int, count: int, taken: dict[int, int]
     ) -> tuple[int, int | None]:
         """Take slots of just this score from a holder: how many are still wanted then, and the score of the next."""
-        state = self.state
+        layout, state = self.layout, self.state
         if state.blocked and state.blocked.get(h):
             return count, None
         gone = taken.get(h, 0)
         free = state.free[h] ^ gone
-        while count and (found := state.next_slot(parts, h, free)) is not None:
+        while count and (found := layout.next_slot(parts, h, free)) is not None:
             bits, reached = found
             if reached != score:
                 return count, reached
@@ -381,7 +383,7 @@ class FreeIndex:
 
     def _in_order(self, n: int) -> list[int]:
         """The holders of a node in the order in which a search would come to them."""
-        node, holders = self.state.nodes[n], self.state.holders[n]
+        node, holders = self.layout.nodes[n], self.layout.holders[n]
         if len(holders) < 2:
             return holders
         if all([self._graph.parent[h] == node for h in holders]):
@@ -398,11 +400,11 @@ class FreeIndex:
 
     def _match_nodes(self, parts: Parts, slots: int, count: int, allowed: frozenset[int] | None) -> Answer:
         """`count` nodes with `slots` slots each."""
-        shape = self.state.shape(parts, slots)
+        shape = self._shapes.get(parts, slots)
         bits = shape.can & self._mask(allowed, True)
         if bits.bit_count() < count:
             return NOTHING
-        nodes = self.state.nodes
+        nodes = self.layout.nodes
         picks: list[Pick] = []
         runs: dict[int, Run] = {}
         for n in self._best_ranked(bits, count):

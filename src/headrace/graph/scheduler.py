@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headrace.graph import resize
 from headrace.graph.candidates import ChildOrder
 from headrace.graph.constraints import ConstraintCache
-from headrace.graph.index import NOTHING, FreeIndex
+from headrace.graph.index import NOTHING
 from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph
@@ -97,7 +97,7 @@ class Scheduler:
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
         self.generation = 0
-        self._timeline = Timeline(FreeIndex(graph, self.policy, self._order))
+        self._timeline = Timeline(graph, self.policy, self._order)
         # The reservation that questions leave out, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 

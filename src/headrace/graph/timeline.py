@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from headrace.graph.candidates import ChildOrder
 from headrace.graph.free import NO_NODES, Footprint, Nodes
-from headrace.graph.index import Answer, FreeIndex
+from headrace.graph.index import Answer, FreeIndex, index_of
+from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
+from headrace.graph.policies.policy import Policy
 from headrace.graph.profile import Profile
 from headrace.graph.request import Request
 from headrace.graph.selection import Selection
@@ -34,8 +38,10 @@ class Timeline:
     reservations in order of their starts.
     """
 
-    def __init__(self, index: FreeIndex) -> None:
-        self._index = index
+    def __init__(self, graph: Graph, policy: Policy, order: ChildOrder) -> None:
+        self._new_index = partial(index_of, graph, policy, order)
+        self._made = False
+        self._index: FreeIndex | None = None
         self._now = 0
         self._at = 0
         self._jobs: dict[int, _Entry] = {}
@@ -59,7 +65,7 @@ class Timeline:
         return self._now
 
     def add(self, jobid: int, start: int, end: int, selection: Selection) -> None:
-        job = self._index.state.footprint(selection) if self._index.state.ready and self._index.state.usable else None
+        job = self._index.state.footprint(selection) if self._index is not None else None
         entry = self._jobs[jobid] = _Entry(start, end, selection, job)
         self._ends.add(-1, end, 1)
         if start > self._now:
@@ -80,7 +86,7 @@ class Timeline:
         del self._ended[i]
         if i < self._left:
             self._left -= 1
-        elif entry.job is not None:
+        elif entry.job is not None and self._index is not None:
             self._index.state.gave(entry.job)
 
     def _enter(self, jobid: int) -> None:
@@ -89,42 +95,39 @@ class Timeline:
         insort(self._ended, (entry.end, jobid))
         if entry.end <= self._at:
             self._left += 1
-        elif entry.job is not None:
-            self._index.state.took(entry.job)
+        else:
+            self._comes(jobid)
 
     # Reservations
 
     def _promise(self, jobid: int, entry: _Entry) -> None:
         """Enter what a reservation means to questions about its time."""
-        job = entry.job
-        if job is None or entry.end <= entry.start:
+        job, index = entry.job, self._index
+        if job is None or index is None or entry.end <= entry.start:
             return
-        self._profile.add(entry.start, entry.end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        self._profile.add(entry.start, entry.end, job.touched.ranks, _joined(index, job.whole), job.whole.ranks)
         if job.users or job.bits or job.blocks:
             insort(self._partial, (entry.start, entry.end, jobid))
             self._longest = max(self._longest, entry.end - entry.start)
 
     def _lift(self, jobid: int, entry: _Entry) -> None:
         """Undo `_promise`."""
-        job = entry.job
-        if job is None or entry.end <= entry.start:
+        job, index = entry.job, self._index
+        if job is None or index is None or entry.end <= entry.start:
             return
-        self._profile.remove(entry.start, entry.end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        self._profile.remove(entry.start, entry.end, job.touched.ranks, _joined(index, job.whole), job.whole.ranks)
         if job.users or job.bits or job.blocks:
             del self._partial[bisect_left(self._partial, (entry.start, entry.end, jobid))]
             if not self._partial:
                 self._longest = 0
         if jobid in self._over:
             self._over.remove(jobid)
-            self._index.state.gave_rest(job)
-
-    def _joined(self, whole: Nodes) -> int:
-        return whole.ranks | whole.numbers << len(self._index.state.nodes)
+            index.state.gave_rest(job)
 
     def lift(self, jobid: int) -> bool:
         """Answer as if a reservation were not there, until `restore`. False: it cannot be left out this way."""
         entry = self._jobs[jobid]
-        if entry.start <= self._now or entry.job is None or not self._index.state.ready:
+        if entry.start <= self._now or entry.job is None:
             return False
         self._lift(jobid, entry)
         return True
@@ -144,8 +147,8 @@ class Timeline:
         return times[bisect_right(times, now) :]
 
     def forget(self) -> None:
-        """The graph or its status changed: the index is built anew when next asked."""
-        self._index.forget()
+        """The graph has changed: the index is made anew when next asked."""
+        self._index, self._made = None, False
         for jobid, entry in self._jobs.items():
             self._jobs[jobid] = entry._replace(job=None)
         self._profile = Profile()
@@ -155,21 +158,22 @@ class Timeline:
 
     def switch(self, v: int, up: bool) -> None:
         """A vertex has come up or gone down."""
-        self._index.state.switch(v, up)
+        if self._index is not None:
+            self._index.state.switch(v, up)
 
-    def prepare(self) -> bool:
-        """Build the index if it is not there, and enter the jobs of its moment. False: it cannot serve."""
-        index = self._index.state
-        if not index.ready and index.usable:
-            index.build()
-            if index.usable:
+    def prepare(self) -> FreeIndex | None:
+        """Make the index if it is not there, and enter the jobs of its moment. None: there can be none."""
+        if not self._made:
+            self._made = True
+            index = self._index = self._new_index()
+            if index is not None:
                 for jobid, entry in self._jobs.items():
-                    self._jobs[jobid] = entry._replace(job=index.footprint(entry.selection))
+                    self._jobs[jobid] = entry._replace(job=index.state.footprint(entry.selection))
                 for _, jobid in self._ended[self._left :]:
-                    self._step(jobid, index.took)
+                    self._comes(jobid)
                 for _, jobid in self._later:
                     self._promise(jobid, self._jobs[jobid])
-        return index.usable
+        return self._index
 
     def _step(self, jobid: int, change: Callable[[Footprint], None]) -> None:
         job = self._jobs[jobid].job
@@ -192,15 +196,15 @@ class Timeline:
 
     def match(self, requests: Sequence[Request], allowed: frozenset[int] | None, at: int, end: int) -> Answer | None:
         """What is to be taken during [at, end); `NOTHING` if there is nothing, None if it cannot be told."""
-        index = self._index
-        if at < self._now or not self.prepare():
+        index = self.prepare() if at >= self._now else None
+        if index is None:
             return None
         if self._later or at > self._now:
             answer = index.match_untouched(requests, allowed, lambda: self._touched(at, end))
             if answer is not None:
                 return answer
         self._move(at)
-        self._overlay(requests, at, end)
+        self._overlay(index, requests, at, end)
         return index.match(requests, allowed)
 
     def _touched(self, at: int, end: int) -> int:
@@ -221,17 +225,17 @@ class Timeline:
         i = bisect_right(ends, at)
         return self._profile.touched_in(at, end) | (found[i] if i < len(found) else 0)
 
-    def _overlay(self, requests: Sequence[Request], at: int, end: int) -> None:
+    def _overlay(self, asked: FreeIndex, requests: Sequence[Request], at: int, end: int) -> None:
         """Enter the reservations that fall into [at, end) and could matter to the requests, and no others.
 
         A reservation only ever takes away, so one that touches no candidate does not matter.
         """
-        index = self._index.state
+        index = asked.state
         if not self._later and not self._over:
             index.over = NO_NODES
             return
         whole = self._profile.whole_in(at, end)
-        count = len(index.nodes)
+        count = len(index.layout.nodes)
         index.over = Nodes(whole & ((1 << count) - 1), whole >> count)
         partial, jobs = self._partial, self._jobs
         first = bisect_left(partial, (at - self._longest,))
@@ -240,7 +244,7 @@ class Timeline:
         for jobid in self._over - wanted:
             self._step(jobid, index.gave_rest)
         self._over &= wanted
-        ranks, numbers = self._index.candidates(requests)
+        ranks, numbers = asked.candidates(requests)
         ranks &= ~index.over.ranks
         numbers &= ~index.over.numbers
         if not (ranks or numbers):
@@ -252,11 +256,27 @@ class Timeline:
                 self._over.add(jobid)
 
     def _move(self, at: int) -> None:
-        ended, index = self._ended, self._index.state
+        ended = self._ended
         self._at = at
         while self._left < len(ended) and ended[self._left][0] <= at:
-            self._step(ended[self._left][1], index.gave)
+            self._leaves(ended[self._left][1])
             self._left += 1
         while self._left and ended[self._left - 1][0] > at:
             self._left -= 1
-            self._step(ended[self._left][1], index.took)
+            self._comes(ended[self._left][1])
+
+    def _comes(self, jobid: int) -> None:
+        """Enter a running job into the index."""
+        job = self._jobs[jobid].job
+        if job is not None and self._index is not None:
+            self._index.state.took(job)
+
+    def _leaves(self, jobid: int) -> None:
+        """Take a running job out of the index."""
+        job = self._jobs[jobid].job
+        if job is not None and self._index is not None:
+            self._index.state.gave(job)
+
+
+def _joined(index: FreeIndex, whole: Nodes) -> int:
+    return whole.ranks | whole.numbers << len(index.layout.nodes)

@@ -1,0 +1,227 @@
+"""Where the single resources of a graph are, as bits: what the index of free resources knows before anybody uses any.
+
+A vertex that directly holds single resources (cores, GPUs) is a holder; bit i of a set of its resources is its child at
+place i. Nodes are bits too: by number, which is the graph's order, and by rank, which is the policy's preference where
+it prefers by node: the lowest bit of a set is the one to take. Nothing here changes while the graph stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headrace.graph import bitsets
+from headrace.graph.model import Graph
+from headrace.graph.policies.policy import Policy
+from headrace.graph.selection import Run
+
+# The types and counts of a slot of single resources.
+Parts = tuple[tuple[str, int], ...]
+
+
+class Layout:
+    """The holders of a graph and their nodes, for one policy.
+
+    `usable` is False where a search may choose otherwise than by these bits. `types` are the types that slots may ask
+    for, with the holders of each; equal sets are one object. By holder: `every` resource it has, `masks` by type,
+    `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse of that.
+    """
+
+    def __init__(self, graph: Graph, policy: Policy) -> None:
+        self.graph = graph
+        self.policy = policy
+        self.types: dict[str, frozenset[int]] = {}
+        self.nodes: list[int] = []
+        self.number: dict[int, int] = {}
+        self.holders: list[list[int]] = []
+        self.node_of: dict[int, int] = {}
+        self.every: dict[int, int] = {}
+        self.masks: dict[int, dict[str, int]] = {}
+        # What to add to the place of a resource of a holder to get its id, by type, where that is one number.
+        self.shift: dict[int, dict[str, int]] = {}
+        self.rank: list[int] = []
+        self.by_rank: list[int] = []
+        self.usable = policy.whole <= {"node"} and not policy.close and policy.order != 0
+        if self.usable:
+            self.nodes = [v for v in graph.preorder(graph.root) if graph.type[v] == "node"]
+            self.number = {v: n for n, v in enumerate(self.nodes)}
+            self.usable = self._nodes_compare()
+        if self.usable:
+            self._find_holders()
+            self._rank_nodes()
+
+    def _nodes_compare(self) -> bool:
+        """Whether the policy's order among nodes is that of the ranks."""
+        graph, policy, nodes = self.graph, self.policy, self.nodes
+        if policy.stops and any(graph.parent[v] != graph.root for v in nodes):
+            return False
+        numbers = {graph.id[v] for v in nodes}
+        if policy.node_weight and (len(numbers) < len(nodes) or max(graph.id, default=0) >= policy.node_weight):
+            # Scores of different nodes could meet.
+            small = all(graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids)
+            return len(nodes) > 0 and len(numbers) == len(nodes) and small
+        return True
+
+    def _find_holders(self) -> None:
+        graph = self.graph
+        totals = graph.totals[graph.root]
+        spread = {kind for kind, amount in totals.items() if amount}
+        holding: dict[str, set[int]] = {}
+        seen: dict[str, int] = {}
+        # Equal maps are one object.
+        shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        for n, node in enumerate(self.nodes):
+            holders: list[int] = []
+            stack = [node]
+            while stack:
+                h = stack.pop()
+                inner, masks = self._read_holder(h, spread, shapes)
+                stack.extend(reversed(inner))
+                if not masks:
+                    continue
+                for above in (u for u in graph.ancestors(h) if u in self.masks):
+                    # A slot is put together at the upper one, of what both hold.
+                    spread.difference_update(masks.keys() & self.masks[above].keys())
+                holders.append(h)
+                self.masks[h] = shapes.setdefault(tuple(masks.items()), masks)
+                self.node_of[h] = n
+                for kind, bits in masks.items():
+                    seen[kind] = seen.get(kind, 0) + bits.bit_count()
+                    holding.setdefault(kind, set()).add(h)
+            self.holders.append(holders)
+        known: dict[frozenset[int], frozenset[int]] = {}
+        for kind in spread:
+            if seen.get(kind) == totals.get(kind):
+                found = frozenset(holding[kind])
+                self.types[kind] = known.setdefault(found, found)
+
+    def _read_holder(
+        self, h: int, spread: set[str], shapes: dict[tuple[tuple[str, int], ...], dict[str, int]]
+    ) -> tuple[list[int], dict[str, int]]:
+        """The children of a vertex that hold others, and the single ones by type; types that are not in order leave
+        `spread`.
+        """
+        graph = self.graph
+        types, size, ids, uniq, children = graph.type, graph.size, graph.id, graph.uniq, graph.children
+        inner: list[int] = []
+        masks: dict[str, int] = {}
+        last: dict[str, int] = {}
+        shift: dict[str, int] = {}
+        even = True
+        every = 0
+        before = -1
+        for i, child in enumerate(children[h]):
+            if children[child]:
+                inner.append(child)
+                before = child
+                continue
+            kind, number = types[child], ids[child]
+            if size[child] != 1 or number <= last.get(kind, -1):
+                spread.discard(kind)
+            if self.policy.stops and i and uniq[child] <= uniq[before]:
+                # Tried in another order than that of their places.
+                spread.discard(kind)
+            last[kind] = number
+            before = child
+            if shift.setdefault(kind, number - i) != number - i:
+                even = False
+            bit = 1 << i
+            masks[kind] = masks.get(kind, 0) | bit
+            every |= bit
+        if masks:
+            self.every[h] = every
+            if even:
+                self.shift[h] = shapes.setdefault(tuple(shift.items()), shift)
+        return inner, masks
+
+    def _rank_nodes(self) -> None:
+        graph, nodes, order = self.graph, self.nodes, self.policy.order
+        if self.policy.stops:
+            by_rank = sorted(range(len(nodes)), key=lambda n: -graph.uniq[nodes[n]])
+        else:
+            by_rank = sorted(range(len(nodes)), key=lambda n: -order * graph.id[nodes[n]])
+        self.by_rank = by_rank
+        self.rank = [0] * len(nodes)
+        for rank, n in enumerate(by_rank):
+            self.rank[n] = rank
+
+    def set_of(self, numbers: Iterable[int], ranked: bool) -> int:
+        """Nodes by number as a set of bits: by rank, or by number."""
+        bits = bytearray(len(self.nodes) // 8 + 1)
+        rank = self.rank
+        for n in numbers:
+            i = rank[n] if ranked else n
+            bits[i >> 3] |= 1 << (i & 7)
+        return int.from_bytes(bits, "little")
+
+    def fit(self, parts: Parts, h: int, free: int) -> int:
+        """How many slots a holder can serve from those resources that are free."""
+        return bitsets.fit(parts, free, self.masks[h])
+
+    def able(self, parts: Parts, per_node: int, free: Mapping[int, int]) -> int:
+        """The nodes, by rank, that can serve so many slots each from what is free by holder."""
+        fit, masks = bitsets.fit, self.masks
+        return self.set_of(
+            (n for n, hs in enumerate(self.holders) if sum([fit(parts, free[h], masks[h]) for h in hs]) >= per_node),
+            True,
+        )
+
+    def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
+        """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""
+        if len(parts) == 1 and parts[0][1] == 1:
+            # A core each, as most ask.
+            mask = self.masks[h].get(parts[0][0])
+            some = free & mask if mask is not None else 0
+            if not some:
+                return None
+            i = ((some & -some) if self.policy.order < 0 else some).bit_length() - 1
+            return 1 << i, self.graph.id[self.graph.children[h][i]]
+        if not bitsets.fit(parts, free, self.masks[h]):
+            return None
+        bits = self.best(parts, h, 1, free)
+        return bits, self.sum_of(parts, h, bits)
+
+    def sum_of(self, parts: Parts, h: int, bits: int) -> int:
+        """The sum of the ids of resources of a holder."""
+        children, ids, masks, shift = self.graph.children[h], self.graph.id, self.masks[h], self.shift.get(h)
+        total = 0
+        for kind, _ in parts:
+            some = bits & masks[kind]
+            first, last = (some & -some).bit_length() - 1, some.bit_length()
+            if shift is not None and some >> first == (1 << (last - first)) - 1:
+                total += (last - first) * (first + last - 1) // 2 + (last - first) * shift[kind]
+            else:
+                total += sum([ids[children[i]] for i in range(first, last) if some >> i & 1])
+        return total
+
+    def best(self, parts: Parts, h: int, slots: int, free: int) -> int:
+        """The resources of the `slots` best slots of a holder, of those of `free`, which are enough."""
+        masks = self.masks[h]
+        pick = bitsets.lowest if self.policy.order < 0 else bitsets.highest
+        out = 0
+        for kind, count in parts:
+            out |= pick(free & masks[kind], count * slots)
+        return out
+
+    def run(self, parts: Parts, h: int, bits: int) -> Run:
+        """Resources of a holder, as they stand in a selection."""
+        children, masks, shift = self.graph.children[h], self.masks[h], self.shift.get(h)
+        vertices: list[int] = []
+        ids: dict[str, int] = {}
+        end = 0
+        for kind, _ in parts:
+            some = bits & masks[kind]
+            first, last = (some & -some).bit_length() - 1, some.bit_length()
+            if some >> first == (1 << (last - first)) - 1:
+                found = children[first:last]
+            else:
+                found = [children[i] for i in range(first, last) if some >> i & 1]
+            if shift is None:
+                ids[kind] = sum([1 << self.graph.id[v] for v in found])
+            else:
+                by = shift[kind]
+                ids[kind] = some << by if by >= 0 else some >> -by
+            vertices += found
+            if first < end:
+                vertices.sort(key=self.graph.position.__getitem__)
+            end = last if last > end else end
+        return Run(vertices, bits, ids)
