@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.graph.scheduler import Allocation, SpanConflictError
 from headrace.graph.selection import from_vertices
+from headrace.graph.usage import Allocation, SpanConflictError
 
 POLICIES = ["first", "low", "hinode", "lonodex", "locality"]
 

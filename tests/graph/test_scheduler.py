@@ -10,8 +10,8 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.graph.matcher import explain
-from headrace.graph.scheduler import SpanConflictError
 from headrace.graph.selection import select
+from headrace.graph.usage import SpanConflictError
 
 POLICIES = ["first", "low", "hinode", "lonodex"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec, update
 from headrace.graph.model import GraphError
-from headrace.graph.scheduler import SpanConflictError
 from headrace.graph.selection import from_vertices
+from headrace.graph.usage import SpanConflictError
 from headrace.graph.writers import jgf, rv1_nosched
 
 

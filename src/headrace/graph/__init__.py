@@ -7,7 +7,8 @@ match, write what it chose.
 
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import Request, RequestError, parse_jobspec
-from headrace.graph.scheduler import Allocation, Outcome, Scheduler
+from headrace.graph.scheduler import Outcome, Scheduler
+from headrace.graph.usage import Allocation
 
 __all__ = [
     "Allocation",

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from headrace.graph.model import Graph
 
 if TYPE_CHECKING:
-    from headrace.graph.scheduler import Scheduler
     from headrace.graph.selection import Chosen
+    from headrace.graph.usage import Usage
 
 _WINDOW = (1 << 64) - 1
 
@@ -147,7 +147,7 @@ class ChildOrder:
         order = sorted([(-weights[rank], rank) for rank in map(ranks.__getitem__, among)])
         return [weighed.ranked[rank] for _, rank in order]
 
-    def used(self, scheduler: Scheduler, order: Sequence[Chosen], at: int) -> None:
+    def used(self, usage: Usage, order: Sequence[Chosen], at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""
         if not self._weighed:
             return
@@ -160,6 +160,6 @@ class ChildOrder:
             if up < 0 or not graph.children[v]:
                 continue
             if not (path and up == root):
-                self._of(up).weigh(v, scheduler.free(v, self._type, at))
+                self._of(up).weigh(v, usage.free(v, self._type, at))
             elif graph.type[v] != "node":
                 self._of(up).weigh(v, 0)

@@ -15,7 +15,8 @@ import yaml
 from headrace.graph import find, update
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, Request, RequestError, parse_jobspec
-from headrace.graph.scheduler import Allocation, Outcome, Scheduler, SpanConflictError
+from headrace.graph.scheduler import Outcome, Scheduler
+from headrace.graph.usage import Allocation, SpanConflictError
 from headrace.graph.writers import Writer
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint

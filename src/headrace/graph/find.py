@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.graph.scheduler import Allocation
 from headrace.graph.selection import Selection, from_vertices
+from headrace.graph.usage import Allocation
 
 if TYPE_CHECKING:
     from headrace.graph.scheduler import Scheduler

@@ -1,7 +1,7 @@
-"""Who holds what and until when: allocations, reservations, and everything that changes the graph's use over time.
+"""A graph in use: what a request gets now, or when, and everything that changes who holds what.
 
-`Scheduler` owns the planners; the matcher only reads them. Every change is a set of spans added for one job, and
-taking the same spans away undoes it exactly. Time is whole seconds and always an argument.
+The questions go to an index of what is free, and to a search of the graph where that cannot tell; the answers are
+entered into the use of the graph, which both read. Time is whole seconds and always an argument.
 """
 
 from __future__ import annotations
@@ -17,20 +17,11 @@ from headrace.graph.index import NOTHING
 from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph
-from headrace.graph.planner import Planner
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.graph.selection import Selection, from_vertices, select
-from headrace.graph.spans import Spans, hold
 from headrace.graph.timeline import Timeline
-
-
-class SpanConflictError(ValueError):
-    """Resources that are to be given to a job are not free: `vertex` is the first of them."""
-
-    def __init__(self, graph: Graph, vertex: int) -> None:
-        super().__init__(f"{graph.path(vertex)}: not free during the time asked for")
-        self.vertex = vertex
+from headrace.graph.usage import Allocation, Usage
 
 
 class InUseError(ValueError):
@@ -47,16 +38,6 @@ class Loss(NamedTuple):
 
     reduced: list[int]
     ended: list[int]
-
-
-class Allocation(NamedTuple):
-    """What a job holds during [start, end) seconds; `reserved` if start lies ahead of the time it was asked for."""
-
-    jobid: int
-    start: int
-    end: int
-    reserved: bool
-    selection: Selection
 
 
 class Outcome(NamedTuple):
@@ -88,11 +69,12 @@ class Scheduler:
         self.graph = graph
         self.policy = by_name(policy) if isinstance(policy, str) else policy
         self.filters = tuple(filters)
-        self.plans: dict[int, Planner] = {}
-        self.shared: dict[int, Planner] = {}
-        self.busy: dict[int, dict[str, Planner]] = {}
-        self.jobs: dict[int, Allocation] = {}
-        self._spans: dict[int, Spans] = {}
+        self._usage = Usage(graph)
+        self.jobs = self._usage.jobs
+        # By vertex, for those who look closely: see `Usage`.
+        self.plans = self._usage.plans
+        self.shared = self._usage.shared
+        self.busy = self._usage.busy
         self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
@@ -295,125 +277,19 @@ class Scheduler:
         already or a time that ends before it begins.
         """
         if jobid not in self.jobs and end > start:
-            self._check(selection, start, end)
+            self._usage.check(selection, start, end)
         return self._add_free(jobid, selection, start, end, reserved)
 
     def _add_free(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """As `add`, for what a match has just found free."""
-        if jobid in self.jobs:
-            raise ValueError(f"job {jobid}: holds resources already; cancel it first")
-        if end <= start:
-            raise ValueError(f"job {jobid}: holds nothing between {start} and {end}; the end must come after the start")
-        graph = self.graph
-        size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
-        plans, shared, busy = self.plans, self.shared, self.busy
-        own = Planner(start, end, 1)
-        own.common = True
-        spans = Spans([], [], [], [], [], {1: own})
-        units_held, users_held = spans.units, spans.users
-        sums: dict[int, dict[str, int]] = {}
-        for h, run in selection.runs.items():
-            vertices = run.vertices
-            units_held.extend(vertices)
-            if plans.keys().isdisjoint(vertices):
-                plans.update(dict.fromkeys(vertices, own))
-            else:
-                for v in vertices:
-                    hold(plans, v, own, start, end, 1)
-            sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
-        for v, needs, exclusive, _, _ in selection.inner_order():
-            up = parent[v]
-            amounts: dict[str, int] | None
-            if exclusive:
-                if size[v] == 1:
-                    units_held.append(v)
-                    hold(plans, v, own, start, end, 1)
-                else:
-                    spans.hold(plans, v, start, end, size[v])
-                if not children[v] and up >= 0:
-                    # A single resource, of which most jobs consist.
-                    above = sums.get(up)
-                    if above is None:
-                        above = sums[up] = {}
-                    kind = types[v]
-                    above[kind] = above.get(kind, 0) + size[v]
-                    continue
-                amounts = totals[v]
-            else:
-                users_held.append(v)
-                if v in shared:
-                    hold(shared, v, own, start, end, 1)
-                else:
-                    shared[v] = own
-                amounts = sums.get(v)
-                if not children[v]:
-                    if size[v] > 1:
-                        spans.hold(plans, v, start, end, needs)
-                        amounts = {types[v]: needs}
-                elif amounts:
-                    counts = busy.get(v)
-                    if counts is None:
-                        counts = busy[v] = {}
-                    for name, amount in amounts.items():
-                        spans.hold(counts, name, start, end, amount)
-            if up >= 0 and amounts:
-                above = sums.get(up)
-                if above is None:
-                    sums[up] = dict(amounts)
-                else:
-                    for name, amount in amounts.items():
-                        above[name] = above.get(name, 0) + amount
-        allocation = Allocation(jobid, start, end, reserved, selection)
-        self.jobs[jobid] = allocation
-        self._spans[jobid] = spans
-        self._order.used(self, selection.inner_order(), start)
+        allocation = self._usage.add(jobid, selection, start, end, reserved)
+        self._order.used(self._usage, selection.inner_order(), start)
         self._timeline.add(jobid, start, end, selection)
         return allocation
 
-    def _check(self, selection: Selection, start: int, end: int) -> None:
-        size, children = self.graph.size, self.graph.children
-        plans, shared = self.plans, self.shared
-        for run in selection.runs.values():
-            if plans.keys().isdisjoint(run.vertices) and shared.keys().isdisjoint(run.vertices):
-                continue
-            for v in run.vertices:
-                for planner in (plans.get(v), shared.get(v)):
-                    if planner is not None and planner.peak(start, end):
-                        raise SpanConflictError(self.graph, v)
-        for v, needs, exclusive, _, _ in selection.inner_order():
-            plan = plans.get(v)
-            if plan is not None and plan.times:
-                takes = size[v] if exclusive else (needs if size[v] > 1 and not children[v] else 1)
-                if plan.peak(start, end) + takes > size[v]:
-                    raise SpanConflictError(self.graph, v)
-            elif needs > size[v]:
-                raise SpanConflictError(self.graph, v)
-            if exclusive:
-                users = shared.get(v)
-                if users is not None and users.times and users.peak(start, end):
-                    raise SpanConflictError(self.graph, v)
-
     def cancel(self, jobid: int) -> None:
         """Give back everything the job holds. Raises KeyError for an unknown job."""
-        allocation = self.jobs.pop(jobid)
-        start, end = allocation.start, allocation.end
-        units, users, maps, keys, amounts, common = self._spans.pop(jobid)
-        own = common[1]
-        for held, vertices in ((self.plans, units), (self.shared, users)):
-            for v in vertices:
-                plan = held[v]
-                if plan is own:
-                    del held[v]
-                else:
-                    plan.add(start, end, -1)
-                    if not plan.times:
-                        del held[v]
-        for planners, key, amount in zip(maps, keys, amounts, strict=True):
-            plan = planners[key]
-            if plan is common.get(amount):
-                del planners[key]
-            else:
-                plan.add(start, end, -amount)
+        self._usage.cancel(jobid)
         self._timeline.remove(jobid)
 
     def release(self, jobid: int, part: Selection) -> None:
@@ -460,7 +336,7 @@ class Scheduler:
 
     def users(self, ranks: int) -> list[int]:
         """The jobs that hold, or were promised, anything of the nodes of some ranks (a bit set)."""
-        return self._users(self._nodes_of(ranks))
+        return self._usage.holders(self._nodes_of(ranks))
 
     def shrink(self, ranks: int, take: bool = False) -> Loss:
         """Let the nodes of some ranks (a bit set) leave.
@@ -469,7 +345,7 @@ class Scheduler:
         Other vertices keep their numbers; those of what left may be given to what comes later.
         """
         nodes = self._nodes_of(ranks)
-        jobs = self._users(nodes)
+        jobs = self._usage.holders(nodes)
         if jobs and not take:
             raise InUseError(jobs)
         held = [self.jobs[jobid] for jobid in jobs]
@@ -495,17 +371,6 @@ class Scheduler:
         rank = self.graph.rank
         return [v for v in self.graph.nodes() if rank[v] >= 0 and ranks >> rank[v] & 1]
 
-    def _users(self, nodes: list[int]) -> list[int]:
-        graph = self.graph
-        inside = {u for v in nodes for u in graph.preorder(v)}
-        above = {u for v in nodes for u in graph.ancestors(v)}
-        found = []
-        for jobid, allocation in self.jobs.items():
-            inner = allocation.selection.inner
-            if not inside.isdisjoint(inner) or any(inner[v].whole for v in above & inner.keys()):
-                found.append(jobid)
-        return found
-
     def _regrown(self) -> None:
         self.generation += 1
         self._constraints.forget()
@@ -514,9 +379,4 @@ class Scheduler:
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""
-        have = self.graph.totals[v].get(type, 0)
-        plan = self.plans.get(v)
-        if plan is not None and plan.at(at) >= self.graph.size[v]:
-            return 0
-        planner = self.busy.get(v, {}).get(type)
-        return have - planner.at(at) if planner else have
+        return self._usage.free(v, type, at)

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.graph.inside import parts
 from headrace.graph.model import Graph
-from headrace.graph.scheduler import Allocation
+from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 

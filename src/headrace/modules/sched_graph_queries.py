@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.graph import find
-from headrace.graph.scheduler import Allocation
+from headrace.graph.usage import Allocation
 from headrace.graph.writers import WRITERS
 from headrace.modules.sched_graph_pool import Pool
 from headrace.modules.sched_graph_settings import QMANAGER, RESOURCE, Settings

@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.graph.inside import parts
 from headrace.graph.model import Graph, GraphError
-from headrace.graph.scheduler import Allocation
 from headrace.graph.selection import Selection, from_vertices
+from headrace.graph.usage import Allocation
 from headrace.modules.sched_r import Share, Shares, each, job_r
 
 

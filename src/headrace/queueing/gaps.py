@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.request import Request
-from headrace.graph.scheduler import Allocation
+from headrace.graph.usage import Allocation
 from headrace.queueing.misses import ANYWHERE
 
 _BEGIN = -(2**62)

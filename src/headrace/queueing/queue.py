@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest
-from headrace.graph.scheduler import Allocation, Found, Scheduler
+from headrace.graph.scheduler import Found, Scheduler
+from headrace.graph.usage import Allocation
 from headrace.queueing.gaps import Ask, Gaps
 from headrace.queueing.line import Entry, Line, Place
 from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges, common

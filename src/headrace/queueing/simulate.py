@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headrace.graph.matcher import Failure, explain
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, total_needs
-from headrace.graph.scheduler import Allocation
+from headrace.graph.usage import Allocation
 from headrace.queueing.fair_share import FairShare
 from headrace.queueing.queue import Decision, Queue, Refused, Started
 
