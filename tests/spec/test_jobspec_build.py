@@ -225,7 +225,7 @@ def test_parse_signal(text: str, signum: int, timeleft: float) -> None:
     assert build.parse_signal(text) == {"signum": signum, "timeleft": timeleft}
 
 
-@pytest.mark.parametrize("text", ["NOSUCH", "999", "USR1@", "USR1@x", "²"])
+@pytest.mark.parametrize("text", ["NOSUCH", "999", "USR1@x", "-1", "²"])
 def test_parse_signal_refuses(text: str) -> None:
     with pytest.raises(ValueError, match=r"signal"):
         build.parse_signal(text)

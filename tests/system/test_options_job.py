@@ -121,7 +121,11 @@ JOB = [
     Line("flux job taskmap --to=pmi $(cat four)", "(vector,(0,2,2))\n"),
     Line("flux job taskmap --to=multiline $(cat four)", "0: 0\n1: 0\n2: 1\n3: 1\n"),
     Line("flux job taskmap --to=hosts $(cat four)", "node0: 0-1\nnode1: 2-3\n"),
-    Line("flux job taskmap --to=odd $(cat four)", "flux-job: invalid value --to=odd\n", 1),
+    Line(
+        "flux job taskmap --to=odd $(cat four)",
+        "flux-job: invalid value for --to=odd: use raw, pmi, multiline or hosts\n",
+        1,
+    ),
     Line("flux job taskmap --nodeid=9 '[[0,2,2,1]]'", like("flux-job: .*9.*\n"), 1),
     # wait-event
     Line("flux job wait-event --format=json $(cat first) depend", like('{"timestamp":[0-9.]+,"name":"depend"}\n')),

@@ -34,9 +34,10 @@ def taskmap(argv: List[str]) -> int:
     (text,) = options.need(1, 1)
     job, mapped = _load(text)
     if options.has("taskids"):
-        print(mapped.node_tasks(_node(mapped, options.get_int("taskids", 0))))
+        print(mapped.node_tasks(_node(mapped, options.get_int("taskids", 0), "No taskids for node")))
     elif options.has("ntasks"):
-        print(len(mapped.node_tasks(_node(mapped, options.get_int("ntasks", 0)))))
+        node = _node(mapped, options.get_int("ntasks", 0), "failed to get task count for node")
+        print(len(mapped.node_tasks(node)))
     elif options.has("nodeid") or options.has("hostname"):
         node = _node_of(mapped, options.get_int("nodeid" if options.has("nodeid") else "hostname", 0))
         print(node if options.has("nodeid") else _hosts(job)[node])
@@ -67,9 +68,9 @@ def _load(text: str) -> Tuple[int, TaskMap]:
     raise CommandError(f"failed to get shell.start event for {text}")
 
 
-def _node(mapped: TaskMap, node: int) -> int:
+def _node(mapped: TaskMap, node: int, trouble: str) -> int:
     if not 0 <= node < mapped.nnodes:
-        raise CommandError(f"No such node: {node}: the job has nodes 0 to {mapped.nnodes - 1}")
+        raise CommandError(f"{trouble} {node}: the job has nodes 0 to {mapped.nnodes - 1}")
     return node
 
 
@@ -77,7 +78,7 @@ def _node_of(mapped: TaskMap, task: int) -> int:
     for node in range(mapped.nnodes):
         if task in mapped.node_tasks(node):
             return node
-    raise CommandError(f"No such task: {task}: the job has tasks 0 to {mapped.ntasks - 1}")
+    raise CommandError(f"failed to get nodeid for task {task}: the job has tasks 0 to {mapped.ntasks - 1}")
 
 
 def _hosts(job: int) -> List[str]:
@@ -103,6 +104,6 @@ def _convert(job: int, mapped: TaskMap, form: str) -> None:
     elif form == "raw":
         print(";".join(str(mapped.node_tasks(node)) for node in range(mapped.nnodes)))
     elif form:
-        raise CommandError(f"invalid value --to={form}")
+        raise CommandError(f"invalid value for --to={form}: use raw, pmi, multiline or hosts")
     else:
         print(mapped.encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ..spec.idset import Idset
@@ -48,16 +49,31 @@ def _processors(cores: int) -> frozenset[int]:
     return frozenset().union(*(cpus for core, cpus in enumerate(known) if cores >> core & 1))
 
 
-def per_task(cores: Idset, ntasks: int, option: Any) -> list[frozenset[int]]:
-    """Processors for each of `ntasks` local tasks under `-o cpu-affinity=OPTION`. Raises ValueError."""
+def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[frozenset[int]], list[str]]:
+    """Processors for each of the local tasks `ranks` under `-o cpu-affinity=OPTION`, and what to tell of them.
+
+    Raises ValueError.
+    """
     text = str(option) if option is not None else "on"
-    words = [word for word in text.split(",") if word not in ("verbose", "dry-run")]
-    mode = ",".join(words) or "on"
-    if mode in ("off", "0", "false"):
-        return [everything()] * ntasks
+    mode, verbose, dry = text, False, False
+    while mode.startswith(("verbose", "dry-run")):
+        word, _, mode = mode.partition(",")
+        verbose, dry = verbose or word == "verbose", dry or word == "dry-run"
+    mode = mode or "on"
     mine = job_processors(cores)
-    if mode in ("on", "1", "true", "True"):
-        return [mine] * ntasks
+    told: list[str] = []
+    if mode not in ("on", "off", "per-task") and not mode.startswith("map:"):
+        told.append(f"invalid option: {mode}")
+        mode = "on"
+    sets = _cpu_sets(mode, mine, cores, len(ranks))
+    if mode != "off" and (verbose or dry):
+        told += [f"task {rank}: cpus: {Idset(cpus)}" for rank, cpus in zip(ranks, sets)]
+    return ([everything()] * len(ranks) if dry else sets), told
+
+
+def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> list[frozenset[int]]:
+    if mode == "off":
+        return [everything()] * ntasks
     if mode == "per-task":
         ids = list(cores)
         if len(ids) < ntasks or not ids or cores.last >= len(core_processors()):
@@ -70,21 +86,53 @@ def per_task(cores: Idset, ntasks: int, option: Any) -> list[frozenset[int]]:
             start += size
         return out
     if mode.startswith("map:"):
-        maps = mode[4:].split(";")
-        sets = [frozenset(Idset.parse(part)) for part in maps]
+        sets = [_cpu_set(part, mine) for part in mode[4:].split(";")]
         return [sets[min(index, len(sets) - 1)] for index in range(ntasks)]
-    raise ValueError(f"cpu-affinity={text}: use on, off, per-task or map:LIST")
+    return [mine] * ntasks
 
 
-def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> list[str | None]:
-    """CUDA_VISIBLE_DEVICES of each local task: "-1" hides all when the job has none, None leaves it alone."""
-    mode = str(option) if option is not None else "on"
+def _cpu_set(text: str, mine: frozenset[int]) -> frozenset[int]:
+    """One part of a map: a list of processors, or a mask in hexadecimal words of 32 bits as hwloc writes it."""
+    try:
+        if text.startswith("0x"):
+            mask = 0
+            for word in text.split(","):
+                mask = mask << 32 | int(word, 16)
+            cpus = frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
+        else:
+            cpus = frozenset(Idset.parse(text))
+    except ValueError:
+        cpus = frozenset()
+    if not cpus:
+        raise ValueError(f"cpu-affinity: invalid cpuset '{text}'")
+    if not cpus <= mine:
+        raise ValueError(f"cpu-affinity: cpuset {text} is not included in job cpuset")
+    return cpus
+
+
+def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | None], list[str]]:
+    """CUDA_VISIBLE_DEVICES of each local task, and what to tell of it: "-1" hides all when the job has none, None
+    leaves the variable alone. Raises ValueError."""
+    mode, told = "on" if option is None else option, []
+    if mode not in ("on", "off", "per-task") and not (isinstance(mode, str) and mode.startswith("map:")):
+        told.append(f"Failed to get gpu-affinity shell option: {mode}: use on, off, per-task or map:LIST")
+        mode = "on"
     if mode == "off":
-        return [None] * ntasks
+        return [None] * ntasks, told
+    if mode.startswith("map:"):
+        maps = [_gpu_set(part) for part in mode[4:].split(";")]
+        return [maps[min(index, len(maps) - 1)] for index in range(ntasks)], told
     ids = [str(gpu) for gpu in gpus]
     if not ids:
-        return ["-1"] * ntasks
+        return ["-1"] * ntasks, told
     if mode == "per-task" and len(ids) >= ntasks:
         share = len(ids) // ntasks
-        return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)]
-    return [",".join(ids)] * ntasks
+        return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)], told
+    return [",".join(ids)] * ntasks, told
+
+
+def _gpu_set(text: str) -> str:
+    try:
+        return ",".join(str(gpu) for gpu in Idset.parse(text))
+    except ValueError:
+        raise ValueError(f"gpu-affinity: invalid list '{text}'") from None

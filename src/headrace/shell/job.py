@@ -17,23 +17,22 @@ from ..agent import linux
 from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
-from ..spec.idset import Idset
 from . import affinity, layout, warning
+from . import options as known
 from .environment import job_environment, task_environment
 from .input import Input
 from .mustache import expand
 from .names import Names
-from .output import Entry, Output, OutputError, kill_delay
+from .output import Entry, Output, OutputError
 from .pmi import PmiServer
 from .proctable import ProcTable
 from .task import Task
-from .tmpdir import unpack
+from .tmpdir import temporary, unpack
 from .window import Receipts, Window, size_of
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
 
-_EXIT_TIMEOUT = 30.0
 # Seconds the lead shell waits for the other nodes' output once the job was killed.
 _PEER_GRACE = 2.0
 # Seconds that what a killed job left has to end by itself.
@@ -88,7 +87,11 @@ class ShellJob:
         """Everything up to running tasks; a failure is reported as the job's."""
         # The shell has started, whatever becomes of its tasks: clients read its log only of jobs that started.
         self.agent.send({"op": "started", "id": self.id})
-        placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
+        try:
+            placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
+        except layout.LayoutError as exc:
+            self.fail(str(exc), 1)
+            return
         self.size = placed.size
         ranks = placed.ranks
         cwd = specs.cwd(self.jobspec) or "/tmp"
@@ -137,6 +140,8 @@ class ShellJob:
         for text in placed.adjusted:
             self.output.log(_WARN, f"{self.host}: {text}", self.nodeid)
         try:
+            for text in known.check(self.options):
+                self.output.log(_WARN, text, self.nodeid)
             warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
             self.fail(str(exc), 1)
@@ -145,10 +150,10 @@ class ShellJob:
             self._alarm = warning.Alarm(warn, self.agent.after, self._tell, self.kill)
         if self.lead:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
-            if self._pty_wanted(0):
-                option = self.options["pty"]
-                if isinstance(option, dict) and option.get("interactive"):
-                    context["pty"] = "interactive"
+            if known.interactive_pty(self.options):
+                context["pty"] = "interactive"
+            if known.pty_added(self.options):
+                self.output.log(_WARN, "adding pty to rank 0 for interactive support", self.nodeid, "pty")
             self.event("shell.init", context)
         self._prepare_pmi(placed)
         self._start_tasks(placed, cwd)
@@ -169,12 +174,15 @@ class ShellJob:
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
         mine, ranks = placed.mine, placed.ranks
         try:
-            cpus = affinity.per_task(mine.cores, len(ranks), self.options.get("cpu-affinity"))
-            gpus = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
+            cpus, told = affinity.per_task(mine.cores, ranks, self.options.get("cpu-affinity"))
+            gpus, more = affinity.gpus_per_task(mine.gpus, len(ranks), self.options.get("gpu-affinity"))
         except ValueError as exc:
             self.fail(str(exc), 1)
             return
-        assert self.names is not None
+        assert self.names is not None and self.output is not None
+        for component, texts in (("cpu-affinity", told), ("gpu-affinity", more)):
+            for text in texts:
+                self.output.log(_NOTICE, text, self.nodeid, component)
         lookup = self.names.lookup
         env = job_environment(
             specs.environment(self.jobspec),
@@ -189,10 +197,12 @@ class ShellJob:
         for name, value in env.items():
             if "{{" in value:
                 env[name] = expand(value, lookup)
+        temporary(env)
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
         command = specs.command(self.jobspec)
         stdin = self._input.path(lookup)
+        terminals = known.pty_ranks(self.options)
         for local, rank in enumerate(ranks):
             task = Task(self, local, rank)
             self.tasks.append(task)
@@ -208,7 +218,7 @@ class ShellJob:
                 break
             try:
                 use_cpus(cpus[task.local])
-                task.start(argv, own, limits, source, self._pty_wanted(task.rank))
+                task.start(argv, own, limits, source, terminals is None or task.rank in terminals)
             except (OSError, ValueError) as exc:
                 number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
                 what = os.strerror(number or errno.EINVAL)
@@ -224,13 +234,6 @@ class ShellJob:
             if not task.pid:
                 task.never_ran()
         self.fail(note, code, component, status)
-
-    def _pty_wanted(self, rank: int) -> bool:
-        option = self.options.get("pty")
-        if not isinstance(option, dict):
-            return bool(option)
-        ranks = option.get("ranks", "0" if option.get("interactive") or option.get("capture") else "all")
-        return ranks == "all" or rank in Idset.parse(str(ranks))
 
     # -- reports
 
@@ -417,10 +420,9 @@ class ShellJob:
             return
         self._killed = True
         self.event("shell.task-exit", context)
-        option = self.options.get("exit-timeout", _EXIT_TIMEOUT)
-        if str(option) == "none" or self.size == 1:
+        limit = known.exit_timeout(self.options)
+        if limit is None or self.size == 1:
             return
-        limit = kill_delay(option)
 
         def expired() -> None:
             if not self._finished:
@@ -451,8 +453,7 @@ class ShellJob:
             self.to_peer(0, {"kind": "done"})
         if self.output is not None:
             self.output.close()
-        self.agent.send({"op": "finish", "id": self.id, "status": self._status})
-        self.agent.job_over(self)
+        self.agent.job_over(self, self._status)
 
     def _stop_waiting(self) -> None:
         self._shells_left = 0

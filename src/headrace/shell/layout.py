@@ -53,7 +53,9 @@ def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], no
     """The layout of a job as node `nodeid` needs it; not to be changed. Raises LayoutError."""
     scheme = shell_option(jobspec, "taskmap") or "block"
     if isinstance(scheme, dict):
-        scheme = f"{scheme.get('scheme', 'block')}:{scheme.get('value', '')}".rstrip(":")
+        if "scheme" not in scheme or set(scheme) - {"scheme", "value"}:
+            raise LayoutError(f"invalid taskmap option {scheme}: write SCHEME or SCHEME:VALUE")
+        scheme = f"{scheme['scheme']}:{scheme.get('value', '')}".rstrip(":")
     task = jobspec["tasks"][0]
     key = _encode(
         (
@@ -98,11 +100,9 @@ def node_resources(r: dict[str, Any]) -> list[NodeResources]:
 def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]:
     """Tasks on each node. Raises LayoutError."""
     per_resource = shell_option(jobspec, "per-resource")
-    if isinstance(per_resource, dict) and per_resource.get("type") in ("node", "core"):
-        count = int(per_resource.get("count", 1))
-        if per_resource["type"] == "node":
-            return [count] * len(nodes)
-        return [count * len(node.cores) for node in nodes]
+    if per_resource is not None:
+        kind, count = _per_resource(per_resource)
+        return [count * (1 if kind == "node" else len(node.cores)) for node in nodes]
     slots = _slots(jobspec, nodes)
     ((kind, value),) = jobspec["tasks"][0]["count"].items()
     if kind == "per_slot":
@@ -110,6 +110,16 @@ def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list
     if kind == "total":
         return _spread(value, slots)
     raise LayoutError(f"tasks[0].count.{kind}: tasks are counted per_slot or total")
+
+
+def _per_resource(option: Any) -> tuple[str, int]:
+    """What tasks are counted by, and how many there are for each. Raises LayoutError."""
+    if not isinstance(option, dict) or set(option) - {"type", "count"} or option.get("type") not in ("node", "core"):
+        raise LayoutError(f"invalid per-resource option {option}: write type=node or type=core, and count=N")
+    count = option.get("count", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise LayoutError(f"invalid per-resource.count={count}: it is 1 or more")
+    return option["type"], count
 
 
 def used_slots(jobspec: dict[str, Any], node: NodeResources, ntasks: int) -> tuple[NodeResources, list[str]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from ..spec import duration, stdio
+from ..spec import stdio
 from ..spec.idset import Idset
 from .mustache import expand, tags
 
@@ -236,8 +236,3 @@ def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _span(ntasks: int) -> str:
     return str(Idset(range(ntasks)))
-
-
-def kill_delay(text: Any) -> float:
-    """Seconds of a shell option that is a duration. Raises ValueError."""
-    return float(text) if isinstance(text, (int, float)) else duration.parse(str(text))

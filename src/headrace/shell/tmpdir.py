@@ -50,6 +50,17 @@ class Folders:
         self._spare.clear()
 
 
+def temporary(env: dict[str, str]) -> None:
+    """Have the job's TMPDIR exist; /tmp stands in for one that cannot be made."""
+    path = env.get("TMPDIR")
+    if path is None or os.path.isdir(path):
+        return
+    try:
+        os.mkdir(path, 0o700)
+    except OSError:
+        env["TMPDIR"] = "/tmp"
+
+
 def unpack(files: Any, folder: str) -> None:
     """Write the jobspec's `files` (RFC 37), if there are any, into `folder`. Raises OSError, ArchiveError."""
     if not files:

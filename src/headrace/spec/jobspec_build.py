@@ -243,18 +243,20 @@ def parse_signal(text: str) -> Dict[str, Any]:
 
     Raises ValueError.
     """
-    name, at, when = text.partition("@")
+    name, _, when = text.partition("@")
     timeleft = 60.0
-    if at:
+    if when:
         try:
             timeleft = duration_.parse(when)
         except ValueError:
-            raise ValueError(f"--signal: invalid time '{when}': use a duration such as 10s or 5m") from None
+            raise ValueError(f"--signal: invalid Flux standard duration '{when}': use one such as 10s or 5m") from None
     return {"signum": signal_number(name) if name else int(signal_.SIGUSR1), "timeleft": timeleft}
 
 
 def signal_number(name: str) -> int:
     """Return the number of a signal given as ``USR1``, ``SIGUSR1`` or ``10``; raises ValueError."""
+    if name.startswith("-") and name[1:].isdigit():
+        raise ValueError(f"signal must be > 0, not {name}")
     try:
         if name.isdigit():
             return int(signal_.Signals(int(name)))
@@ -352,7 +354,7 @@ def _with_attributes(
         set_shell_option(jobspec, key, value)
     if env_expand:
         set_shell_option(jobspec, "env-expand", dict(env_expand))
-    if rlimits is not None:
+    if rlimits:
         set_shell_option(jobspec, "rlimit", dict(rlimits))
     if queue is not None:
         system["queue"] = queue
@@ -380,15 +382,17 @@ def _check_per_resource(
     if ncores is None and nnodes is None:
         raise ValueError("must specify node or core count with per_resource")
     if ncores is not None and not _positive(ncores):
-        raise ValueError("core count must be an integer >= 1")
+        raise ValueError("ncores must be an integer >= 1")
     if nnodes is not None and not _positive(nnodes):
-        raise ValueError("node count must be an integer >= 1")
+        raise ValueError("nnodes must be an integer >= 1")
     if (kind is None) != (count is None):
         raise ValueError("must specify both or neither of per_resource_type and per_resource_count")
     if kind not in {None, "node", "core"}:
         raise ValueError(f"per_resource_type must be node or core, not {kind}")
     if count is not None and not _positive(count):
         raise ValueError("per_resource_count must be an integer >= 1")
+    if gpus_per_node is not None and gpus_per_node != 0 and not _positive(gpus_per_node):
+        raise ValueError("gpus_per_node must be an integer >= 0")
     if gpus_per_node is not None and nnodes is None:
         raise ValueError("gpus_per_node must be specified with a node count")
 

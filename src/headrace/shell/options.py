@@ -1,0 +1,121 @@
+"""The shell's options (flux-shell(1)) checked before a task starts: a misspelt one must not look as if it had worked.
+
+Keys that no shell knows are ignored, as in Flux; what is wrong within a known key ends the job, or is told in its log
+where the job can do without. Options that go with one subject (signal, affinity, task map) are read there.
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+from collections.abc import Mapping
+from typing import Any
+
+from ..agent.spawn import LIMITS
+from ..spec import duration
+from ..spec.idset import Idset, IdsetError
+
+_EXIT_TIMEOUT = 30.0
+_PTY = {"ranks", "capture", "interactive"}
+_BUFFERS = {"none", "line"}
+_INPUTS = {"service", "file"}
+
+
+class OptionError(ValueError):
+    """An option that the job cannot run with; the text names it."""
+
+
+def check(options: Mapping[str, Any]) -> list[str]:
+    """What is wrong and does no harm, in words. Raises OptionError for what does."""
+    exit_timeout(options)
+    pty_ranks(options)
+    _check_input(options.get("input"))
+    return [*_limits(options.get("rlimit")), *_buffers(options.get("output"))]
+
+
+def exit_timeout(options: Mapping[str, Any]) -> float | None:
+    """Seconds that the others have when the first task is gone, None for ever. Raises OptionError."""
+    option = options.get("exit-timeout", _EXIT_TIMEOUT)
+    if option == "none":
+        return None
+    try:
+        if isinstance(option, bool):
+            raise ValueError
+        return float(option) if isinstance(option, (int, float)) else duration.parse(str(option))
+    except ValueError:
+        raise OptionError(f"exit-timeout={option} is not a valid Flux standard duration") from None
+
+
+def interactive_pty(options: Mapping[str, Any]) -> bool:
+    """Whether a client may attach to the terminal of the first task."""
+    option = options.get("pty")
+    return isinstance(option, dict) and bool(option.get("interactive"))
+
+
+def pty_ranks(options: Mapping[str, Any]) -> Idset | None:
+    """The tasks that get a terminal, None for all. Raises OptionError."""
+    option = options.get("pty")
+    if not isinstance(option, dict):
+        return None if option else Idset()
+    unknown = set(option) - _PTY
+    if unknown:
+        raise OptionError(f"invalid pty option: {', '.join(sorted(unknown))}: known are {', '.join(sorted(_PTY))}")
+    ranks = str(option.get("ranks", "0" if option.get("interactive") else "all"))
+    if ranks == "all":
+        return None
+    try:
+        wanted = Idset.parse(ranks)
+    except IdsetError as exc:
+        raise OptionError(f"invalid pty option: ranks={ranks}: {exc}") from None
+    return wanted | Idset([0]) if option.get("interactive") else wanted
+
+
+def pty_added(options: Mapping[str, Any]) -> bool:
+    """Whether the first task gets a terminal only because somebody may attach to it."""
+    option = options.get("pty")
+    if not (isinstance(option, dict) and option.get("interactive")) or option.get("ranks", "all") == "all":
+        return False
+    return 0 not in Idset.parse(str(option["ranks"]))
+
+
+def _check_input(option: Any) -> None:
+    spec = option.get("stdin") if isinstance(option, dict) else None
+    if not isinstance(spec, dict):
+        return
+    kind = spec.get("type", "service")
+    if kind not in _INPUTS:
+        raise OptionError(f"invalid input type specified: {kind}: it is service or file")
+    if kind == "file" and not spec.get("path"):
+        raise OptionError("path for stdin file input not specified")
+
+
+def _limits(option: Any) -> list[str]:
+    if option is None:
+        return []
+    if not isinstance(option, dict):
+        raise OptionError(f"invalid rlimit option: {option!r} is not an object")
+    wrong = []
+    for name, value in option.items():
+        number = LIMITS.get(name)
+        if number is None or not isinstance(value, int):
+            raise OptionError(f"invalid rlimit option: {name}={value}")
+        hard = _hard_limit(number)
+        if hard != resource.RLIM_INFINITY and (value == resource.RLIM_INFINITY or value > hard):
+            wrong.append(f"{name} exceeds current max, raising value to hard limit {hard}")
+    return wrong
+
+
+@functools.lru_cache(maxsize=None)
+def _hard_limit(number: int) -> int:
+    return resource.getrlimit(number)[1]
+
+
+def _buffers(option: Any) -> list[str]:
+    wrong = []
+    for stream in ("stdout", "stderr"):
+        spec = option.get(stream) if isinstance(option, dict) else None
+        buffer = spec.get("buffer") if isinstance(spec, dict) else None
+        kind = buffer.get("type") if isinstance(buffer, dict) else None
+        if kind is not None and kind not in _BUFFERS:
+            wrong.append(f"invalid buffer type specified: {kind}")
+    return wrong

@@ -1,0 +1,111 @@
+"""Shell options that are wrong: what ends the job, what is told, and what a job makes of the right ones."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_world import World
+
+from headrace.shell.affinity import everything, gpus_per_task, job_processors, per_task
+from headrace.shell.options import OptionError, check, exit_timeout, pty_added, pty_ranks
+from headrace.spec.idset import Idset
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"exit-timeout": "aaa"}, "exit-timeout=aaa is not a valid Flux standard duration"),
+        ({"exit-timeout": False}, "exit-timeout=False is not"),
+        ({"pty": {"foo": 1}}, "invalid pty option: foo"),
+        ({"pty": {"ranks": "3-1"}}, "invalid pty option: ranks=3-1"),
+        ({"rlimit": {"foo": 1}}, "invalid rlimit option: foo=1"),
+        ({"rlimit": 1}, "invalid rlimit option"),
+        ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
+        ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        check(options)
+    assert text in str(caught.value)
+
+
+def test_what_does_no_harm_is_told() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert check({"output": {"stderr": {"buffer": {"type": "odd"}}}}) == ["invalid buffer type specified: odd"]
+    assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
+    assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
+
+
+@pytest.mark.parametrize(("option", "seconds"), [("none", None), (100, 100.0), ("42.34", 42.34), ("1m", 60.0)])
+def test_exit_timeouts(option: Any, seconds: float | None) -> None:
+    assert exit_timeout({"exit-timeout": option}) == seconds
+
+
+@pytest.mark.parametrize(
+    ("option", "ranks", "added"),
+    [
+        (None, Idset(), False),
+        (1, None, False),
+        ({"capture": 1}, None, False),
+        ({"interactive": 1}, Idset([0]), False),
+        ({"interactive": 1, "ranks": "1"}, Idset([0, 1]), True),
+        ({"interactive": 1, "ranks": "all"}, None, False),
+        ({"ranks": 1}, Idset([1]), False),
+    ],
+)
+def test_which_tasks_get_a_terminal(option: Any, ranks: Idset | None, added: bool) -> None:
+    assert pty_ranks({"pty": option}) == ranks
+    assert pty_added({"pty": option}) is added
+
+
+def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
+    for options, text in [
+        ({"per-resource": {"type": "foo"}}, "invalid per-resource option {'type': 'foo'}"),
+        ({"per-resource": {"type": "core", "count": 0}}, "invalid per-resource.count=0"),
+        ({"taskmap": {"foo": "bar"}}, "invalid taskmap option"),
+        ({"pty": {"foo": 1}}, "invalid pty option: foo"),
+        ({"cpu-affinity": "map:0x0"}, "invalid cpuset '0x0'"),
+    ]:
+        job = world.run(["true"], options=options)
+        assert job.status == 1 << 8
+        assert text in job.exceptions[0]["note"]
+
+
+def test_a_missing_tmpdir_is_made(world: World, tmp_path: Path) -> None:
+    wanted = tmp_path / "made"
+    assert world.run(["sh", "-c", "echo $TMPDIR"], env={"TMPDIR": str(wanted)}).text() == f"{wanted}\n"
+    assert wanted.is_dir()
+    nowhere = {"TMPDIR": f"{tmp_path}/none/none"}
+    assert world.run(["sh", "-c", "echo $TMPDIR"], env=nowhere).text() == "/tmp\n"
+
+
+def test_processors_are_mapped_by_list_or_mask_within_the_job() -> None:
+    cpus = sorted(job_processors(Idset([0])))
+    mask = sum(1 << cpu for cpu in cpus)
+    text = str(Idset(cpus))
+    assert per_task(Idset([0]), [0, 1], f"map:{text}") == ([frozenset(cpus)] * 2, [])
+    assert per_task(Idset([0]), [0], f"map:{mask:#x}")[0] == [frozenset(cpus)]
+    with pytest.raises(ValueError, match="cpuset 0xf,0xf is not included in job cpuset"):
+        per_task(Idset([0]), [0], "map:0xf,0xf")
+
+
+def test_a_job_is_told_where_its_tasks_run() -> None:
+    cpus = job_processors(Idset([0]))
+    told = [f"task {rank}: cpus: {Idset(cpus)}" for rank in (4, 5)]
+    assert per_task(Idset([0]), [4, 5], "verbose,on") == ([cpus] * 2, told)
+    assert per_task(Idset([0]), [4, 5], "dry-run") == ([everything()] * 2, told)
+    assert per_task(Idset([0]), [4], "odd") == ([cpus], ["invalid option: odd"])
+
+
+def test_gpus_of_tasks() -> None:
+    four = Idset(range(4))
+    assert gpus_per_task(four, 2, "per-task") == (["0,1", "2,3"], [])
+    assert gpus_per_task(four, 3, "map:1;2-3") == (["1", "2,3", "2,3"], [])
+    assert gpus_per_task(Idset(), 1, None) == (["-1"], [])
+    shown, told = gpus_per_task(four, 1, [1])
+    assert shown == ["0,1,2,3"]
+    assert told[0].startswith("Failed to get gpu-affinity shell option: [1]")
