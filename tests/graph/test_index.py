@@ -62,9 +62,9 @@ def spec(rng: random.Random) -> dict[str, Any]:
     return {"version": 1, "resources": resources, "tasks": [], "attributes": {"system": system}}
 
 
-def searched(scheduler: Scheduler, request: Any) -> Any:
+def searched(scheduler: Scheduler, request: Any, at: int = 0) -> Any:
     """What a search without the index chooses."""
-    matcher: Matcher = scheduler.matcher(request, 0)
+    matcher: Matcher = scheduler.matcher(request, at)
     picks = matcher.match(request.resources)
     return None if picks is None else taken(select(scheduler.graph, picks, scheduler.policy.whole))
 
@@ -100,3 +100,25 @@ def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
             assert (None if allocation is None else taken(allocation.selection)) == expected
             answered += allocation is not None
     assert answered > 60
+
+
+@pytest.mark.parametrize("made", CLUSTERS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> None:
+    answered = 0
+    for seed in range(4):
+        rng = random.Random(seed)
+        scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
+        for jobid in range(80):
+            if scheduler.jobs and rng.random() < 0.35:
+                scheduler.cancel(rng.choice(list(scheduler.jobs)))
+            request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
+            at = rng.choice([0, 0, rng.randint(1, 90)])
+            expected = searched(scheduler, request, at)
+            selection, matcher = scheduler.match_at(request, at)
+            assert (None if selection is None else taken(selection)) == expected
+            if selection is not None:
+                # Starts in the future stay in the future: time does not go by here.
+                scheduler.add(jobid, selection, at, matcher.end, at > 0)
+                answered += at > 0
+    assert answered > 20

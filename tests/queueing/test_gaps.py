@@ -68,7 +68,14 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
         fits = [t for t in range(0, 130, 3) if scheduler.match_at(wanted, t)[0] is not None]
         if asked is not None:
             opened = list(gaps.openings(asked, duration, [(0, _END)], 2**62))
-            assert all(any(a <= t < b for a, b in opened) for t in fits), (shape, fits, opened)
+            assert all(any(a <= t < b for a, b, _ in opened) for t in fits), (shape, fits, opened)
+            for t in fits:
+                # What is said not to serve is not chosen.
+                [may] = [may for a, b, may in opened if a <= t < b]
+                free, left = (scheduler.match_at(wanted, t, among)[0] for among in (None, may))
+                assert free is not None
+                assert left is not None
+                assert left.marks == free.marks
         if fits:
             at = fits[ask % len(fits)]
             selection, matcher = scheduler.match_at(wanted, at)
@@ -89,17 +96,17 @@ def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
     assert whole is not None
     # Two jobs a socket, two sockets a node; the last socket has but two cores left.
     for jobid, end in enumerate([20, 21, 40, 22, 23, 24, 60, 25, 26, 27, 50]):
-        assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+        assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
         allocation = scheduler.allocate(jobid, request(slot(1, core=2), end), 0).allocation
         assert allocation is not None
         gaps.put(jobid, allocation)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 21
-    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62))[0] == 40
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 21
+    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62)).begin == 40
     gaps.remove(2)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 21
-    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62))[0] == 22
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 21
+    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62)).begin == 22
     gaps.remove(3)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
 
 
 def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
@@ -113,9 +120,9 @@ def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
         assert allocation is not None
         gaps.put(jobid, allocation)
     gaps.remove(1)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 30
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 30
     gaps.remove(0)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62))[0] == 0
+    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
 
 
 def test_only_nodes_that_a_constraint_allows_count() -> None:
@@ -127,7 +134,7 @@ def test_only_nodes_that_a_constraint_allows_count() -> None:
     node = next(v for v, mark in allocation.selection.marks.items() if mark.exclusive)
     here = gaps.ask(request(SHAPES[0], 5).resources, frozenset([node]))
     assert here is not None
-    assert next(gaps.openings(here, 5, [(0, _END)], 2**62))[0] == 50
+    assert next(gaps.openings(here, 5, [(0, _END)], 2**62)).begin == 50
 
 
 def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
@@ -142,10 +149,10 @@ def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
         scheduler.cancel(jobid)
     asked = gaps.ask(request(SHAPES[0], 6).resources, None)
     assert asked is not None
-    [(start, end)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 200)
+    [(start, end, _)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 200)
     assert start == end
     assert 0 < start < 150
-    assert next(gaps.openings(asked, 6, [(start, _END)], 2**62))[0] == 150
+    assert next(gaps.openings(asked, 6, [(start, _END)], 2**62)).begin == 150
 
 
 @pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, memory=4), slot(1, socket=1)])

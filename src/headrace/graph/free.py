@@ -42,7 +42,7 @@ class FreeState:
     """Free cores, GPUs and the like of a graph, at first as nobody uses any.
 
     `free` resources by holder; `blocked` says how many reasons there are why a node or holder serves nobody. `whole`
-    are the nodes that jobs have whole, `over` those that reservations do, `idle` (by rank) those that are not shared.
+    are the nodes that jobs have whole, `idle` (by rank) those that are not shared.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -53,7 +53,6 @@ class FreeState:
         # Nodes that changed, by number.
         self.changes: list[int] = []
         self.whole = NO_NODES
-        self.over = NO_NODES
         self.free = dict(layout.every)
         self.blocked: dict[int, int] = {}
         self.idle = (1 << len(layout.nodes)) - 1

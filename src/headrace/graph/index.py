@@ -9,19 +9,18 @@ matcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from itertools import islice
-from operator import or_
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder, lowest, numbers
-from headrace.graph.free import FreeState, Nodes
+from headrace.graph.free import NO_NODES, FreeState
 from headrace.graph.layout import Layout, Parts
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
+from headrace.graph.reservations import Window
 from headrace.graph.selection import Run
 from headrace.graph.shapes import Shape, Shapes
 
@@ -42,9 +41,6 @@ def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | Non
     return FreeIndex(layout, order) if layout.usable else None
 
 
-_EVERY_NODE = Nodes(-1, -1)
-
-
 class FreeIndex:
     """The answering side of a `FreeState`, for a layout that is usable and the order among children.
 
@@ -59,10 +55,18 @@ class FreeIndex:
         self._policy = layout.policy
         self._order = order
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
+        # The span of time that the question is about; None if no reservation falls into it.
+        self._window: Window | None = None
 
-    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None) -> Answer | None:
-        """What serves the requests; NOTHING if nothing does; None where this index cannot tell."""
-        whole = self._whole(requests)
+    def match(
+        self, requests: Sequence[Request], allowed: frozenset[int] | None, window: Window | None = None
+    ) -> Answer | None:
+        """What serves the requests; NOTHING if nothing does; None where this index cannot tell.
+
+        In a window, requests for whole nodes are for `match_untouched`.
+        """
+        self._window = window
+        whole = self._whole(requests) if window is None else None
         if whole is not None:
             count, inner, slots = whole
             can = self._shapes.get(inner, slots).can if inner else -1
@@ -85,19 +89,6 @@ class FreeIndex:
         if self._policy.whole:
             return self._nodes_for_slots(parts, count, allowed)
         return self._match_slots(parts, count, allowed)
-
-    def candidates(self, requests: Sequence[Request]) -> Nodes:
-        """No other nodes than these will be looked at for the requests, as things stand; every node if in doubt."""
-        top = requests[0]
-        slot = top.with_[0] if top.type == "node" and top.with_ else top
-        parts = self._parts(slot) if len(requests) == 1 else None
-        if not parts:
-            return _EVERY_NODE
-        per_node = slot.count.low if top.type == "node" else 1 if self._policy.whole else 0
-        shape = self._shapes.get(parts, per_node)
-        if shape.scored:
-            return Nodes(0, reduce(or_, shape.buckets.values(), 0))
-        return Nodes(shape.can, 0)
 
     def match_untouched(
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
@@ -162,14 +153,17 @@ class FreeIndex:
 
     def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """As many whole nodes as `count` slots fill."""
-        bits = self.state.idle & self._shapes.get(parts, 1).can & self._mask(allowed, True)
+        shape = self._shapes.get(parts, 1)
+        bits = self.state.idle & shape.can & self._mask(allowed, True)
+        if self._window is not None:
+            bits &= ~self._window.touched()
+        ranked = self._able(shape, bits)
         picks = []
         if self._policy.stops:
-            ranked = self._by_preference(bits)
             found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
             chosen = dict.fromkeys(self.layout.nodes[self.layout.node_of[h]] for h in found)
             return Answer([Pick(v, self._graph.size[v], True, True, ()) for v in chosen], {}) if found else NOTHING
-        for n in self._by_preference(bits):
+        for n in ranked:
             node = self.layout.nodes[n]
             picks.append(Pick(node, self._graph.size[node], True, True, ()))
             count -= sum([self.state.fit(parts, h) for h in self.layout.holders[n]])
@@ -179,7 +173,7 @@ class FreeIndex:
 
     def _mask(self, allowed: frozenset[int] | None, ranked: bool) -> int:
         """The nodes that may be looked at: allowed, and not given whole to anybody."""
-        whole, over = self.state.whole, self.state.over
+        whole, over = self.state.whole, NO_NODES if self._window is None else self._window.over
         taken = whole.ranks | over.ranks if ranked else whole.numbers | over.numbers
         return ~taken if allowed is None else self._allowed_ranks(allowed, ranked) & ~taken
 
@@ -197,7 +191,7 @@ class FreeIndex:
         mask = self._mask(allowed, not shape.scored)
         runs: dict[int, Run] = {}
         if shape.scored:
-            if count == 1:
+            if count == 1 and self._window is None:
                 n = self._best_scored(shape, mask)
                 if n < 0:
                     return NOTHING
@@ -208,10 +202,10 @@ class FreeIndex:
                 runs[h] = layout.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
         if count == 1:
-            for n in self._best_ranked(shape.can & mask, 1):
+            for n in self._best_able(shape, shape.can & mask, 1):
                 self._take_slots(parts, n, 1, runs)
             return Answer((), runs) if runs else NOTHING
-        ranked = self._by_preference(shape.can & mask)
+        ranked = self._able(shape, shape.can & mask)
         if policy.stops:
             found = self._stop_slots(parts, (h for n in ranked for h in self._in_order(n)), count)
             for h, slots in found.items():
@@ -236,6 +230,19 @@ class FreeIndex:
         """The nodes of a set of ranks, the best first."""
         ranks = self._order.among(self._graph.root, bits) if self._policy.stops else numbers(bits)
         return map(self.layout.by_rank.__getitem__, ranks)
+
+    def _able(self, shape: Shape, bits: int) -> Iterable[int]:
+        """The nodes of a set of ranks that can serve a shape all the time, the best first."""
+        ranked, window = self._by_preference(bits), self._window
+        if window is None:
+            return ranked
+        return (n for n in ranked if window.cut(n) and self._shapes.can(shape, n))
+
+    def _best_able(self, shape: Shape, bits: int, count: int) -> list[int]:
+        """The `count` best of them, or all if there are fewer."""
+        if self._window is None:
+            return self._best_ranked(bits, count)
+        return list(islice(self._able(shape, bits), count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
         """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
@@ -338,7 +345,7 @@ class FreeIndex:
 
         Goes from score to score. A node whose best slot was taken is due again at the score of its next.
         """
-        order, holders = self._policy.order, self.layout.holders
+        order, holders, window = self._policy.order, self.layout.holders, self._window
         due: dict[int, list[int]] = {}
         taken: dict[int, int] = {}
         scores = [-order * score for score in shape.buckets]
@@ -346,9 +353,14 @@ class FreeIndex:
         while scores:
             score = -order * heappop(scores)
             again = due.pop(score, [])
-            nodes = list(islice(numbers(shape.buckets.get(score, 0) & mask), count))
-            last = len(nodes) + len(again) >= count
-            for n in sorted([*nodes, *again]) if again else nodes:
+            fresh, last = numbers(shape.buckets.get(score, 0) & mask), False
+            if window is not None:
+                fresh = filter(window.cut, fresh)
+            else:
+                # Each of these has such a slot: more nodes than slots are not looked at, and may be enough.
+                nodes = list(islice(fresh, count))
+                fresh, last = iter(nodes), len(nodes) + len(again) >= count
+            for n in merge(fresh, sorted(again)) if again else fresh:
                 later = None
                 for h in holders[n]:
                     count, rest = self._take_scored(shape.parts, h, score, count, taken)
@@ -407,7 +419,7 @@ class FreeIndex:
         nodes = self.layout.nodes
         picks: list[Pick] = []
         runs: dict[int, Run] = {}
-        for n in self._best_ranked(bits, count):
+        for n in self._best_able(shape, bits, count):
             picks.append(Pick(nodes[n], 1, False, False, ()))
             self._take_slots(parts, n, slots, runs)
-        return Answer(picks, runs)
+        return Answer(picks, runs) if len(picks) == count else NOTHING

@@ -7,7 +7,7 @@ entered into the use of the graph, which both read. Time is whole seconds and al
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from headrace.graph import resize
@@ -46,6 +46,14 @@ class Outcome(NamedTuple):
     allocation: Allocation | None
     failure: Failure | None = None
     unsatisfiable: bool = False
+
+
+class Starts(NamedTuple):
+    """Starts to look at, in [begin, end). If `may` is there, nodes (vertices) for which it is false are of no use."""
+
+    begin: int
+    end: int
+    may: Callable[[int], object] | None = None
 
 
 class Found(NamedTuple):
@@ -109,11 +117,14 @@ class Scheduler:
     def _in_time(self, request: JobRequest, at: int) -> bool:
         return self.graph.start <= at < self.graph.end and at + request.duration <= self.graph.end
 
-    def match_at(self, request: JobRequest, at: int) -> tuple[Selection | None, Matcher]:
+    def match_at(
+        self, request: JobRequest, at: int, may: Callable[[int], object] | None = None
+    ) -> tuple[Selection | None, Matcher]:
+        """What a job would get that starts at a moment, or None. `may`: see `Starts`."""
         matcher = self.matcher(request, at)
         if not self._in_time(request, at):
             return None, matcher
-        quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end)
+        quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end, may)
         if quick is not None:
             if quick is NOTHING:
                 return None, matcher
@@ -149,18 +160,18 @@ class Scheduler:
         if selection is None:
             lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
             return Outcome(None, self._reason(request, now, matcher) if explain else None, lasting)
-        return Outcome(self._add_free(jobid, selection, now, matcher.end, False))
+        return Outcome(self.enter(jobid, selection, now, matcher.end, False))
 
     def _reason(self, request: JobRequest, at: int, matcher: Matcher) -> Failure:
         return matcher.failure or self._shortage(request, at, matcher.end)
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
-        found = self.search(request, now, [(now, self.graph.end)])
+        found = self.search(request, now, [Starts(now, self.graph.end)])
         if found.selection is not None:
-            return Outcome(self._add_free(jobid, found.selection, found.start, found.end, found.start > now))
+            return Outcome(self.enter(jobid, found.selection, found.start, found.end, found.start > now))
         # Only a search of the graph knows why not even the last moment will do.
-        at = max((t for t in self._timeline.ends_after(now) if self._in_time(request, t)), default=now)
+        at = max((t for t in self._timeline.ends if t > now and self._in_time(request, t)), default=now)
         matcher = self.matcher(request, at)
         if self._in_time(request, at):
             matcher.match(request.resources)
@@ -171,29 +182,29 @@ class Scheduler:
         self,
         request: JobRequest,
         now: int,
-        ranges: Iterable[tuple[int, int]],
+        ranges: Iterable[Starts],
         effort: int | None = None,
         counts: bool = True,
     ) -> Found:
-        """The earliest start at which the request fits, of `now` and the ends of jobs, in ranges of starts [from, to).
+        """The earliest start at which the request fits, of `now` and the ends of jobs, in some ranges.
 
         Ranges rise and do not overlap. At most `effort` moments are looked at. Without `counts`, moments are not sorted
         out by the amounts that are free, which know nothing of a job that was lifted.
         """
         self._timeline.settle(now)
         tried = 0
-        for at in self.moments(request, now, ranges, counts):
+        for at, may in self._moments(request, now, ranges, counts):
             if tried == effort:
                 return Found(None, at, 0, tried, True)
             tried += 1
-            selection, matcher = self.match_at(request, at)
+            selection, matcher = self.match_at(request, at, may)
             if selection is not None:
                 return Found(selection, at, matcher.end, tried)
         return Found(None, self.graph.end, 0, tried)
 
-    def moments(
-        self, request: JobRequest, now: int, ranges: Iterable[tuple[int, int]], counts: bool = True
-    ) -> Iterator[int]:
+    def _moments(
+        self, request: JobRequest, now: int, ranges: Iterable[Starts], counts: bool
+    ) -> Iterator[tuple[int, Callable[[int], object] | None]]:
         """The moments in `ranges` at which enough of the filtered types is free in the whole graph, earliest first.
 
         `now` itself is always one, if it is in the ranges.
@@ -208,12 +219,13 @@ class Scheduler:
         last = self.graph.end - length
         wanted = [(totals.get(n, 0) - needs.get(n, 0), busy[n]) for n in self.filters if n in busy] if counts else []
         least = min([room for room, _ in wanted], default=0)
-        times = self._timeline.ends_after(now)
-        for begin, end in ranges:
+        times = self._timeline.ends
+        for begin, end, may in ranges:
             if begin <= now < end:
-                yield now
-            i = bisect_left(times, begin)
-            while i < len(times) and times[i] < end:
+                yield now, may
+            at = max(begin, now + 1)
+            # What is looked at may leave the list while the caller has its turn.
+            while (i := bisect_left(times, at)) < len(times) and times[i] < end:
                 at = times[i]
                 if at > last or least < 0:
                     break
@@ -223,10 +235,10 @@ class Scheduler:
                     if later is not None:
                         break
                 if later is None:
-                    yield at
-                    i += 1
+                    yield at, may
+                    at += 1
                 else:
-                    i = max(bisect_left(times, later), i + 1)
+                    at = max(later, at + 1)
 
     def lift(self, jobid: int) -> None:
         """Answer questions as if a reservation were not there, until `restore`. Raises KeyError."""
@@ -278,10 +290,10 @@ class Scheduler:
         """
         if jobid not in self.jobs and end > start:
             self._usage.check(selection, start, end)
-        return self._add_free(jobid, selection, start, end, reserved)
+        return self.enter(jobid, selection, start, end, reserved)
 
-    def _add_free(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
-        """As `add`, for what a match has just found free."""
+    def enter(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+        """As `add`, for what a match has just found free: nobody looks again whether it is."""
         allocation = self._usage.add(jobid, selection, start, end, reserved)
         self._order.used(self._usage, selection.inner_order(), start)
         self._timeline.add(jobid, start, end, selection)
@@ -363,7 +375,7 @@ class Scheduler:
             if (reserved and start > self._timeline.now) or not any(pick.exclusive for pick in kept):
                 loss.ended.append(jobid)
             else:
-                self._add_free(jobid, select(self.graph, kept), start, end, reserved)
+                self.enter(jobid, select(self.graph, kept), start, end, reserved)
                 loss.reduced.append(jobid)
         return loss
 

@@ -74,7 +74,7 @@ class Shapes:
     def _weigh_all(self, shape: Shape) -> None:
         count = len(self._layout.nodes)
         if not shape.scored:
-            shape.can = self._layout.set_of([n for n in range(count) if self._can(shape, n)], True)
+            shape.can = self._layout.set_of([n for n in range(count) if self.can(shape, n)], True)
             return
         shape.scores = [self._score(shape.parts, n) for n in range(count)]
         buckets: dict[int, list[int]] = {}
@@ -88,7 +88,7 @@ class Shapes:
             rank = self._layout.rank
             for n in changed:
                 bit = 1 << rank[n]
-                if self._can(shape, n):
+                if self.can(shape, n):
                     shape.can |= bit
                 elif shape.can & bit:
                     shape.can ^= bit
@@ -108,8 +108,8 @@ class Shapes:
                 shape.buckets[score] = shape.buckets.get(score, 0) | bit
             shape.scores[n] = score
 
-    def _can(self, shape: Shape, n: int) -> bool:
-        """Whether a node can serve it."""
+    def can(self, shape: Shape, n: int) -> bool:
+        """Whether a node, by number, can serve a shape as things stand."""
         state, layout = self._state, self._layout
         if state.blocked and state.blocked.get(layout.nodes[n]):
             return False

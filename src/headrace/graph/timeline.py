@@ -2,9 +2,8 @@
 
 The index itself knows no time. The timeline keeps it at one moment by taking running jobs out of it as they end, and
 putting them back when a question goes back to an earlier moment; questions mostly move forward, from one release to the
-next, so a step is the work of one job. Reservations never enter it for good: a profile knows which nodes they touch at
-any time, which is all that whole nodes need, and single resources of reservations that fall into the time asked about
-are entered for that question only.
+next, so a step is the work of one job. Reservations are looked at beside it, by those questions whose time they fall
+into.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from functools import partial
 from typing import NamedTuple
 
 from headrace.graph.candidates import ChildOrder
-from headrace.graph.free import NO_NODES, Footprint, Nodes
+from headrace.graph.free import Footprint
 from headrace.graph.index import Answer, FreeIndex, index_of
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
-from headrace.graph.profile import Profile
 from headrace.graph.request import Request
+from headrace.graph.reservations import Reservations
 from headrace.graph.selection import Selection
 
 
@@ -48,14 +47,9 @@ class Timeline:
         self._ended: list[tuple[int, int]] = []
         self._left = 0
         self._later: list[tuple[int, int]] = []
-        # Of the reservations: nodes over time, and those that have less than whole nodes, by start.
-        self._profile = Profile()
-        self._partial: list[tuple[int, int, int]] = []
-        self._longest = 0
+        self._reserved: Reservations | None = None
         # What running jobs touch from each of their ends backwards; None when that changed.
         self._running: tuple[list[int], list[int]] | None = None
-        # Reservations that are entered for the question asked last.
-        self._over: set[int] = set()
         # As a planner, one step a moment however many jobs end then.
         self._ends = Planner()
 
@@ -102,27 +96,13 @@ class Timeline:
 
     def _promise(self, jobid: int, entry: _Entry) -> None:
         """Enter what a reservation means to questions about its time."""
-        job, index = entry.job, self._index
-        if job is None or index is None or entry.end <= entry.start:
-            return
-        self._profile.add(entry.start, entry.end, job.touched.ranks, _joined(index, job.whole), job.whole.ranks)
-        if job.users or job.bits or job.blocks:
-            insort(self._partial, (entry.start, entry.end, jobid))
-            self._longest = max(self._longest, entry.end - entry.start)
+        if entry.job is not None and self._reserved is not None and entry.end > entry.start:
+            self._reserved.add(jobid, entry.start, entry.end, entry.job)
 
     def _lift(self, jobid: int, entry: _Entry) -> None:
         """Undo `_promise`."""
-        job, index = entry.job, self._index
-        if job is None or index is None or entry.end <= entry.start:
-            return
-        self._profile.remove(entry.start, entry.end, job.touched.ranks, _joined(index, job.whole), job.whole.ranks)
-        if job.users or job.bits or job.blocks:
-            del self._partial[bisect_left(self._partial, (entry.start, entry.end, jobid))]
-            if not self._partial:
-                self._longest = 0
-        if jobid in self._over:
-            self._over.remove(jobid)
-            index.state.gave_rest(job)
+        if entry.job is not None and self._reserved is not None and entry.end > entry.start:
+            self._reserved.remove(jobid, entry.start, entry.end, entry.job)
 
     def lift(self, jobid: int) -> bool:
         """Answer as if a reservation were not there, until `restore`. False: it cannot be left out this way."""
@@ -141,19 +121,16 @@ class Timeline:
         i = bisect_left(self._later, (end,))
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1
 
-    def ends_after(self, now: int) -> list[int]:
-        """The moments after `now` at which jobs end, earliest first."""
-        times = self._ends.times
-        return times[bisect_right(times, now) :]
+    @property
+    def ends(self) -> list[int]:
+        """The moments at which jobs end, earliest first. Not to be changed."""
+        return self._ends.times
 
     def forget(self) -> None:
         """The graph has changed: the index is made anew when next asked."""
-        self._index, self._made = None, False
+        self._index, self._reserved, self._made = None, None, False
         for jobid, entry in self._jobs.items():
             self._jobs[jobid] = entry._replace(job=None)
-        self._profile = Profile()
-        self._partial.clear()
-        self._over.clear()
         self._running = None
 
     def switch(self, v: int, up: bool) -> None:
@@ -167,6 +144,7 @@ class Timeline:
             self._made = True
             index = self._index = self._new_index()
             if index is not None:
+                self._reserved = Reservations(index.layout)
                 for jobid, entry in self._jobs.items():
                     self._jobs[jobid] = entry._replace(job=index.state.footprint(entry.selection))
                 for _, jobid in self._ended[self._left :]:
@@ -194,18 +172,32 @@ class Timeline:
 
     # Questions
 
-    def match(self, requests: Sequence[Request], allowed: frozenset[int] | None, at: int, end: int) -> Answer | None:
-        """What is to be taken during [at, end); `NOTHING` if there is nothing, None if it cannot be told."""
+    def match(
+        self,
+        requests: Sequence[Request],
+        allowed: frozenset[int] | None,
+        at: int,
+        end: int,
+        may: Callable[[int], object] | None = None,
+    ) -> Answer | None:
+        """What is to be taken during [at, end); `NOTHING` if there is nothing, None if it cannot be told.
+
+        Nodes for which `may` is false are known not to serve.
+        """
         index = self.prepare() if at >= self._now else None
-        if index is None:
+        if index is None or self._reserved is None:
             return None
         if self._later or at > self._now:
             answer = index.match_untouched(requests, allowed, lambda: self._touched(at, end))
             if answer is not None:
                 return answer
         self._move(at)
-        self._overlay(index, requests, at, end)
-        return index.match(requests, allowed)
+        if not self._later or self._later[0][0] >= end:
+            return index.match(requests, allowed)
+        window = self._reserved.window(index.state, at, end, may)
+        answer = index.match(requests, allowed, window)
+        window.close()
+        return answer
 
     def _touched(self, at: int, end: int) -> int:
         """The nodes that anybody uses at some moment of [at, end), by preference."""
@@ -223,37 +215,8 @@ class Timeline:
             self._running = ends, found
         ends, found = self._running
         i = bisect_right(ends, at)
-        return self._profile.touched_in(at, end) | (found[i] if i < len(found) else 0)
-
-    def _overlay(self, asked: FreeIndex, requests: Sequence[Request], at: int, end: int) -> None:
-        """Enter the reservations that fall into [at, end) and could matter to the requests, and no others.
-
-        A reservation only ever takes away, so one that touches no candidate does not matter.
-        """
-        index = asked.state
-        if not self._later and not self._over:
-            index.over = NO_NODES
-            return
-        whole = self._profile.whole_in(at, end)
-        count = len(index.layout.nodes)
-        index.over = Nodes(whole & ((1 << count) - 1), whole >> count)
-        partial, jobs = self._partial, self._jobs
-        first = bisect_left(partial, (at - self._longest,))
-        last = bisect_left(partial, (end,))
-        wanted = {jobid for _, end_, jobid in partial[first:last] if end_ > at}
-        for jobid in self._over - wanted:
-            self._step(jobid, index.gave_rest)
-        self._over &= wanted
-        ranks, numbers = asked.candidates(requests)
-        ranks &= ~index.over.ranks
-        numbers &= ~index.over.numbers
-        if not (ranks or numbers):
-            return
-        for jobid in wanted - self._over:
-            job = jobs[jobid].job
-            if job is not None and (job.touched.ranks & ranks or job.touched.numbers & numbers):
-                index.took_rest(job)
-                self._over.add(jobid)
+        reserved = 0 if self._reserved is None else self._reserved.touched_in(at, end)
+        return reserved | (found[i] if i < len(found) else 0)
 
     def _move(self, at: int) -> None:
         ended = self._ended
@@ -276,7 +239,3 @@ class Timeline:
         job = self._jobs[jobid].job
         if job is not None and self._index is not None:
             self._index.state.gave(job)
-
-
-def _joined(index: FreeIndex, whole: Nodes) -> int:
-    return whole.ranks | whole.numbers << len(index.layout.nodes)

@@ -12,12 +12,13 @@ A place is a vertex that directly holds single resources (a socket, or a node wi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.request import Request
+from headrace.graph.scheduler import Starts
 from headrace.graph.usage import Allocation
 from headrace.queueing.misses import ANYWHERE
 
@@ -348,9 +349,7 @@ class Gaps:
                     level.steps.take(a, b, 1 << place)
         return level
 
-    def openings(
-        self, ask: Ask, length: int, ranges: Iterable[tuple[int, int]], most: int
-    ) -> Iterator[tuple[int, int]]:
+    def openings(self, ask: Ask, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
         """The parts of ranges of starts [from, to) at whose beginning a job of `length` seconds may fit, in order.
 
         Ends early once `work` has come to `most`, with a range that is empty where it got to.
@@ -360,19 +359,24 @@ class Gaps:
             t = begin
             while t < end:
                 if self.work >= most:
-                    yield t, t
+                    yield Starts(t, t)
                     return
-                later = self._later(ask, steps, t, t + length)
+                later, free = self._later(ask, steps, t, t + length)
                 if later > t:
                     t = later
                     continue
                 stop = min(end, self._next_change(steps, t))
-                yield t, stop
+                # Later starts in this part meet the same sets and more.
+                yield Starts(t, stop, self._on(free))
                 t = stop
+
+    def _on(self, places: int) -> Callable[[int], object]:
+        masks = self._masks
+        return lambda node: masks[node] & places
 
     def open_now(self, ask: Ask, start: int, end: int) -> bool:
         """Whether there is an opening at `start` until `end`."""
-        return self._later(ask, self._steps(ask.parts), start, end) == start
+        return self._later(ask, self._steps(ask.parts), start, end)[0] == start
 
     def _next_change(self, steps: _Steps, t: int) -> int:
         found = 2**62
@@ -382,8 +386,10 @@ class Gaps:
                 found = min(found, times[i])
         return found
 
-    def _later(self, ask: Ask, steps: _Steps, start: int, end: int) -> int:
-        """`start` if enough is free during [start, end), else a later moment before which no start is any good."""
+    def _later(self, ask: Ask, steps: _Steps, start: int, end: int) -> tuple[int, int]:
+        """`start` and the places that are free during [start, end), if they are enough; else a later moment before
+        which no start is any good, and no places.
+        """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
         _, among, wanted, of, own, since = ask
@@ -397,7 +403,7 @@ class Gaps:
             a, b = times[i], others[j]
             if a <= start and b <= start:
                 self.work += known - i - j + _PROBE
-                return start
+                return start, free
             if a >= b:
                 i -= 1
                 front = a
@@ -407,7 +413,7 @@ class Gaps:
                 front = b
                 free &= those[j] | own if others[j] >= since else those[j]
         self.work += known - i - j + _PROBE
-        return front
+        return front, 0
 
 
 def _crossing(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest
-from headrace.graph.scheduler import Found, Scheduler
+from headrace.graph.scheduler import Found, Scheduler, Starts
 from headrace.graph.usage import Allocation
 from headrace.queueing.gaps import Ask, Gaps
 from headrace.queueing.line import Entry, Line, Place
@@ -431,7 +431,7 @@ class Queue:
         known = found.selection is not None or found.spent
         self._misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
         if found.selection is not None:
-            allocation = self.scheduler.add(jobid, found.selection, found.start, found.end, found.start > now)
+            allocation = self.scheduler.enter(jobid, found.selection, found.start, found.end, found.start > now)
             if found.start == now:
                 self._start(jobid, allocation, decisions)
                 return 0
@@ -455,17 +455,18 @@ class Queue:
         """The earliest start in `ranges`, of those that gaps leave; before the start of a promise, if there is one."""
         gaps, ask = self._gaps, self._ask(entry, now, kept)
         if gaps is None or ask is None:
-            found = self.scheduler.search(entry.request, now, ranges, effort, counts)
+            starts = [Starts(begin, end) for begin, end in ranges]
+            found = self.scheduler.search(entry.request, now, starts, effort, counts)
             self._spent += found.tried
             return found
         most = FOR_EVER if effort is None else gaps.work + max(effort, 1) * _STEPS
         reached: list[int] = []
 
-        def open_ranges() -> Iterator[tuple[int, int]]:
-            for start, end in gaps.openings(ask, entry.length, ranges, most):
-                if start == end:
-                    reached.append(start)
-                yield start, end
+        def open_ranges() -> Iterator[Starts]:
+            for starts in gaps.openings(ask, entry.length, ranges, most):
+                if starts.begin == starts.end:
+                    reached.append(starts.begin)
+                yield starts
 
         found = self.scheduler.search(entry.request, now, open_ranges(), effort, counts)
         self._spent += found.tried
@@ -570,7 +571,7 @@ class Queue:
                 self._failed_now(entry, now)
                 return False
         self._drop(jobid)
-        self._start(jobid, self.scheduler.add(jobid, selection, now, matcher.end, False), decisions)
+        self._start(jobid, self.scheduler.enter(jobid, selection, now, matcher.end, False), decisions)
         return True
 
     def _improve(self, now: int, decisions: list[Decision]) -> None:
@@ -624,7 +625,7 @@ class Queue:
             return True
         self._misses.missed(entry.shape, entry.length, found.start)
         self._drop(jobid)
-        allocation = self.scheduler.add(jobid, found.selection, found.start, found.end, found.start > now)
+        allocation = self.scheduler.enter(jobid, found.selection, found.start, found.end, found.start > now)
         if found.start > now:
             self._promise(jobid, allocation)
         else:

@@ -1,0 +1,118 @@
+"""What reservations take of a graph at any time, kept apart from what is free now.
+
+They never enter the index of free resources: a profile knows which nodes they touch when, which is all that whole nodes
+need; of nodes that they share, each has a list of what they hold. A question about a span of time reads its nodes
+through a window, which cuts off what reservations hold of a node when the question comes to it, and puts it back after.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+
+from headrace.graph.free import Footprint, FreeState, Nodes
+from headrace.graph.layout import Layout
+from headrace.graph.profile import Profile
+
+# Start, end, job, and what it holds of a node: resources by holder.
+_Held = tuple[int, int, int, Sequence[tuple[int, int]]]
+
+
+class Reservations:
+    """The reservations of a layout's graph; they do not overlap."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._profile = Profile()
+        # By the number of a node that jobs share, what they hold of it, in order of start.
+        self._parts: dict[int, list[_Held]] = {}
+
+    def add(self, jobid: int, start: int, end: int, job: Footprint) -> None:
+        """A job holds these during [start, end)."""
+        self._profile.add(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        for n, held in self._by_node(job).items():
+            insort(self._parts.setdefault(n, []), (start, end, jobid, held))
+
+    def remove(self, jobid: int, start: int, end: int, job: Footprint) -> None:
+        """Undo `add` with the same arguments."""
+        self._profile.remove(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
+        for n in self._by_node(job):
+            parts = self._parts[n]
+            del parts[bisect_left(parts, (start, end, jobid))]
+            if not parts:
+                del self._parts[n]
+
+    def _joined(self, whole: Nodes) -> int:
+        return whole.ranks | whole.numbers << len(self._layout.nodes)
+
+    def _by_node(self, job: Footprint) -> dict[int, list[tuple[int, int]]]:
+        found: dict[int, list[tuple[int, int]]] = {}
+        for h, bits, n in job.bits:
+            found.setdefault(n, []).append((h, bits))
+        layout = self._layout
+        for v in job.blocks:
+            for h in layout.graph.preorder(v):
+                if h in layout.every:
+                    found.setdefault(layout.node_of[h], []).append((h, layout.every[h]))
+        return found
+
+    def touched_in(self, start: int, end: int) -> int:
+        """The nodes, by rank, that are touched at some moment of [start, end)."""
+        return self._profile.touched_in(start, end)
+
+    def window(self, state: FreeState, start: int, end: int, may: Callable[[int], object] | None) -> Window:
+        """What `state` has free during [start, end), on the nodes (vertices) that `may` serve, if that is known."""
+        return Window(self._profile, self._parts, state, start, end, may)
+
+
+class Window:
+    """A span of time, through which the free state is looked at node by node. `over` are nodes held whole then."""
+
+    __slots__ = ("_cut", "_end", "_may", "_parts", "_profile", "_saved", "_start", "_state", "over")
+
+    def __init__(
+        self,
+        profile: Profile,
+        parts: dict[int, list[_Held]],
+        state: FreeState,
+        start: int,
+        end: int,
+        may: Callable[[int], object] | None,
+    ) -> None:
+        self._profile = profile
+        self._parts = parts
+        self._state = state
+        self._start = start
+        self._end = end
+        self._may = may
+        self._cut: set[int] = set()
+        self._saved: dict[int, int] = {}
+        count, whole = len(state.layout.nodes), profile.whole_in(start, end)
+        self.over = Nodes(whole & ((1 << count) - 1), whole >> count)
+
+    def touched(self) -> int:
+        """The nodes, by rank, that are held or shared at some moment."""
+        return self._profile.touched_in(self._start, self._end)
+
+    def cut(self, n: int) -> bool:
+        """Leave free of a node only what is so all the time; False if it is known not to serve."""
+        if self._may is not None and not self._may(self._state.layout.nodes[n]):
+            return False
+        parts = self._parts.get(n)
+        if parts is None or n in self._cut:
+            return True
+        self._cut.add(n)
+        start, end, free, saved = self._start, self._end, self._state.free, self._saved
+        for begins, ends, _, held in parts:
+            if begins >= end:
+                break
+            if ends > start:
+                for h, bits in held:
+                    if h not in saved:
+                        saved[h] = free[h]
+                    free[h] &= ~bits
+        return True
+
+    def close(self) -> None:
+        """Put back what was cut off."""
+        self._state.free.update(self._saved)
