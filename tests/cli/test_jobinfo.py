@@ -66,7 +66,7 @@ def test_info_says_why_a_job_waits_or_where_it_runs(raw, info):
         (
             {"result": 2, "exception_occurred": True, "exception_type": "alloc", "exception_note": "no room"},
             "Exception: type=alloc note=no room",
-            -128,
+            1,
         ),
     ],
 )

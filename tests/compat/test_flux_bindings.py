@@ -7,20 +7,11 @@ import glob
 import os
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "system"))
-from instance import start
-
-
-def run(code: str, python: str = "flux python") -> list[str]:
-    """The lines that `code` prints inside an instance of one broker."""
-    program = "import flux, flux.job as j\nh = flux.Flux()\n" + textwrap.dedent(code)
-    done = start(f"cd $TMPDIR && cat > p.py <<'EOF'\n{program}\nEOF\n{python} p.py; rm p.py")
-    assert done.rc == 0, done.err
-    return done.out.splitlines()
+sys.path.insert(0, os.path.dirname(__file__))
+from bindings import run
 
 
 def test_a_job_is_submitted_watched_and_listed():
@@ -178,7 +169,7 @@ def test_kvs_trees_are_walked_filled_and_watched():
         """
         import flux.kvs as kvs
         top = kvs.KVSDir(h)
-        top.fill({"t": {"x": 1, "y": {"z": [2]}}})
+        top.fill({"t.x": {"n": 1}, "t.y.z": [2]})
         print(list(kvs.walk("t", topdown=True, flux_handle=h)))
         print(list(kvs.walk(kvs.get_dir(h, "t"))))
         print(kvs.get_dir(h, "t").list_all(), "x" in kvs.get_dir(h, "t"), kvs.join("a", "", "b"))

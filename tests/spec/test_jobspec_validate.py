@@ -128,7 +128,6 @@ def slot(spec: Dict[str, Any]) -> Dict[str, Any]:
         (lambda s: s["tasks"][0].update(command=[]), "tasks[0].command: must be an array of a program"),
         (lambda s: s["tasks"][0].update(command="true"), "tasks[0].command: must be an array of a program"),
         (lambda s: s["tasks"][0].update(command=["a", 1]), "tasks[0].command[1]: must be a string"),
-        (lambda s: s["tasks"][0].update(slot="other"), "tasks[0].slot: 'other' is not the label"),
         (lambda s: s["tasks"][0].pop("slot"), "tasks[0].slot: must be the label of a slot"),
         (lambda s: s["tasks"][0].update(count={"per_slot": 2}), "tasks[0].count.per_slot: must be 1"),
         (lambda s: s["tasks"][0].update(count={"total": 0}), "tasks[0].count.total: must be an integer of 1"),
@@ -163,6 +162,11 @@ def test_version_1_errors_name_the_field(change: Callable[[Dict[str, Any]], obje
     with pytest.raises(JobspecError) as caught:
         validate(changed(change))
     assert message in str(caught.value)
+
+
+def test_the_only_slot_of_version_1_need_not_be_named_right_by_the_task() -> None:
+    validate(changed(lambda spec: spec["tasks"][0].update(slot="other")))
+
 
 
 RFC14: Dict[str, Any] = {

@@ -293,12 +293,11 @@ def _contextual_time(job: JobInfo) -> float:
 
 
 def _returncode(job: JobInfo) -> Any:
-    if _state(job) != INACTIVE and "waitstatus" not in job.raw:
-        return ""
     status = job.raw.get("waitstatus")
     if status is not None:
         return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    return -128
+    # A job that ended before it ran.
+    return {2: 1, 4: -128, 8: -128}.get(job.raw.get("result", 0), "")
 
 
 def _dependencies(job: JobInfo) -> str:

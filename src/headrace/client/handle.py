@@ -19,6 +19,7 @@ from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect
 from headrace.spec.message import (
     EVENT,
     FLAG_STREAMING,
+    MATCHTAG_NONE,
     NODEID_ANY,
     REQUEST,
     RESPONSE,
@@ -108,6 +109,12 @@ class Rpc:
             self._handle.mark_ready(self)
         return self
 
+    def abandon(self) -> None:
+        """Call back no more, and drop what comes."""
+        self._callback = None
+        self._inbox.clear()
+        self._handle.forget(self)
+
     def run_callbacks(self) -> None:
         """Hand every response that has arrived to the callback; called by the handle's owner loop."""
         while self._inbox and self._callback is not None:
@@ -143,12 +150,14 @@ class Handle:
         "_next_tag",
         "_ready",
         "_requests",
+        "_responses",
         "_role",
         "_sock",
         "_user",
-        "event_callbacks",
-        "request_callback",
+        "message_callback",
+        "message_types",
         "uri",
+        "watching",
     )
 
     def __init__(self, uri: Optional[str] = None) -> None:
@@ -161,9 +170,13 @@ class Handle:
         self._next_tag = 1
         self._events: Deque[Message] = deque()
         self._requests: Deque[Message] = deque()
+        # Answers to requests that were sent as messages, not as calls.
+        self._responses: Deque[Message] = deque()
         self._ready: Deque[Rpc] = deque()
-        self.event_callbacks: List[Callable[[Message], None]] = []
-        self.request_callback: Optional[Callable[[Message], None]] = None
+        # Who takes messages that belong to no call, their types as a mask, and how many wait for them.
+        self.message_callback: Optional[Callable[[Message], None]] = None
+        self.message_types = 0
+        self.watching = 0
 
     def close(self) -> None:
         self._sock.close()
@@ -213,9 +226,11 @@ class Handle:
         """Call a streaming method (RFC 6): many responses, ended by an error response, ENODATA when all went well."""
         return self.rpc(topic, obj, nodeid, FLAG_STREAMING)
 
-    def rpc_noreply(self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY) -> None:
+    def rpc_noreply(
+        self, topic: str, obj: Any = None, nodeid: int = NODEID_ANY, payload: Optional[bytes] = None
+    ) -> None:
         """Send a request that asks for no response."""
-        self.send(request(topic, obj, nodeid))
+        self.send(request(topic, obj, nodeid, payload=payload))
 
     # -- receiving
 
@@ -242,6 +257,8 @@ class Handle:
             tag = msg.matchtag
             call = self._calls.get(tag)
             if call is None:
+                if tag == MATCHTAG_NONE:
+                    self._responses.append(msg)
                 return
             if msg.errnum or not msg.streaming:
                 del self._calls[tag]
@@ -253,6 +270,11 @@ class Handle:
         else:
             self._requests.append(msg)
 
+    def forget(self, call: Rpc) -> None:
+        """Drop the responses of a call that nobody waits for; its matchtag stays taken, for they may still come."""
+        if self._calls.get(call.matchtag) is call:
+            del self._calls[call.matchtag]
+
     def mark_ready(self, call: Rpc) -> None:
         self._ready.append(call)
 
@@ -262,23 +284,15 @@ class Handle:
         while self._ready:
             worked = True
             self._ready.popleft().run_callbacks()
-        while self._events and self.event_callbacks:
-            worked = True
-            msg = self._events.popleft()
-            for callback in self.event_callbacks[:]:
-                callback(msg)
-        while self._requests and self.request_callback is not None:
-            worked = True
-            self.request_callback(self._requests.popleft())
+        for queue in self.unclaimed(self.message_types) if self.message_types else ():
+            while queue and self.message_callback is not None:
+                worked = True
+                self.message_callback(queue.popleft())
         return worked
 
-    def expects_callback(self) -> bool:
-        """Whether anything that may still arrive has a callback."""
-        return (
-            bool(self.event_callbacks)
-            or self.request_callback is not None
-            or any(call.has_callback for call in self._calls.values())
-        )
+    def expected(self) -> int:
+        """How many calls and watchers have a callback that may still be called."""
+        return self.watching + sum(call.has_callback for call in self._calls.values())
 
     # -- events
 
@@ -308,8 +322,9 @@ class Handle:
         return self._requests.popleft()
 
     def unclaimed(self, types: int) -> List[Deque[Message]]:
-        """The events and requests of these types (a mask) that have been read and not been taken; take from them."""
-        return [queue for kind, queue in ((EVENT, self._events), (REQUEST, self._requests)) if types & kind]
+        """The messages of these types (a mask) that were read, belong to no call and were not taken; take from them."""
+        queues = ((EVENT, self._events), (REQUEST, self._requests), (RESPONSE, self._responses))
+        return [queue for kind, queue in queues if types & kind]
 
     def publish(self, topic: str, obj: Any = None, payload: Optional[bytes] = None, flags: int = 0) -> None:
         """Send an event; rank 0 gives it a sequence number and distributes it."""

@@ -50,6 +50,9 @@ class Reactor:
         self._signals: Dict[int, Any] = {}
         self._wakeup: Optional[Tuple[int, int]] = None
         self._running = False
+        self._turns: Dict[str, List[Callable[[], None]]] = {"prepare": [], "check": [], "idle": []}
+        # How many of the watched things shall not keep a loop from being idle.
+        self.ignored = 0
 
     def add_fd(self, fd: int, callback: Callable[[int], None], events: int = POLLIN) -> None:
         """Call `callback(revents)` whenever `fd` shows one of `events`, an error or a hang-up."""
@@ -109,11 +112,19 @@ class Reactor:
     def stop(self) -> None:
         self._running = False
 
-    def run(self, until_idle: bool = False) -> None:
+    def add_turn(self, when: str, callback: Callable[[], None]) -> None:
+        """Call `callback()` in each turn: before the loop waits ("prepare"), after it ("check"), instead ("idle")."""
+        self._turns[when].append(callback)
+
+    def remove_turn(self, when: str, callback: Callable[[], None]) -> None:
+        if callback in self._turns[when]:
+            self._turns[when].remove(callback)
+
+    def run(self, until_idle: bool = False) -> bool:
         """Run until `stop()`. Exceptions of callbacks leave through here; signal handlers are put back.
 
         With `until_idle` also until nothing is left that could call back: no timer, signal or descriptor is watched
-        and no handle has a call with a callback.
+        and no handle has a call with a callback. True if something is left.
         """
         self._running = True
         try:
@@ -121,8 +132,9 @@ class Reactor:
                 if any([handle.dispatch() for handle in self._handles]):
                     continue
                 if until_idle and self._is_idle():
-                    return
+                    return False
                 self._run_once(self._next_timeout())
+            return not self._is_idle()
         finally:
             self._restore_signals()
 
@@ -136,25 +148,40 @@ class Reactor:
             self._running = running
 
     def _is_idle(self) -> bool:
-        return not (
-            self._signals
-            or len(self._fds) > len(self._handles) + (self._wakeup is not None)
-            or any(handle.expects_callback() for handle in self._handles)
-            or any(timer.active for _, _, timer in self._timers)
+        watched = (
+            len(self._signals)
+            + len(self._fds)
+            - len(self._handles)
+            - (self._wakeup is not None)
+            + sum(handle.expected() for handle in self._handles)
+            + sum(timer.active for _, _, timer in self._timers)
+            + sum(map(len, self._turns.values()))
         )
+        return watched <= self.ignored
 
     def _next_timeout(self) -> Optional[float]:
         while self._timers and not self._timers[0][2].active:
             heappop(self._timers)
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
+    def _call_turns(self, when: str) -> None:
+        for callback in self._turns[when][:]:
+            callback()
+
     def _run_once(self, timeout: Optional[float]) -> None:
+        self._call_turns("prepare")
+        if self._turns["idle"]:
+            timeout = 0.0
+        if not self._running:
+            return
         try:
             ready = self._poll.poll(None if timeout is None else timeout * 1000 + 0.5)
         except OSError as exc:
             if exc.errno != errno.EINTR:
                 raise
             return
+        if not ready:
+            self._call_turns("idle")
         for fd, revents in ready:
             callback = self._fds.get(fd)
             if callback is not None:
@@ -165,7 +192,10 @@ class Reactor:
             if timer.active:
                 if timer.repeat:
                     self._push(max(when + timer.repeat, now), timer)
+                else:
+                    timer.active = False
                 timer.callback()
+        self._call_turns("check")
 
     def _restore_signals(self) -> None:
         for signum, old in self._signals.items():

@@ -65,7 +65,7 @@ class _Lister:
             {
                 "list": self._list,
                 "list-id": self._list_id,
-                "list-attrs": lambda msg: {"attrs": [*ATTRS, "all"]},
+                "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
                 "job-stats": self._job_stats,
             },
             open=("list", "list-id", "list-attrs", "job-stats"),

@@ -46,16 +46,15 @@ def validate(obj: Any, version: Optional[int] = None) -> None:
     if version is not None and got != version:
         raise JobspecError(f"version: expected version {version}, got {got}")
     if got == 1:
-        label = _validate_v1_resources(obj["resources"])
-        _validate_v1_tasks(obj["tasks"], label)
+        _validate_v1_resources(obj["resources"])
+        _validate_v1_tasks(obj["tasks"])
     else:
         slots = _validate_resources(obj["resources"])
         _validate_tasks(obj["tasks"], slots)
     _validate_attributes(obj["attributes"], got)
 
 
-def _validate_v1_resources(resources: Any) -> str:
-    """Check the resources of a version 1 jobspec; return the label of its slot."""
+def _validate_v1_resources(resources: Any) -> None:
     if type(resources) is not list or len(resources) != 1:
         raise JobspecError("resources: must be an array of one node or slot in version 1")
     vertex = resources[0]
@@ -72,8 +71,7 @@ def _validate_v1_resources(resources: Any) -> str:
         raise JobspecError(
             f"{path}.type: must be {'slot' if '.' in path else 'node or slot'} in version 1, not {kind!r}"
         )
-    label = vertex.get("label")
-    if type(label) is not str:
+    if type(vertex.get("label")) is not str:
         raise JobspecError(f"{path}.label: a slot must have a label, which tasks[0].slot names")
     children = vertex.get("with")
     if type(children) is not list or not children:
@@ -91,7 +89,6 @@ def _validate_v1_resources(resources: Any) -> str:
         seen.append(kind)
     if "core" not in seen:
         raise JobspecError(f"{path}.with: has no core; in version 1 a slot must have one")
-    return label
 
 
 def _v1_vertex(vertex: Any, path: str) -> str:
@@ -122,13 +119,12 @@ def _vertex_options(vertex: Dict[str, Any], path: str) -> None:
             raise JobspecError(f"{path}.{key}: unknown key; a resource has {', '.join(sorted(_VERTEX_KEYS))}")
 
 
-def _validate_v1_tasks(tasks: Any, label: str) -> None:
+def _validate_v1_tasks(tasks: Any) -> None:
+    # The slot that the task names need not be the one there is: there is only one, and real jobspecs differ.
     if type(tasks) is not list or len(tasks) != 1:
         raise JobspecError("tasks: must be an array of one task in version 1")
     task = tasks[0]
     _validate_task(task, "tasks[0]")
-    if task["slot"] != label:
-        raise JobspecError(f"tasks[0].slot: {task['slot']!r} is not the label of the slot, {label!r}")
     count = task["count"]
     if "per_resource" in count:
         raise JobspecError("tasks[0].count.per_resource: not in version 1; use per_slot or total")

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import errno
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TypeVar
 
-from headrace.client.handle import Rpc
+from headrace.client.handle import Handle, Rpc
+from headrace.spec.message import RESPONSE, Message
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
+
+F = TypeVar("F", bound="Future")
+E = TypeVar("E", bound="FutureExt")
+
+
+def connection(flux_handle: Optional[Flux]) -> Handle:
+    """The connection of a handle. Raises OSError EINVAL where there is no handle."""
+    if flux_handle is None:
+        raise OSError(errno.EINVAL, "a Flux handle is needed")
+    return flux_handle.handle
 
 
 class Future:
@@ -19,9 +30,19 @@ class Future:
         self._handle = handle
         self._call = call
         self._message: Any = None
+        self._timer: Any = None
+        self._timeout: Optional[Callable[[], Any]] = None
+
+    def __enter__(self: F) -> F:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Nothing: a future lives as long as somebody holds it."""
 
     def get_flux(self) -> Flux:
         return self._handle
+
+    get_handle = get_flux
 
     def get_reactor(self) -> Any:
         return self._handle.reactor
@@ -31,7 +52,8 @@ class Future:
 
     def stop(self) -> None:
         """Call back no more."""
-        self._call.then(lambda call: None)
+        self._stop_timer()
+        self._call.abandon()
 
     def _received(self) -> Any:
         if self._message is None:
@@ -49,41 +71,58 @@ class Future:
             self._handle.handle.pump(0)
         return self._message is not None or bool(self._call.ready)
 
-    def wait_for(self, timeout: float = -1.0) -> None:
+    def wait_for(self: F, timeout: float = -1.0) -> F:
         """Wait for an answer; TimeoutError after `timeout` seconds (negative: for ever)."""
         if self._message is None:
             self._message = self._call.next_message(None if timeout < 0 else timeout)
+        return self
 
     def reset(self) -> None:
         """Take the next answer of a stream."""
         self._message = None
+        if self._timeout is not None and not self._call.done:
+            self._timeout()
 
-    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> Future:
-        """Call `callback(future, ...)` for every answer, from the reactor."""
-        deadline: List[Any] = []
+    def then(self: F, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> F:
+        """Call `callback(future, ...)` for every answer, from the reactor.
+
+        An answer that does not come in `timeout` seconds (negative: for ever) is the error ETIMEDOUT. Raises OSError
+        EEXIST when there is a callback already.
+        """
+        if self._call.has_callback:
+            raise OSError(errno.EEXIST, "the future has a callback already")
 
         def answered(call: Rpc) -> None:
-            for timer in deadline:
-                timer.stop()
+            self._stop_timer()
             self._message = call.next_message()
-            self._handle.guard(callback, self, *args, **kwargs) if not kwargs else self._handle.guard(
-                lambda: callback(self, *args, **kwargs)
-            )
+            self._handle.guard(lambda: callback(self, *args, **kwargs))
 
         reactor = self._handle.reactor
         if timeout >= 0:
 
             def expired() -> None:
-                self._handle.set_exception(TimeoutError(errno.ETIMEDOUT, "the future was not fulfilled in time"))
-                self._handle.reactor_stop_error()
+                self._call.abandon()
+                self._message = Message(RESPONSE, self._call.topic, aux1=errno.ETIMEDOUT)
+                self._handle.guard(lambda: callback(self, *args, **kwargs))
 
-            deadline.append(reactor.add_timer(timeout, expired))
+            def start_timer() -> None:
+                self._stop_timer()
+                self._timer = reactor.add_timer(timeout, expired)
+
+            self._timeout = start_timer
+            start_timer()
         self._call.then(answered)
         return self
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+
     def cancel(self, stop: bool = False) -> None:
-        """Ask the service to end a stream."""
+        """Ask the service to end a stream; with `stop` the callback is not called any more."""
         self._call.cancel()
+        if stop:
+            self.stop()
 
     def error_string(self) -> Optional[str]:
         if self._message is not None and self._message.errnum:
@@ -110,10 +149,11 @@ class WaitAllFuture:
         for child in self.children.values():
             child.wait_for()
 
-    def wait_for(self, timeout: float = -1.0) -> None:
+    def wait_for(self, timeout: float = -1.0) -> WaitAllFuture:
         end = time.monotonic() + timeout
         for child in self.children.values():
             child.wait_for(-1.0 if timeout < 0 else max(0.0, end - time.monotonic()))
+        return self
 
     def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> WaitAllFuture:
         """Call `callback(future, ...)` from the reactor when all are fulfilled."""
@@ -135,6 +175,7 @@ class FutureExt(Future):
 
     def __init__(self, init_cb: Callable[..., Any], *args: Any, flux_handle: Optional[Flux] = None) -> None:
         self._init: Optional[Callable[[], Any]] = lambda: init_cb(self, *args)
+        self._message = None
         self._results: List[Any] = []
         self._callbacks: List[Callable[[], Any]] = []
         if flux_handle is not None:
@@ -159,11 +200,11 @@ class FutureExt(Future):
     def is_ready(self) -> bool:
         return bool(self._results)
 
-    def wait_for(self, timeout: float = -1.0) -> None:
+    def wait_for(self: E, timeout: float = -1.0) -> E:
         """Raises TimeoutError after `timeout` seconds (negative: wait for ever)."""
         self._begin()
         if self._results:
-            return
+            return self
         reactor = self._handle.reactor
         waiting = [True]
 
@@ -178,6 +219,7 @@ class FutureExt(Future):
             timer.stop()
         if not self._results:
             raise TimeoutError(errno.ETIMEDOUT, "the future was not fulfilled in time")
+        return self
 
     def get(self) -> Any:
         """The result; raises OSError when it is an error."""
@@ -195,7 +237,7 @@ class FutureExt(Future):
         failure = self._results[0][1] if self._results else None
         return failure.strerror if failure is not None else None
 
-    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> Future:
+    def then(self: E, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> E:
         def fulfilled() -> None:
             self._handle.guard(lambda: callback(self, *args, **kwargs))
 

@@ -6,7 +6,8 @@ import base64
 import collections.abc
 import errno
 import json
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+import os
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from flux.future import Future
 from flux.rpc import RPC
@@ -16,14 +17,43 @@ if TYPE_CHECKING:
     from flux.core.handle import Flux
 
 
+def _check_key(key: str) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"a key of the KVS is a string, not {type(key).__name__}")
+    if not key:
+        raise OSError(errno.EINVAL, "a key of the KVS must not be empty")
+
+
+def _namespace(name: Optional[str]) -> str:
+    return name or os.environ.get("FLUX_KVS_NAMESPACE") or "primary"
+
+
 def _lookup(handle: Flux, key: str, flags: int, namespace: Optional[str]) -> Any:
-    body = {"key": key, "flags": flags, "namespace": namespace or "primary"}
+    _check_key(key)
+    body = {"key": key, "flags": flags, "namespace": _namespace(namespace)}
     return handle.rpc("kvs.lookup", body).get()["val"]
 
 
+def _decode(data: bytes) -> Any:
+    """A stored value: what its JSON says, else its text, else its bytes; None of an empty one."""
+    if not data:
+        return None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def get(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> Any:
-    """The value of `key`."""
-    return json.loads(get_key_direct_bytes(flux_handle, key, namespace) or b"null")
+    """The value of `key`. Raises FileNotFoundError, IsADirectoryError."""
+    return _decode(get_key_direct_bytes(flux_handle, key, namespace))
+
+
+get_key_direct = get
 
 
 def get_key_direct_bytes(handle: Flux, key: str, namespace: Optional[str] = None) -> bytes:
@@ -31,13 +61,10 @@ def get_key_direct_bytes(handle: Flux, key: str, namespace: Optional[str] = None
     return base64.b64decode(_lookup(handle, key, 0, namespace)["data"] or "")
 
 
-get_key_direct = get_key_direct_bytes
-
-
 def exists(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool:
     try:
         _lookup(flux_handle, key, 0, namespace)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except IsADirectoryError:
         return True
@@ -47,25 +74,41 @@ def exists(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool
 def isdir(flux_handle: Flux, key: str, namespace: Optional[str] = None) -> bool:
     try:
         _lookup(flux_handle, key, kvs_flags.READDIR, namespace)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
 
-class KVSTxn:
-    """Changes that are made together."""
+def _prefix(path: str) -> str:
+    """A directory's path as keys below it begin; the root is named by a point or by nothing."""
+    return path.strip(".")
 
-    def __init__(self, flux_handle: Flux, namespace: Optional[str] = None) -> None:
+
+class KVSTxn:
+    """Changes that are made together, to keys below `path`; `with` commits them at the end of the block."""
+
+    def __init__(self, flux_handle: Flux, path: str = ".", namespace: Optional[str] = None) -> None:
         self._handle = flux_handle
-        self._namespace = namespace or "primary"
+        self._path = _prefix(path)
+        self.namespace = namespace
         self.ops: List[Dict[str, Any]] = []
 
-    def _add(self, key: str, dirent: Any, flags: int = 0) -> None:
-        self.ops.append({"key": key, "flags": flags, "dirent": dirent})
+    def __enter__(self) -> KVSTxn:
+        return self
 
-    def put(self, key: str, value: Any) -> None:
-        data = base64.b64encode(json.dumps(value, ensure_ascii=False).encode()).decode()
-        self._add(key, {"ver": 1, "type": "val", "data": data})
+    def __exit__(self, *_exc: object) -> None:
+        self.commit()
+
+    def _add(self, key: str, dirent: Any, flags: int = 0) -> None:
+        _check_key(key)
+        self.ops.append({"key": join(self._path, key), "flags": flags, "dirent": dirent})
+
+    def put(self, key: str, value: Any, raw: bool = False) -> None:
+        """Set `key` to a value as JSON; bytes, and with `raw` a string, are stored as they are."""
+        if raw and not isinstance(value, bytes):
+            value = value.encode("utf-8")
+        data = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
+        self._add(key, {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()})
 
     def mkdir(self, key: str) -> None:
         self._add(key, {"ver": 1, "type": "dir", "data": {}})
@@ -76,54 +119,93 @@ class KVSTxn:
     def symlink(self, key: str, target: str) -> None:
         self._add(key, {"ver": 1, "type": "symlink", "data": {"target": target}})
 
-    def commit(self, flags: int = 0) -> int:
-        """Make the changes; returns the sequence number of the new root."""
+    def clear(self) -> None:
+        """Forget the changes."""
+        self.ops = []
+
+    def commit_async(self, flags: int = 0, namespace: Optional[str] = None) -> RPC:
+        """What `commit` does; `.get()` of the result waits for it."""
         ops, self.ops = self.ops, []
-        body = {"namespace": self._namespace, "flags": flags, "ops": ops}
-        answer = self._handle.rpc("kvs.commit", body).get() or {}
+        body = {"namespace": _namespace(namespace or self.namespace), "flags": flags, "ops": ops}
+        return self._handle.rpc("kvs.commit", body)
+
+    def commit(self, flags: int = 0, namespace: Optional[str] = None) -> int:
+        """Make the changes; returns the sequence number of the new root, 0 where there is nothing to do.
+
+        Changes that are refused are forgotten.
+        """
+        if not self.ops and not flags:
+            return 0
+        answer = self.commit_async(flags, namespace).get() or {}
         return int(answer.get("rootseq", 0))
 
 
-_open: Dict[int, KVSTxn] = {}
+def _transaction(handle: Flux, txn: Optional[KVSTxn]) -> KVSTxn:
+    """The transaction that a caller named, else the one that the handle has open."""
+    if txn is not None:
+        return txn
+    if handle.kvs_txn is None:
+        handle.kvs_txn = KVSTxn(handle)
+    return handle.kvs_txn
 
 
-def _transaction(handle: Flux) -> KVSTxn:
-    return _open.setdefault(id(handle), KVSTxn(handle))
-
-
-def put(flux_handle: Flux, key: str, value: Any) -> None:
+def put(flux_handle: Flux, key: str, value: Any, raw: bool = False, _kvstxn: Optional[KVSTxn] = None) -> None:
     """Set `key` when `commit` is called next."""
-    _transaction(flux_handle).put(key, value)
+    _transaction(flux_handle, _kvstxn).put(key, value, raw)
 
 
-def put_mkdir(flux_handle: Flux, key: str) -> None:
-    _transaction(flux_handle).mkdir(key)
+def put_mkdir(flux_handle: Flux, key: str, _kvstxn: Optional[KVSTxn] = None) -> None:
+    _transaction(flux_handle, _kvstxn).mkdir(key)
 
 
-def put_unlink(flux_handle: Flux, key: str) -> None:
-    _transaction(flux_handle).unlink(key)
+def put_unlink(flux_handle: Flux, key: str, _kvstxn: Optional[KVSTxn] = None) -> None:
+    _transaction(flux_handle, _kvstxn).unlink(key)
 
 
-def put_symlink(flux_handle: Flux, key: str, target: str) -> None:
-    _transaction(flux_handle).symlink(key, target)
+def put_symlink(flux_handle: Flux, key: str, target: str, _kvstxn: Optional[KVSTxn] = None) -> None:
+    _transaction(flux_handle, _kvstxn).symlink(key, target)
 
 
-def commit(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None) -> int:
-    """Make what was put since the last commit."""
-    txn = _open.pop(id(flux_handle), None) or KVSTxn(flux_handle)
-    if namespace:
-        txn._namespace = namespace
-    return txn.commit(flags)
+def commit_async(
+    flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None
+) -> RPC:
+    """What `commit` does; `.get()` of the result waits for it."""
+    return _transaction(flux_handle, _kvstxn).commit_async(flags, namespace)
+
+
+def commit(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None, _kvstxn: Optional[KVSTxn] = None) -> int:
+    """Make what was put since the last commit; returns the sequence number of the new root."""
+    return _transaction(flux_handle, _kvstxn).commit(flags, namespace)
 
 
 class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
-    """A directory as a mapping from names to values (or to further directories); changes wait for `commit`."""
+    """A directory as a mapping from names to values (or to further directories).
 
-    def __init__(self, flux_handle: Flux, path: str = ".", namespace: Optional[str] = None) -> None:
+    Changes wait for `commit`, or for the end of a `with` block; directories below share them. Raises
+    FileNotFoundError, NotADirectoryError.
+    """
+
+    def __init__(
+        self,
+        flux_handle: Optional[Flux] = None,
+        path: str = ".",
+        namespace: Optional[str] = None,
+        _kvstxn: Optional[KVSTxn] = None,
+    ) -> None:
+        if flux_handle is None:
+            raise ValueError("KVSDir: a directory needs flux_handle")
         self.fhdl = flux_handle
-        self.path = "" if path == "." else path.rstrip(".")
+        _check_key(path)
+        self.path = _prefix(path)
         self._namespace = namespace
-        _lookup(flux_handle, path, kvs_flags.READDIR, namespace)
+        self._txn = KVSTxn(flux_handle, namespace=namespace) if _kvstxn is None else _kvstxn
+        _lookup(flux_handle, self.path or ".", kvs_flags.READDIR, namespace)
+
+    def __enter__(self) -> KVSDir:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.commit()
 
     def key_at(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
@@ -148,38 +230,37 @@ class KVSDir(collections.abc.MutableMapping):  # type: ignore[type-arg]
         try:
             return get(self.fhdl, self.key_at(name), self._namespace)
         except IsADirectoryError:
-            return KVSDir(self.fhdl, self.key_at(name), self._namespace)
-        except FileNotFoundError:
+            return KVSDir(self.fhdl, self.key_at(name), self._namespace, self._txn)
+        except OSError:
             raise KeyError(name) from None
 
     def __setitem__(self, name: str, value: Any) -> None:
-        put(self.fhdl, self.key_at(name), value)
+        self._txn.put(self.key_at(name), value)
 
     def __delitem__(self, name: str) -> None:
-        put_unlink(self.fhdl, self.key_at(name))
+        self._txn.unlink(self.key_at(name))
 
     def commit(self, flags: int = 0) -> int:
-        return commit(self.fhdl, flags, self._namespace)
+        return self._txn.commit(flags)
 
-    def mkdir(self, name: str, contents: Optional[Dict[str, Any]] = None) -> None:
-        """Make a directory; with `contents` all of it, nested dictionaries as directories."""
-        put_mkdir(self.fhdl, self.key_at(name))
+    def commit_async(self, flags: int = 0) -> RPC:
+        """What `commit` does; `.get()` of the result waits for it."""
+        return self._txn.commit_async(flags)
+
+    def mkdir(self, name: str, contents: Optional[Mapping[str, Any]] = None) -> None:
+        """Make a directory and commit; fill it with `contents`."""
+        self._txn.mkdir(self.key_at(name))
         for key, value in (contents or {}).items():
-            if isinstance(value, dict):
-                self.mkdir(join(name, key), value)
-            else:
-                self[join(name, key)] = value
-
-    def fill(self, contents: Dict[str, Any]) -> None:
-        """Set all of these and commit."""
-        for key, value in contents.items():
-            if isinstance(value, dict):
-                self.mkdir(key, value)
-            else:
-                self[key] = value
+            self[join(name, key)] = value
         self.commit()
 
-    def list_all(self, topdown: bool = False) -> Any:
+    def fill(self, contents: Mapping[str, Any]) -> None:
+        """Set all of these and commit. A key may be a path, `dir.name`; a dictionary is a value, not a directory."""
+        for key, value in contents.items():
+            self[key] = value
+        self.commit()
+
+    def list_all(self) -> Tuple[List[str], List[str]]:
         """(names of values, names of directories) of this directory."""
         return list(self.files()), list(self.directories())
 
@@ -224,12 +305,6 @@ def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:
         yield path, below, values
 
 
-def commit_async(flux_handle: Flux, flags: int = 0, namespace: Optional[str] = None) -> RPC:
-    """What `commit` does; `.get()` of the result waits for it."""
-    txn = _open.pop(id(flux_handle), None) or KVSTxn(flux_handle)
-    return flux_handle.rpc("kvs.commit", {"namespace": namespace or txn._namespace, "flags": flags, "ops": txn.ops})
-
-
 def namespace_create(flux_handle: Flux, name: str, owner: int = 0xFFFFFFFF, flags: int = 0) -> None:
     """Raises FileExistsError when there is one of this name."""
     flux_handle.rpc("kvs.namespace-create", {"namespace": name, "owner": owner, "flags": flags}).get()
@@ -242,6 +317,21 @@ def namespace_remove(flux_handle: Flux, name: str) -> None:
 def namespace_list(flux_handle: Flux) -> List[str]:
     spaces = flux_handle.rpc("kvs.namespace-list").get()["namespaces"]
     return [space["namespace"] for space in spaces]
+
+
+def dropcache(flux_handle: Flux) -> None:
+    """Have the KVS of this broker forget what it can fetch again."""
+    flux_handle.rpc("kvs.dropcache").get()
+
+
+def kvs_checkpoint_lookup(flux_handle: Flux, cache_bypass: bool = False) -> List[Dict[str, Any]]:
+    """The checkpoints of the primary namespace, newest first: `version`, `rootref`, `sequence` and `timestamp` of each.
+
+    `cache_bypass` asks what lies behind the cache. Raises FileNotFoundError when there is none yet.
+    """
+    topic = "content-backing.checkpoint-get" if cache_bypass else "content.checkpoint-get"
+    checkpoints: List[Dict[str, Any]] = flux_handle.rpc(topic, {}, nodeid=0).get()["value"]
+    return checkpoints
 
 
 class KVSWatchFuture(Future):
@@ -257,10 +347,13 @@ class KVSWatchFuture(Future):
             raise
         if autoreset:
             self.reset()
-        return json.loads(base64.b64decode(data or "") or b"null")
+        return _decode(base64.b64decode(data or ""))
 
     def cancel(self, stop: bool = False) -> None:
+        """Ask for the end of the stream; with `stop` the callback is not called any more."""
         self._call.cancel("kvs-watch.cancel")
+        if stop:
+            self.stop()
 
 
 def kvs_watch_async(
@@ -278,5 +371,5 @@ def kvs_watch_async(
     flags = (
         kvs_flags.WATCH | kvs_flags.WAITCREATE * waitcreate | kvs_flags.WATCH_UNIQ * uniq | kvs_flags.WATCH_FULL * full
     )
-    body = {"key": key, "flags": flags, "namespace": namespace or "primary"}
+    body = {"key": key, "flags": flags, "namespace": _namespace(namespace)}
     return KVSWatchFuture(flux_handle, flux_handle.handle.stream("kvs-watch.lookup", body))

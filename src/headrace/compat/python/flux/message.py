@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Optional
+from typing import Any, Optional, Tuple, Union
 
 from headrace.spec import message as m
 
 _TYPES = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
+
+
+def to_text(text: Union[str, bytes]) -> str:
+    """A string that the C bindings also take as bytes."""
+    return text.decode("utf-8") if isinstance(text, bytes) else text
 
 
 class Message:
@@ -15,15 +20,22 @@ class Message:
 
     def __init__(self, type: int = m.REQUEST, *, message: Optional[m.Message] = None) -> None:
         self.message = m.Message(type) if message is None else message
+        if message is None and type == m.REQUEST:
+            self.message.flags = m.FLAG_ROUTE
+            self.message.aux1 = m.NODEID_ANY
 
     @classmethod
-    def from_event_encode(cls, topic: str, payload: Any = None) -> Message:
+    def from_event_encode(cls, topic: Union[str, bytes], payload: Any = None) -> Message:
         """An event; `payload` is an object, or JSON text."""
-        return cls(message=m.event(topic, json.loads(payload) if isinstance(payload, str) else payload))
+        return cls(message=m.event(to_text(topic), json.loads(payload) if isinstance(payload, str) else payload))
 
     @property
     def type(self) -> int:
         return int(self.message.type)
+
+    @type.setter
+    def type(self, value: int) -> None:
+        self.message.type = value
 
     @property
     def type_str(self) -> str:
@@ -33,14 +45,39 @@ class Message:
     def topic(self) -> str:
         return str(self.message.topic)
 
+    @topic.setter
+    def topic(self, value: Union[str, bytes]) -> None:
+        self.message.topic = to_text(value)
+
     @property
     def payload(self) -> Any:
         return self.message.obj
+
+    @payload.setter
+    def payload(self, value: Any) -> None:
+        self.payload_str = json.dumps(value)
 
     @property
     def payload_str(self) -> Optional[str]:
         data = self.message.payload
         return None if data is None else bytes(data).rstrip(b"\0").decode("utf-8", "replace")
+
+    @payload_str.setter
+    def payload_str(self, value: Union[str, bytes]) -> None:
+        old = self.message
+        data = (value.encode("utf-8") if isinstance(value, str) else value) + b"\0"
+        self.message = m.Message(
+            old.type,
+            old.topic,
+            None,
+            old.flags,
+            old.userid,
+            old.rolemask,
+            old.aux1,
+            old.aux2,
+            old.routes,
+            data,
+        )
 
     @property
     def userid(self) -> int:
@@ -49,6 +86,10 @@ class Message:
     @property
     def rolemask(self) -> int:
         return int(self.message.rolemask)
+
+    def decode(self) -> Tuple[int, str, Optional[str]]:
+        """(type, topic, payload as text)."""
+        return self.type, self.topic, self.payload_str
 
     def __str__(self) -> str:
         return f"{self.type_str} {self.topic} {self.payload_str or ''}".rstrip()

@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
-from flux.future import Future
-from headrace.spec.message import FLAG_STREAMING, NODEID_ANY
+from flux.constants import FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
+from flux.future import Future, connection
+from flux.message import to_text
+from headrace.client.handle import Rpc
+from headrace.spec.message import FLAG_STREAMING, NODEID_ANY, RESPONSE, Message
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
 
 
 class RPC(Future):
-    """A request to `topic` with `payload` (an object, or JSON text)."""
+    """A request to `topic` with `payload`: an object, or text that is sent as it is.
+
+    Raises OSError EINVAL without a topic, TypeError for a payload that JSON cannot say.
+    """
 
     def __init__(
-        self, flux_handle: Flux, topic: str, payload: Any = None, nodeid: int = NODEID_ANY, flags: int = 0
+        self,
+        flux_handle: Flux,
+        topic: Union[str, bytes],
+        payload: Any = None,
+        nodeid: int = NODEID_ANY,
+        flags: int = 0,
     ) -> None:
-        if isinstance(payload, (str, bytes)):
-            payload = json.loads(payload)
-        handle = flux_handle.handle
-        # FLUX_RPC_STREAMING is 2 in the C interface's flags.
-        if flags & (2 | FLAG_STREAMING):
-            call = handle.stream(topic, payload, nodeid)
+        handle = connection(flux_handle)
+        if topic is None:
+            raise OSError(errno.EINVAL, "a request needs a topic")
+        if not isinstance(topic, (str, bytes)):
+            raise TypeError(f"a topic is a string, not {type(topic).__name__}")
+        topic = to_text(topic)
+        data = None
+        if payload is not None:
+            text = payload if isinstance(payload, (str, bytes)) else json.dumps(payload, ensure_ascii=False)
+            data = (text.encode("utf-8") if isinstance(text, str) else text) + b"\0"
+        if flags & FLUX_RPC_NORESPONSE:
+            handle.rpc_noreply(topic, nodeid=nodeid, payload=data)
+            call = Rpc(handle, topic, nodeid, 0)
+            call.deliver(Message(RESPONSE, topic))
         else:
-            call = handle.rpc(topic, payload, nodeid)
+            streaming = FLAG_STREAMING if flags & (FLUX_RPC_STREAMING | FLAG_STREAMING) else 0
+            call = handle.rpc(topic, None, nodeid, streaming, data)
         super().__init__(flux_handle, call)
 
-    def get_str(self) -> str:
-        """The answer's payload as text."""
-        return str(self._received().text)
+    def get_str(self) -> Any:
+        """The answer's payload as text, None without one."""
+        msg = self._received()
+        return msg.text if msg.has_payload else None

@@ -5,15 +5,18 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-from typing import Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Union
 
 from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
-from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher
-from flux.message import Message
+from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher, TurnWatcher
+from flux.message import Message, to_text
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
 from headrace.client.reactor import Reactor
 from headrace.spec.message import error_response, response
+
+if TYPE_CHECKING:
+    from flux.kvs import KVSTxn
 
 
 class Flux:
@@ -28,7 +31,9 @@ class Flux:
         self._running = False
         self._failure: Optional[BaseException] = None
         self._status = 0
+        self._config: Any = None
         self.message_watchers: List[MessageWatcher] = []
+        self.kvs_txn: Optional[KVSTxn] = None
 
     def close(self) -> None:
         self.handle.close()
@@ -47,7 +52,10 @@ class Flux:
             self._reactor.add_handle(self.handle)
         return self._reactor
 
-    def rpc(self, topic: str, payload: Any = None, nodeid: int = NODEID_ANY, flags: int = 0) -> RPC:
+    def get_reactor(self) -> Reactor:
+        return self.reactor
+
+    def rpc(self, topic: Union[str, bytes], payload: Any = None, nodeid: int = NODEID_ANY, flags: int = 0) -> RPC:
         """Send a request; `.get()` its answer. `payload` is an object, or JSON text."""
         return RPC(self, topic, payload, nodeid, flags)
 
@@ -55,15 +63,21 @@ class Flux:
         """A broker attribute; FileNotFoundError when it is not set."""
         return self.handle.attr_get(name)
 
-    def attr_set(self, name: str, value: Any) -> None:
-        self.rpc("attr.set", {"name": name, "value": str(value)}).get()
+    def attr_set(self, name: str, value: str) -> None:
+        """Set a broker attribute. Raises ValueError for anything but strings, OSError where it cannot be changed."""
+        for what, text in (("name", name), ("value", value)):
+            if not isinstance(text, str):
+                raise ValueError(f"an attribute's {what} is a string, not {type(text).__name__}")
+        self.rpc("attr.set", {"name": name, "value": value}).get()
 
     def attr_remove(self, name: str) -> None:
         self.rpc("attr.rm", {"name": name}).get()
 
     def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:
-        """The configuration, or what `key` (with dots) names in it."""
-        value = self.rpc("config.get").get() or {}
+        """The configuration, or what `key` (with dots) names in it; it is asked for once, and again with `update`."""
+        if self._config is None or update:
+            self._config = self.rpc("config.get").get() or {}
+        value = self._config
         for part in key.split(".") if key else []:
             if not isinstance(value, dict) or part not in value:
                 return default
@@ -73,21 +87,24 @@ class Flux:
     def get_rank(self) -> int:
         return int(self.attr_get("rank"))
 
-    def log(self, level: int, text: str) -> None:
+    def log(self, level: int, text: Union[str, bytes]) -> None:
         """Append to the broker's log; `level` is a syslog severity."""
         import datetime
 
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        line = f"<{8 | level}>1 {now} {self.get_rank()} python - - - {text}"
+        line = f"<{8 | level}>1 {now} {self.get_rank()} python - - - {to_text(text)}"
         self.handle.rpc("log.append", payload=line.encode() + b"\0").get_raw()
 
-    def event_subscribe(self, topic: str) -> None:
-        self.handle.subscribe(topic)
+    def event_subscribe(self, topic: Union[str, bytes]) -> int:
+        self.handle.subscribe(to_text(topic))
+        return 0
 
-    def event_unsubscribe(self, topic: str) -> None:
-        self.handle.unsubscribe(topic)
+    def event_unsubscribe(self, topic: Union[str, bytes]) -> int:
+        """Raises FileNotFoundError for what was not subscribed to."""
+        self.handle.unsubscribe(to_text(topic))
+        return 0
 
-    def event_create(self, topic: str, payload: Any = None) -> Message:
+    def event_create(self, topic: Union[str, bytes], payload: Any = None) -> Message:
         """An event to `send`."""
         return Message.from_event_encode(topic, payload)
 
@@ -95,17 +112,18 @@ class Flux:
         """Wait for the next event (whose topic starts with `topic`)."""
         while True:
             msg = self.handle.next_event()
-            if msg is not None and (topic is None or msg.topic.startswith(topic)):
+            if msg is not None and (topic is None or msg.topic.startswith(to_text(topic))):
                 return Message(message=msg)
 
-    def event_send(self, topic: str, payload: Any = None) -> None:
-        self.send(self.event_create(topic, payload))
+    def event_send(self, topic: Union[str, bytes], payload: Any = None) -> int:
+        return self.send(self.event_create(topic, payload))
 
-    def send(self, message: Message, flags: int = 0) -> None:
+    def send(self, message: Message, flags: int = 0) -> int:
         self.handle.send(message.message)
+        return 0
 
     def recv(self, type_mask: int = MSGTYPE_ANY, topic_glob: Optional[str] = None) -> Message:
-        """Wait for an event or a request of these types and topics; answers go to their calls."""
+        """Wait for an event, a request, or a response to what was `send`t, of these types and topics."""
         while True:
             for queue in self.handle.unclaimed(type_mask):
                 for msg in list(queue):
@@ -114,24 +132,26 @@ class Flux:
                         return Message(message=msg)
             self.handle.pump()
 
-    def respond(self, message: Message, payload: Any = None) -> None:
+    def respond(self, message: Message, payload: Any = None) -> int:
         """Answer a request to a service of ours."""
         self.handle.send(response(message.message, json.loads(payload) if isinstance(payload, str) else payload))
+        return 0
 
-    def respond_error(self, message: Message, errnum: int, text: str = "") -> None:
+    def respond_error(self, message: Message, errnum: int, text: str = "") -> int:
         self.handle.send(error_response(message.message, errnum, text))
+        return 0
 
     def msg_watcher_create(
         self,
         callback: Callable[..., Any],
         type_mask: int = MSGTYPE_ANY,
-        topic_glob: str = "*",
+        topic_glob: Union[str, bytes] = "*",
         args: Any = None,
         match_tag: int = 0,
         rolemask: Optional[int] = None,
     ) -> MessageWatcher:
         """Have `callback(handle, watcher, message, args)` get events and requests; see MessageWatcher."""
-        return MessageWatcher(self, type_mask, callback, topic_glob, args, rolemask)
+        return MessageWatcher(self, type_mask, callback, to_text(topic_glob), args, rolemask)
 
     def timer_watcher_create(
         self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
@@ -146,19 +166,34 @@ class Flux:
     def signal_watcher_create(self, signum: int, callback: Callable[..., Any], args: Any = None) -> SignalWatcher:
         return SignalWatcher(self, signum, callback, args)
 
+    def prepare_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
+        """Fires each time before the reactor waits."""
+        return TurnWatcher(self, "prepare", callback, args)
+
+    def check_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
+        """Fires each time after the reactor has waited."""
+        return TurnWatcher(self, "check", callback, args)
+
+    def idle_watcher_create(self, callback: Callable[..., Any], args: Any = None) -> TurnWatcher:
+        """Fires whenever nothing else does; the reactor does not wait while it is started."""
+        return TurnWatcher(self, "idle", callback, args)
+
     def in_reactor(self) -> bool:
         return self._running
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Run until `reactor_stop` or until nothing is left to wait for; raises what a callback raised."""
+        """Run until `reactor_stop` or until nothing is left to wait for; raises what a callback raised.
+
+        Returns -1 after `reactor_stop_error`, 0 when nothing is left to wait for, a positive number otherwise.
+        """
         self._status = 0
         self._running = True
         try:
-            self.reactor.run(until_idle=True)
+            left = self.reactor.run(until_idle=True)
         finally:
             self._running = False
         self.raise_if_exception()
-        return self._status
+        return self._status or int(left)
 
     def reactor_stop(self, reactor: Any = None) -> None:
         self.reactor.stop()

@@ -1,84 +1,134 @@
-"""Timers, descriptors, signals and messages in a handle's reactor."""
+"""Timers, descriptors, signals, messages and turns in a handle's reactor."""
 
 from __future__ import annotations
 
 import errno
 import fnmatch
 import select
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
+from flux.constants import FLUX_POLLERR, FLUX_POLLIN, FLUX_POLLOUT
 from flux.message import Message
 from headrace.spec.message import EVENT, REQUEST, ROLE_OWNER
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
+    from headrace.client.reactor import Reactor
+
+W = TypeVar("W", bound="Watcher")
+
+
+# The C interface numbers what can be waited for in its own way.
+_POLL_EVENTS = ((FLUX_POLLIN, select.POLLIN), (FLUX_POLLOUT, select.POLLOUT), (FLUX_POLLERR, select.POLLERR))
 
 
 class Watcher:
-    """Something that calls `callback(handle, watcher, events, args)` while it is started."""
+    """Something that calls `callback(handle, watcher, what, args)` while it is started.
+
+    `what` is the descriptor, the number of the signal or the message that it is about, else 0.
+    """
 
     def __init__(self, handle: Flux, callback: Callable[..., Any], args: Any) -> None:
         self.flux_handle = handle
         self.callback = callback
         self.args = args
+        self._started = False
+        self._counted = True
 
-    def __enter__(self) -> Watcher:
-        self.start()
-        return self
+    def __enter__(self: W) -> W:
+        return self.start()
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
 
-    def start(self) -> Watcher:
+    def start(self: W) -> W:
+        if not self._started:
+            self._started = True
+            self._begin(self.flux_handle.reactor)
+            self._ignore(not self._counted)
+        return self
+
+    def stop(self: W) -> W:
+        if self._started:
+            self._started = False
+            self._end(self.flux_handle.reactor)
+            self._ignore(-(not self._counted))
+        return self
+
+    def destroy(self) -> None:
+        self.stop()
+
+    def is_active(self) -> bool:
+        return self._started
+
+    def unref(self: W) -> W:
+        """Do not let this watcher alone keep `reactor_run` from returning."""
+        self._ignore(self._counted and self._started)
+        self._counted = False
+        return self
+
+    def ref(self: W) -> W:
+        """Undo `unref`."""
+        self._ignore(-(not self._counted and self._started))
+        self._counted = True
+        return self
+
+    def _ignore(self, count: int) -> None:
+        self.flux_handle.reactor.ignored += count
+
+    def _begin(self, reactor: Reactor) -> None:
         raise NotImplementedError
 
-    def stop(self) -> Watcher:
+    def _end(self, reactor: Reactor) -> None:
         raise NotImplementedError
 
-    def _fire(self, events: int = 0) -> None:
-        self.flux_handle.guard(self.callback, self.flux_handle, self, events, self.args)
+    def _fire(self, what: int = 0) -> None:
+        self.flux_handle.guard(self.callback, self.flux_handle, self, what, self.args)
 
 
 class TimerWatcher(Watcher):
-    """Fires `after` seconds from start, then every `repeat` seconds if that is not 0."""
+    """Fires `after` seconds from start, then every `repeat` seconds if that is not 0. Raises OSError EINVAL below 0."""
 
     def __init__(self, handle: Flux, after: float, callback: Callable[..., Any], repeat: float, args: Any) -> None:
         super().__init__(handle, callback, args)
+        if after < 0 or repeat < 0:
+            raise OSError(errno.EINVAL, "a timer's seconds must not be negative")
         self.after = after
         self.repeat = repeat
         self._timer: Any = None
 
-    def start(self) -> TimerWatcher:
-        self.stop()
-        self._timer = self.flux_handle.reactor.add_timer(self.after, self._fire, self.repeat)
-        return self
+    def _begin(self, reactor: Reactor) -> None:
+        self._timer = reactor.add_timer(self.after, self._expired, self.repeat)
 
-    def stop(self) -> TimerWatcher:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        return self
+    def _end(self, reactor: Reactor) -> None:
+        self._timer.stop()
+
+    def _expired(self) -> None:
+        if not self.repeat:
+            self.stop()
+        self._fire()
 
     def reset(self, after: float = 0.0, repeat: float = 0.0) -> TimerWatcher:
+        """Start again with these times."""
+        self.stop()
         self.after, self.repeat = after, repeat
         return self.start()
 
 
 class FDWatcher(Watcher):
-    """Fires while `fd` is ready."""
+    """Fires while `fd` is ready; `events` is a mask of FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR."""
 
     def __init__(self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any) -> None:
         super().__init__(handle, callback, args)
         self.fd = fd
-        self.events = select.POLLIN if events is None else events
+        self.events = FLUX_POLLIN if events is None else events
 
-    def start(self) -> FDWatcher:
-        self.flux_handle.reactor.add_fd(self.fd, self._fire, self.events)
-        return self
+    def _begin(self, reactor: Reactor) -> None:
+        mask = sum(bit for event, bit in _POLL_EVENTS if self.events & event)
+        reactor.add_fd(self.fd, lambda _ready: self._fire(self.fd), mask)
 
-    def stop(self) -> FDWatcher:
-        self.flux_handle.reactor.remove_fd(self.fd)
-        return self
+    def _end(self, reactor: Reactor) -> None:
+        reactor.remove_fd(self.fd)
 
 
 class SignalWatcher(Watcher):
@@ -87,29 +137,38 @@ class SignalWatcher(Watcher):
     def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any) -> None:
         super().__init__(handle, callback, args)
         self.signum = signum
-        self._started = False
 
-    def start(self) -> SignalWatcher:
-        self._started = True
-        self.flux_handle.reactor.add_signal(self.signum, self._on_signal)
-        return self
+    def _begin(self, reactor: Reactor) -> None:
+        reactor.add_signal(self.signum, self._arrived)
 
-    def stop(self) -> SignalWatcher:
+    def _end(self, reactor: Reactor) -> None:
+        reactor.remove_signal(self.signum)
+
+    def _arrived(self) -> None:
         if self._started:
-            self._started = False
-            self.flux_handle.reactor.remove_signal(self.signum)
-        return self
+            self._fire(self.signum)
 
-    def _on_signal(self) -> None:
-        if self._started:
-            self._fire()
+
+class TurnWatcher(Watcher):
+    """Fires in each turn of the reactor: before it waits (`prepare`), after it (`check`), or instead of it (`idle`)."""
+
+    def __init__(self, handle: Flux, when: str, callback: Callable[..., Any], args: Any) -> None:
+        super().__init__(handle, callback, args)
+        self.when = when
+
+    def _begin(self, reactor: Reactor) -> None:
+        reactor.add_turn(self.when, self._fire)
+
+    def _end(self, reactor: Reactor) -> None:
+        reactor.remove_turn(self.when, self._fire)
 
 
 class MessageWatcher(Watcher):
-    """Gets events and requests that no earlier watcher took: `callback(handle, watcher, message, args)`.
+    """Gets events, and requests and responses that no earlier watcher took: `callback(handle, watcher, message, args)`.
 
     `type_mask` holds FLUX_MSGTYPE numbers, `topic_glob` is a shell pattern; a request of a user whose roles are not in
-    `rolemask` (default: the owner's alone) is refused. A request that no watcher wants gets ENOSYS.
+    `rolemask` (default: the owner's alone) is refused. A request that no watcher wants gets ENOSYS. Responses are those
+    to requests that were `send`t; answers to calls go to their futures.
     """
 
     def __init__(
@@ -126,47 +185,41 @@ class MessageWatcher(Watcher):
         self.topic_glob = topic_glob
         self.rolemask = ROLE_OWNER if rolemask is None else rolemask
 
-    def start(self) -> MessageWatcher:
-        watchers, handle = self.flux_handle.message_watchers, self.flux_handle.handle
-        if self not in watchers:
-            watchers.append(self)
-        if self._deliver not in handle.event_callbacks and self.type_mask & EVENT:
-            handle.event_callbacks.append(self._deliver)
-        if self.type_mask & REQUEST:
-            handle.request_callback = _requests_to(self.flux_handle)
-        self.flux_handle.reactor  # noqa: B018 - the handle has to be in it
-        return self
+    def _begin(self, reactor: Reactor) -> None:
+        self.flux_handle.message_watchers.append(self)
+        _watch_messages(self.flux_handle)
 
-    def stop(self) -> MessageWatcher:
-        watchers, handle = self.flux_handle.message_watchers, self.flux_handle.handle
-        if self in watchers:
-            watchers.remove(self)
-        if self._deliver in handle.event_callbacks:
-            handle.event_callbacks.remove(self._deliver)
-        if not any(watcher.type_mask & REQUEST for watcher in watchers):
-            handle.request_callback = None
-        return self
+    def _end(self, reactor: Reactor) -> None:
+        self.flux_handle.message_watchers.remove(self)
+        _watch_messages(self.flux_handle)
 
     def wants(self, msg: Any) -> bool:
         return bool(self.type_mask & msg.type) and fnmatch.fnmatchcase(msg.topic, self.topic_glob)
 
-    def _deliver(self, msg: Any) -> None:
-        if self.wants(msg):
+    def deliver(self, msg: Any) -> None:
+        if msg.type == REQUEST and not msg.rolemask & self.rolemask:
+            self.flux_handle.respond_error(Message(message=msg), errno.EPERM)
+        else:
             self.flux_handle.guard(self.callback, self.flux_handle, self, Message(message=msg), self.args)
 
-    def request(self, msg: Any) -> None:
-        if msg.rolemask & self.rolemask:
-            self._deliver(msg)
-        else:
-            self.flux_handle.respond_error(Message(message=msg), errno.EPERM)
 
+def _watch_messages(flux_handle: Flux) -> None:
+    """Have the connection hand over the messages that watchers want."""
+    watchers, handle = flux_handle.message_watchers, flux_handle.handle
+    handle.watching = len(watchers)
+    handle.message_types = 0
+    for watcher in watchers:
+        handle.message_types |= watcher.type_mask
 
-def _requests_to(handle: Flux) -> Callable[[Any], None]:
     def deliver(msg: Any) -> None:
-        for watcher in handle.message_watchers:
+        taken = False
+        for watcher in watchers[:]:
             if watcher.wants(msg):
-                watcher.request(msg)
-                return
-        handle.respond_error(Message(message=msg), errno.ENOSYS)
+                taken = True
+                watcher.deliver(msg)
+                if msg.type != EVENT:
+                    break
+        if msg.type == REQUEST and not taken:
+            flux_handle.respond_error(Message(message=msg), errno.ENOSYS)
 
-    return deliver
+    handle.message_callback = deliver if watchers else None

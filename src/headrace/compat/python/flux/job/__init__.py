@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from flux.job.event import MAIN_EVENTS, EventLogEvent, JobException, event_wait, event_watch, event_watch_async
+from flux.job.event import (
+    MAIN_EVENTS,
+    EventLogEvent,
+    JobEventWatchFuture,
+    JobException,
+    event_wait,
+    event_watch,
+    event_watch_async,
+)
 from flux.job.executor import FluxExecutor, FluxExecutorFuture
-from flux.job.ids import JobID, id_encode, id_parse
 from flux.job.info import (
     JobInfo,
     JobInfoFormat,
@@ -15,11 +22,24 @@ from flux.job.info import (
     job_list_id,
     job_list_inactive,
 )
-from flux.job.jobspec import Jobspec, JobspecV1, validate_jobspec
+from flux.job.JobID import JobID, id_encode, id_parse
+from flux.job.Jobspec import Jobspec, JobspecV1, validate_jobspec
 from flux.job.journal import JournalConsumer
-from flux.job.kvs import JobKVSLookup, job_info_lookup, job_kvs, job_kvs_guest, job_kvs_lookup
+from flux.job.kvs import (
+    JobInfoLookupRPC,
+    JobKVSLookup,
+    job_info_lookup,
+    job_info_update_lookup,
+    job_kvs,
+    job_kvs_guest,
+    job_kvs_lookup,
+)
 from flux.job.output import JobOutput, job_output, output_event_watch, output_watch, output_watch_lines
 from flux.job.requests import (
+    JobResultFuture,
+    JobWaitFuture,
+    JobWaitResult,
+    SubmitFuture,
     cancel,
     cancel_async,
     job_raise,
@@ -43,17 +63,23 @@ __all__ = [
     "EventLogEvent",
     "FluxExecutor",
     "FluxExecutorFuture",
+    "JobEventWatchFuture",
     "JobException",
     "JobID",
     "JobInfo",
     "JobInfoFormat",
+    "JobInfoLookupRPC",
     "JobKVSLookup",
     "JobList",
     "JobOutput",
+    "JobResultFuture",
     "JobStats",
+    "JobWaitFuture",
+    "JobWaitResult",
     "Jobspec",
     "JobspecV1",
     "JournalConsumer",
+    "SubmitFuture",
     "cancel",
     "cancel_async",
     "event_wait",
@@ -64,6 +90,7 @@ __all__ = [
     "id_parse",
     "job_fields_to_attrs",
     "job_info_lookup",
+    "job_info_update_lookup",
     "job_kvs",
     "job_kvs_guest",
     "job_kvs_lookup",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Union
 
-from flux.future import Future
-from flux.job.ids import JobID, to_id
+from flux.future import Future, connection
+from flux.job.JobID import JobID, to_id
 from headrace.spec.eventlog import decode_line
 
 if TYPE_CHECKING:
@@ -34,11 +34,15 @@ class JobException(Exception):
 
 
 class EventLogEvent(Dict[str, Any]):
-    """One event; its fields are attributes and items."""
+    """One event, from its line or from its fields, which are attributes and items."""
 
-    def __init__(self, text: str) -> None:
-        event = decode_line(text)
-        super().__init__(timestamp=event.timestamp, name=event.name, context=event.context or {})
+    def __init__(self, event: Union[str, Mapping[str, Any]]) -> None:
+        if isinstance(event, str):
+            line = decode_line(event)
+            fields = {"timestamp": line.timestamp, "name": line.name, "context": line.context or {}}
+        else:
+            fields = {"timestamp": event["timestamp"], "name": event["name"], "context": event.get("context") or {}}
+        super().__init__(fields)
 
     @property
     def timestamp(self) -> float:
@@ -64,7 +68,7 @@ class EventLogEvent(Dict[str, Any]):
 def event_watch(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> Iterator[EventLogEvent]:
     """Every event of the job, past and to come, until its eventlog is complete."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
-    for answer in flux_handle.handle.stream("job-info.eventlog-watch", body):
+    for answer in connection(flux_handle).stream("job-info.eventlog-watch", body):
         yield EventLogEvent(answer["event"])
 
 
@@ -76,7 +80,7 @@ class JobEventWatchFuture(Future):
         try:
             event = EventLogEvent(self.get()["event"])
         except OSError as exc:
-            if exc.errno == errno.ENODATA:
+            if exc.errno in (errno.ENODATA, errno.ECANCELED):
                 return None
             raise
         if autoreset:
@@ -87,7 +91,7 @@ class JobEventWatchFuture(Future):
 def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:
     """A future for every event of the job, past and to come; its callback runs once for each and once at the end."""
     body = {"id": to_id(jobid), "path": eventlog, "flags": 0}
-    return JobEventWatchFuture(flux_handle, flux_handle.handle.stream("job-info.eventlog-watch", body))
+    return JobEventWatchFuture(flux_handle, connection(flux_handle).stream("job-info.eventlog-watch", body))
 
 
 def event_wait(

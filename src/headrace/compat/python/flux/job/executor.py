@@ -9,7 +9,7 @@ import threading
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from flux.job.event import EventLogEvent, JobException
-from flux.job.ids import JobID, to_id
+from flux.job.JobID import JobID, to_id
 from headrace.client.handle import Handle
 from headrace.client.reactor import Reactor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
-from flux.job.ids import JobID, to_id
+from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
 from headrace.cli import jobinfo as fields
 
@@ -63,12 +63,6 @@ class JobInfo:
     def user(self) -> _View:
         return _View(self._raw.get("annotations", {}).get("user", {}))
 
-    @property
-    def returncode(self) -> Any:
-        if "waitstatus" not in self._raw and self._raw.get("exception_occurred"):
-            return -128
-        return self._info.get("returncode")
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -84,7 +78,12 @@ class JobInfo:
         return float(self._info.get("t_remaining"))
 
     def to_dict(self, filtered: bool = True) -> Dict[str, Any]:
-        return self._info.to_dict()
+        """The job's fields; those that do not apply are left out, or empty if not `filtered`."""
+        fields_ = {} if filtered else {name: self._info.get(name) for name in (*fields.DEFAULTS, *_ALWAYS)}
+        return {**fields_, **self._info.to_dict()}
+
+
+_ALWAYS = ("runtime", "returncode", "result", "t_remaining", "uri")
 
 
 class JobListRPC(RPC):
@@ -160,7 +159,7 @@ def job_list_id(flux_handle: Flux, jobid: Any, attrs: Iterable[str] = ("all",)) 
 def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
     """The job as a dictionary of derived fields, None when there is none."""
     try:
-        return job_list_id(flux_handle, jobid).get_jobinfo().to_dict()
+        return job_list_id(flux_handle, jobid).get_jobinfo().to_dict(filtered=False)
     except FileNotFoundError:
         return None
 

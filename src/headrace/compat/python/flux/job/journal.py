@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional
 
 from flux.job.event import EventLogEvent
-from flux.job.ids import JobID
+from flux.job.JobID import JobID
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional
 
-from flux.job.ids import to_id
+from flux.job.JobID import to_id
 from flux.kvs import KVSDir
+from flux.rpc import RPC
 from headrace.spec import jobid
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
 
-_DECODE, _CURRENT = 1, 2
+_CURRENT = 2
 _OBJECTS = ("jobspec", "R")
 
 
@@ -26,10 +27,26 @@ def job_kvs_guest(flux_handle: Flux, jobid_: Any) -> KVSDir:
     return KVSDir(flux_handle, jobid.encode(to_id(jobid_), "kvs") + ".guest")
 
 
-def job_info_lookup(flux_handle: Flux, jobid_: Any, keys: Iterable[str] = ("jobspec",)) -> Any:
-    """Entries of the job's directory: jobspec, R, eventlog ...; jobspec and R as objects."""
-    body = {"id": to_id(jobid_), "keys": list(keys), "flags": _DECODE}
-    return flux_handle.rpc("job-info.lookup", body).get()
+class JobInfoLookupRPC(RPC):
+    """Entries of a job's directory, with its `id`."""
+
+    def get_decode(self) -> Dict[str, Any]:
+        """The entries, jobspec and R as objects where `get` gives their text."""
+        return _decoded(self.get())
+
+
+def job_info_lookup(flux_handle: Flux, jobid_: Any, keys: Iterable[str] = ("jobspec",)) -> JobInfoLookupRPC:
+    """Entries of the job's directory as they were at first: jobspec, R, eventlog ..."""
+    body = {"id": to_id(jobid_), "keys": list(keys), "flags": 0}
+    return JobInfoLookupRPC(flux_handle, "job-info.lookup", body)
+
+
+def job_info_update_lookup(flux_handle: Flux, jobid_: Any, key: str = "jobspec") -> JobInfoLookupRPC:
+    """The job's jobspec or R as updates have made it; the answer is OSError EINVAL for another key."""
+    body: Dict[str, Any] = {"id": to_id(jobid_), "key": key, "keys": [key], "flags": _CURRENT}
+    # Both services take this; the second refuses keys that no update changes, and gives objects instead of text.
+    topic = "job-info.lookup" if key in _OBJECTS else "job-info.update-lookup"
+    return JobInfoLookupRPC(flux_handle, topic, body)
 
 
 def job_kvs_lookup(
@@ -93,10 +110,11 @@ class JobKVSLookup:
         out = dict(answer)
         if self._original and "J" in out and "J" not in self.keys:
             out["jobspec"] = _signed_text(out.pop("J"))
-        for key in _OBJECTS if self._decode else ():
-            if isinstance(out.get(key), str):
-                out[key] = json.loads(out[key])
-        return out
+        return _decoded(out) if self._decode else out
+
+
+def _decoded(answer: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: json.loads(value) if key in _OBJECTS else value for key, value in answer.items()}
 
 
 def _signed_text(signed: str) -> str:

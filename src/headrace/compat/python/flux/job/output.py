@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from flux.job.event import EventLogEvent, event_watch
-from flux.job.ids import to_id
+from flux.job.JobID import to_id
 from headrace.spec import stdio
 from headrace.spec.idset import Idset
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import collections
+import errno
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
-from flux.future import Future
+from flux.future import Future, connection
 from flux.job.event import EventLogEvent, JobEventWatchFuture
-from flux.job.ids import JobID, to_id
 from flux.job.info import JobInfo, job_list_id
-from flux.job.jobspec import Jobspec
+from flux.job.JobID import JobID, to_id
+from flux.job.Jobspec import Jobspec, to_text
 from headrace.cli.signing import sign
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ def submit_async(
     novalidate: bool = False,
 ) -> SubmitFuture:
     """Submit a job; `.get_id()` of the result is its id."""
-    text = jobspec if isinstance(jobspec, str) else jobspec.dumps()
+    handle, text = connection(flux_handle), to_text(jobspec)
     flags = (_DEBUG if debug else 0) | (_WAITABLE if waitable else 0) | (_NOVALIDATE if novalidate else 0)
     body = {"J": text if pre_signed else sign(text), "urgency": urgency, "flags": flags}
-    return SubmitFuture(flux_handle, flux_handle.handle.rpc("job-ingest.submit", body))
+    return SubmitFuture(flux_handle, handle.rpc("job-ingest.submit", body))
 
 
 def submit_get_id(future: SubmitFuture) -> JobID:
+    """The id of a job that `submit_async` submitted."""
+    if future is None:
+        raise OSError(errno.EINVAL, "submit_get_id: a future is needed")
     return future.get_id()
 
 
@@ -55,7 +59,7 @@ def job_raise_async(
     flux_handle: Flux, jobid: Any, exception_type: str, severity: int = 0, note: Optional[str] = None
 ) -> Future:
     body = {"id": to_id(jobid), "type": exception_type, "severity": severity, "note": note or ""}
-    return Future(flux_handle, flux_handle.handle.rpc("job-manager.raise", body))
+    return Future(flux_handle, connection(flux_handle).rpc("job-manager.raise", body))
 
 
 def job_raise(
@@ -75,7 +79,7 @@ def cancel(flux_handle: Flux, jobid: Any, reason: Optional[str] = None) -> None:
 
 def kill_async(flux_handle: Flux, jobid: Any, signum: Optional[int] = None) -> Future:
     body = {"id": to_id(jobid), "signum": 15 if signum is None else int(signum)}
-    return Future(flux_handle, flux_handle.handle.rpc("job-manager.kill", body))
+    return Future(flux_handle, connection(flux_handle).rpc("job-manager.kill", body))
 
 
 def kill(flux_handle: Flux, jobid: Any, signum: Optional[int] = None) -> None:
@@ -94,7 +98,7 @@ class JobWaitFuture(Future):
 
 def wait_async(flux_handle: Flux, jobid: Any = -1) -> JobWaitFuture:
     body = {"id": to_id(jobid)}
-    return JobWaitFuture(flux_handle, flux_handle.handle.rpc("job-manager.wait", body))
+    return JobWaitFuture(flux_handle, connection(flux_handle).rpc("job-manager.wait", body))
 
 
 def wait_get_status(future: JobWaitFuture) -> JobWaitResult:
@@ -110,7 +114,7 @@ class _Outcome:
     """What a job's events say of it, as job-list would."""
 
     def __init__(self, id: int) -> None:
-        self.raw: Dict[str, Any] = {"id": id, "state": 64, "exception_occurred": False}
+        self.raw: Dict[str, Any] = {"id": id, "state": 64, "exception_occurred": False, "duration": 0.0}
 
     def take(self, event: EventLogEvent) -> None:
         raw, context = self.raw, event.context or {}
@@ -160,7 +164,7 @@ class JobResultFuture(JobEventWatchFuture):
     def get_info(self) -> JobInfo:
         return JobInfo(self.get_dict())
 
-    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> Future:
+    def then(self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> JobResultFuture:
         def each(_future: Any) -> None:
             event = self.get_event()
             if event is None:
@@ -175,7 +179,7 @@ class JobResultFuture(JobEventWatchFuture):
 def result_async(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobResultFuture:
     """A future for a job's end."""
     body = {"id": to_id(jobid), "path": "eventlog", "flags": 0}
-    call = flux_handle.handle.stream("job-info.eventlog-watch", body)
+    call = connection(flux_handle).stream("job-info.eventlog-watch", body)
     return JobResultFuture(flux_handle, call, to_id(jobid))
 
 

@@ -15,7 +15,7 @@ class JobID(int):
     def __new__(cls, value: Union[int, str]) -> JobID:
         number = jobid.parse(value) if isinstance(value, str) else int(value)
         self = super().__new__(cls, number)
-        self.orig = str(value)
+        self.orig = value.orig if isinstance(value, JobID) else str(value)
         return self
 
     def encode(self, encoding: str = "dec") -> str:

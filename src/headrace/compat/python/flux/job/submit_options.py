@@ -1,0 +1,75 @@
+"""The options of `flux submit`, `flux batch` and `flux alloc` as keywords of the builders of job specifications.
+
+What an option means is decided once, by the command line's own functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any, Dict
+
+if TYPE_CHECKING:
+    from flux.job.Jobspec import JobspecV1
+
+# How the builders name the size of an instance.
+BUILDER_SIZE = ("num_slots", "cores_per_slot", "gpus_per_slot", "num_nodes", "broker_opts", "exclusive", "conf")
+_LISTS = ("env", "rlimit", "dependency", "requires", "add_file")
+_OPTIONS = (*_LISTS, "signal", "taskmap", "shell_options", "time_limit", "attributes")
+# What only a namespace of the command line has.
+_COMMAND_LINE = ("setopt", "setattr", "begin_time", "preemptible_after")
+
+
+def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
+    """Change `spec` as the options of a namespace (or None) and of `options` say, which win.
+
+    Raises TypeError for names that are no options, ValueError for wrong values.
+    """
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        raise TypeError(f"apply_options() got unexpected keyword argument(s): {names}")
+    merged = argparse.Namespace(**dict.fromkeys((*_OPTIONS, *_COMMAND_LINE)))
+    for source in ({} if args is None else vars(args), options):
+        for name, value in source.items():
+            if value is not None:
+                setattr(merged, name, [value] if name in _LISTS and isinstance(value, str) else value)
+    _apply(spec, merged, args is not None)
+
+
+def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) -> None:
+    from headrace.cli import options as command_line
+    from headrace.spec import envrules, rlimits
+
+    if merged.env is not None or from_namespace:
+        spec.environment, expand = envrules.apply(merged.env or [], os.environ)
+        if expand:
+            spec.setattr_shell_option("env-expand", expand)
+    if merged.rlimit is not None or from_namespace:
+        spec.setattr_shell_option("rlimit", rlimits.collect(merged.rlimit or []))
+    if merged.time_limit is not None:
+        spec.duration = merged.time_limit
+    for key, value in (merged.shell_options or {}).items():
+        spec.setattr_shell_option(key, value)
+    command_line.finish(spec.jobspec, merged)
+    for key, value in (merged.attributes or {}).items():
+        spec.setattr(key, value)
+
+
+def take(more: Dict[str, Any]) -> Dict[str, Any]:
+    """Take the options that `apply` knows out of `more`; our environment and limits come along unasked."""
+    options = {key: more.pop(key) for key in _OPTIONS if key in more}
+    return {"env": [], "rlimit": [], **options}
+
+
+def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
+    """Take the size of an instance out of `more`, named as on the command line, and name it as the builders do."""
+    nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
+    names = ("cores_per_slot", "gpus_per_slot", "broker_opts", "conf")
+    size: Dict[str, Any] = {key: more.pop(key) for key in names if key in more}
+    if isinstance(size.get("conf"), str):
+        from headrace.cli import conf_option
+
+        size["conf"] = conf_option.merge([size["conf"]])
+    exclusive = more.pop("exclusive", False) or (nslots is None and nodes is not None)
+    return {"num_slots": nslots or nodes or 1, "num_nodes": nodes, "exclusive": exclusive, **size}

@@ -1,0 +1,127 @@
+"""`flux.Flux`, its messages, futures and watchers against a real instance."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(__file__))
+from bindings import run
+
+
+def test_topics_may_be_bytes_and_wrong_arguments_are_refused():
+    lines = run(
+        """
+        import errno
+        with h.rpc(b"broker.ping", {"seq": 3}) as call:
+            print(call.wait_for(10).get()["seq"], h.event_subscribe(b"tick"), h.event_unsubscribe("tick"))
+        def failing(fn, *args, **options):
+            try:
+                print("no error", fn(*args, **options))
+            except Exception as exc:
+                print(type(exc).__name__, errno.errorcode.get(getattr(exc, "errno", None)))
+        failing(h.event_unsubscribe, "never.subscribed")
+        failing(h.attr_set, "name", 1)
+        failing(h.timer_watcher_create, -1, print)
+        failing(h.rpc, None)
+        failing(h.rpc, "broker.ping", object())
+        failing(j.event_wait, None, 1, "start")
+        call = h.rpc("broker.ping")
+        call.then(print)
+        failing(call.then, print)
+        failing(h.rpc("kvs.wait-version", {"namespace": "primary", "rootseq": 99999}).wait_for, 0)
+        """
+    )
+    assert lines == [
+        "3 0 0",
+        "FileNotFoundError ENOENT",
+        "ValueError None",
+        "OSError EINVAL",
+        "OSError EINVAL",
+        "TypeError None",
+        "OSError EINVAL",
+        "FileExistsError EEXIST",
+        "TimeoutError ETIMEDOUT",
+    ]
+
+
+def test_the_configuration_is_asked_for_once_until_it_is_wanted_new():
+    lines = run(
+        """
+        print(h.conf_get("a.b"))
+        h.rpc("config.load", {"a": {"b": 1}}).get()
+        print(h.conf_get("a.b"), h.conf_get("a.b", update=True), h.conf_get("a.c", default=2))
+        """
+    )
+    assert lines == ["None", "None 1 2"]
+
+
+def test_a_sent_request_is_answered_to_a_watcher():
+    lines = run(
+        """
+        from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_MSGTYPE_RESPONSE
+        from flux.message import Message
+        h.service_register("echo").get()
+        def serve(handle, watcher, msg, args):
+            handle.respond(msg, msg.payload)
+        def answered(handle, watcher, msg, args):
+            print(msg.decode(), args)
+            handle.reactor_stop()
+        msg = Message()
+        msg.topic = b"echo.it"
+        msg.payload = {"a": [1, 2]}
+        print(msg.decode(), msg.type_str)
+        with h.msg_watcher_create(serve, FLUX_MSGTYPE_REQUEST, b"echo.*"):
+            with h.msg_watcher_create(answered, FLUX_MSGTYPE_RESPONSE, "echo.*", args=5):
+                print(h.send(msg), h.reactor_run() > 0)
+        """
+    )
+    assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\":[1,2]}') 5", "0 True"]
+
+
+def test_watchers_tell_what_they_are_about_and_need_not_hold_the_reactor():
+    lines = run(
+        """
+        import os, signal
+        from flux.constants import FLUX_POLLOUT
+        r, w = os.pipe()
+        def writable(handle, watcher, fd, args):
+            print("fd", fd == w, args)
+            watcher.stop()
+        def signalled(handle, watcher, signum, args):
+            print("signal", signum)
+            watcher.destroy()
+        seen = []
+        prepare = h.prepare_watcher_create(lambda *_: seen.append("prepare")).start().unref()
+        check = h.check_watcher_create(lambda *_: seen.append("check")).start().unref()
+        far = h.timer_watcher_create(1000, print).start().unref()
+        h.fd_watcher_create(w, writable, FLUX_POLLOUT, args=1).start()
+        h.signal_watcher_create(signal.SIGUSR1, signalled).start()
+        h.timer_watcher_create(0.01, lambda *_: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        print(h.reactor_run(), seen[:2], far.is_active())
+        def turn(handle, watcher, what, args):
+            args.append(1)
+            if len(args) == 3:
+                watcher.stop()
+        turns = []
+        h.idle_watcher_create(turn, turns).start()
+        far.ref().stop()
+        print(h.reactor_run(), len(turns))
+        """
+    )
+    assert lines == ["fd True 1", "signal 10", "0 ['prepare', 'check'] True", "0 3"]
+
+
+def test_an_answer_that_does_not_come_in_time_is_an_error_of_the_future():
+    lines = run(
+        """
+        def late(future):
+            try:
+                future.get()
+            except OSError as exc:
+                print(exc)
+        h.rpc("kvs.wait-version", {"namespace": "primary", "rootseq": 99999}).then(late, timeout=0.01)
+        print(h.reactor_run())
+        """
+    )
+    assert lines == ["[Errno 110] Connection timed out", "0"]

@@ -1,0 +1,148 @@
+"""`flux.job.Jobspec` and its builders; no instance is needed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
+from flux.job import Jobspec, JobspecV1, validate_jobspec
+
+
+def spec() -> JobspecV1:
+    return JobspecV1.from_command(["true"], environment={})
+
+
+@pytest.mark.parametrize("value", [100.5, "100.5s", datetime.timedelta(seconds=100.5)])
+def test_a_duration_is_seconds_a_text_or_a_timedelta(value):
+    made = spec()
+    made.duration = value
+    assert made.duration == 100.5
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("duration", -1, ValueError),
+        ("duration", "1f", ValueError),
+        ("duration", [], TypeError),
+        ("queue", 12, TypeError),
+        ("stdout", None, TypeError),
+        ("unbuffered", 1, TypeError),
+        ("environment", "A=1", ValueError),
+        ("cwd", 1, ValueError),
+    ],
+)
+def test_what_a_field_cannot_be_is_refused(field, value, error):
+    with pytest.raises(error):
+        setattr(spec(), field, value)
+
+
+def test_streams_have_two_names_and_take_paths():
+    made = spec()
+    made.error = pathlib.Path("e")
+    made.stdin = "i"
+    assert (made.stderr, made.input, made.output) == ("e", "i", None)
+
+
+def test_unbuffered_is_undone_but_for_what_was_set_by_hand():
+    made = spec()
+    before = made.dumps()
+    made.unbuffered = True
+    assert made.getattr("shell.options.output.batch-timeout") == 0.05
+    made.unbuffered = False
+    assert json.loads(made.dumps())["attributes"]["system"].pop("shell") == {"options": {}}
+    assert json.loads(before)["tasks"] == made.tasks
+    made.unbuffered = True
+    made.setattr_shell_option("output.batch-timeout", 1.0)
+    made.unbuffered = False
+    assert made.getattr("shell.options.output.batch-timeout") == 1.0
+    assert not made.unbuffered
+
+
+def test_a_jobspec_prints_as_what_makes_it_and_is_checked_when_made():
+    made = spec()
+    assert eval(repr(made), {"JobspecV1": JobspecV1}).jobspec == made.jobspec
+    assert str(made) == str(made.jobspec)
+    with pytest.raises(ValueError, match="version must be 1"):
+        JobspecV1(made.resources, made.tasks, made.attributes, 2)
+    with pytest.raises(ValueError, match="count"):
+        Jobspec([{"type": "slot", "count": 0, "label": "a"}], made.tasks, made.attributes, 1)
+    with pytest.raises(ValueError, match="Missing key"):
+        Jobspec.from_yaml_stream("{}")
+    valid, again = validate_jobspec(made.dumps())
+    assert valid
+    assert isinstance(again, JobspecV1)
+
+
+def test_an_environment_is_the_callers_mapping_and_text_when_sent():
+    environment = {"N": 1}
+    made = JobspecV1.from_batch_command("#!/bin/sh\n", "j", environment=environment)
+    assert made.environment is environment
+    environment["M"] = 2
+    assert json.loads(made.dumps())["attributes"]["system"]["environment"] == {"N": "1", "M": "2"}
+    assert JobspecV1.from_command(["a"]).environment == dict(os.environ)
+
+
+def test_vertices_are_walked_parents_first():
+    made = JobspecV1.from_command(["a"], num_tasks=4, num_nodes=2, gpus_per_task=1)
+    assert [vertex["type"] for vertex in made] == ["node", "slot", "core", "gpu"]
+    assert made.resource_counts() == {"node": 2, "slot": 4, "core": 4, "gpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ({"nnodes": 2}, "requires ncores or exclusive"),
+        ({"ncores": 2, "exclusive": True}, "with a node count"),
+        ({}, "node or core count"),
+        ({"nnodes": 2, "ncores": 3}, "divisible"),
+    ],
+)
+def test_per_resource_needs_a_size_that_makes_sense(size, message):
+    with pytest.raises(ValueError, match=message):
+        JobspecV1.per_resource(["a"], **size)
+
+
+def test_options_of_submit_are_keywords():
+    made = JobspecV1.from_submit(
+        ["a"],
+        ntasks=2,
+        time_limit="2h",
+        env=["-*", "A=1", "B={{id}}"],
+        shell_options={"verbose": 1},
+        attributes={"system.queue": "gpu", "user.note": "n"},
+        dependency="afterok:f123",
+        requires=["host:x"],
+        signal="TERM@10s",
+    )
+    assert (made.duration, made.queue, made.environment) == (7200.0, "gpu", {"A": "1"})
+    options = made.getattr("shell.options")
+    assert options["env-expand"] == {"B": "{{id}}"}
+    assert options["signal"] == {"signum": 15, "timeleft": 10.0}
+    assert (options["verbose"], "core" in options["rlimit"]) == (1, True)
+    assert made.getattr("dependencies")[0]["value"] == "f123"
+    assert made.getattr("user.note") == "n"
+    with pytest.raises(TypeError, match="nosuch"):
+        made.apply_options(nosuch=1)
+
+
+def test_options_of_batch_and_alloc_are_keywords(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text("true\n")
+    made = JobspecV1.from_batch(script, nodes=2, wrap=True, conf={"a": 1})
+    assert made.resource_counts() == {"node": 2, "slot": 2, "core": 2}
+    assert (made.resources[0]["exclusive"], made.output) == (True, "flux-{{id}}.out")
+    assert made.getattr("job.name") == "job.sh"
+    assert made.getattr("files")["script"]["data"] == "#!/bin/sh\ntrue\n"
+    assert made.getattr("files")["conf.json"]["data"] == {"a": 1}
+    with pytest.raises(TypeError):
+        JobspecV1.from_batch("a", content="b")
+    with pytest.raises(ValueError, match="nslots or nodes"):
+        JobspecV1.from_alloc()
+    assert "-Sbroker.rc2_none=1" in JobspecV1.from_alloc(nslots=1, bg=True).tasks[0]["command"]
