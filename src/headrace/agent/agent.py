@@ -12,6 +12,7 @@ import errno
 import gc
 import heapq
 import itertools
+import mmap
 import os
 import select
 import shutil
@@ -58,7 +59,8 @@ class Agent:
         self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
-        self._in = memoryview(bytearray(_READ))
+        # Memory of its own from the kernel, which is there only as far as somebody wrote.
+        self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self.folders = Folders()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import zmq
 
+from ..spec.hostlist import Hostlist
 from .topology import Topology
 
 
@@ -29,6 +30,8 @@ class BootInfo:
     topology: Topology
     hostname: str
     hosts: list[str] = field(default_factory=list)
+    # `hosts` in RFC 29 form, where it is known already.
+    hostlist: str = ""
     bind: str = ""
     parent_uri: str = ""
     parent_key: bytes = b""
@@ -60,7 +63,7 @@ def on_one_machine(size: int, rundir: str, topo: str, hosts: list[str]) -> list[
 
     One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
     """
-    topology = Topology(size, topo)
+    topology, hostlist = Topology(size, topo), str(Hostlist(hosts))
     public, secret = new_keys() if size > 1 else (b"", b"")
     infos = []
     for rank in range(size):
@@ -73,6 +76,7 @@ def on_one_machine(size: int, rundir: str, topo: str, hosts: list[str]) -> list[
                 topology,
                 hosts[rank],
                 hosts,
+                hostlist,
                 f"ipc://{rundir}/tbon-{rank}",
                 f"ipc://{rundir}/tbon-{parent}" if rank else "",
                 public,

@@ -11,9 +11,9 @@ import contextlib
 import errno
 import gc
 import logging
+import mmap
 import os
 import shutil
-import signal
 import socket
 import time
 import traceback
@@ -105,6 +105,7 @@ class Broker:
     def run(self) -> int:
         """Live until exit; returns the exit code of the instance (rank 0) or of this broker."""
         _tune_collector()
+        signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
         try:
             return asyncio.run(self._main())
@@ -118,7 +119,8 @@ class Broker:
         self._done = asyncio.Event()
         self.router = Router(self.rank, self.loop)
         # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
-        self.receive_buffer = memoryview(bytearray(1 << 18))
+        # Memory of its own from the kernel, which is there only as far as somebody wrote.
+        self.receive_buffer = memoryview(mmap.mmap(-1, 1 << 18))
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self)
@@ -132,10 +134,7 @@ class Broker:
         self.events.subscribe(_StateListener(self), "broker.state")
         if self.rank == 0:
             self.groups = Groups(self.modules.builtin("groups"))
-        # SIGALRM is how a job's time limit reaches an instance that is a job.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
-            self.loop.add_signal_handler(number, signals.received, self, number)
-        signals.release()
+        signals.listen(self)
         try:
             if self._agent_socket is not None:
                 self.agent = AgentLink(self, self._agent_socket[0])
@@ -170,7 +169,7 @@ class Broker:
         attrs.set("version", FLUX_VERSION)
         attrs.set("hostname", boot.hostname)
         if boot.hosts:
-            attrs.set("hostlist", str(Hostlist(boot.hosts)))
+            attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
         attrs.set("security.owner", self.owner)
         attrs.set("broker.pid", os.getpid())
         attrs.set("broker.uuid", self.uuid)

@@ -25,7 +25,7 @@ from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
 from .config_keys import attributes, doubts
-from .modhost import FOLLOWER_MODULES, LEADER_MODULES, exec_modules, names_for
+from .modhost import FOLLOWER_MODULES, exec_modules, names_for
 from .module import RpcError
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
@@ -185,7 +185,10 @@ def _check(options: LaunchOptions) -> None:
 
 
 def _preload(modules: Iterable[str]) -> None:
-    """Import what the brokers will need once, so that the processes forked from here share its memory and its time."""
+    """Import what all brokers need once, so that the processes forked from here share its memory and its time.
+
+    What the leader alone needs it loads itself, while we fork the others.
+    """
     import asyncio
 
     from ..agent import agent as _agent  # noqa: F401
@@ -211,7 +214,7 @@ def start_many(options: LaunchOptions) -> int:
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
     # First what takes long: if we are killed before there are brokers, nobody removes the run directory.
-    _preload(LEADER_MODULES if size == 1 else (*LEADER_MODULES, *FOLLOWER_MODULES))
+    _preload(FOLLOWER_MODULES)
     rundir = make_rundir(options)
     try:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)

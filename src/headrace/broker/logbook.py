@@ -59,18 +59,20 @@ class Logbook:
         self.stderr_level = int(attrs.get("log-stderr-level", "3"))
         self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
-        self.forward: Callable[[str], None] | None = None
+        self.forward: Callable[[int, str], None] | None = None
         self._file: TextIO | None = None
-        if attrs.get("log-filename"):
+        # One file for the instance: what the others log comes to the leader.
+        if rank == 0 and attrs.get("log-filename"):
             try:
                 self._file = open(attrs.get("log-filename"), "a", buffering=1, encoding="utf-8")  # noqa: SIM115
             except OSError as exc:
                 raise AttrError(f"log-filename: {exc.filename}: {exc.strerror}") from None
 
     def __call__(self, level: int, appname: str, text: str) -> None:
-        level = severity(level)
-        for line in text.rstrip("\n").split("\n"):
-            self.append(format_line(level, str(self.rank), appname, line, time.time()))
+        level, host = severity(level), str(self.rank)
+        for piece in text.rstrip("\n").split("\n"):
+            line = format_line(level, host, appname, piece, time.time())
+            self._take(line, level, line.split(" ", 2)[1], host, appname, piece, True)
 
     def append(self, line: str, local: bool = True) -> None:
         """Take a finished line; lines that came from another rank are not forwarded again."""
@@ -78,6 +80,9 @@ class Logbook:
             level, stamp, host, appname, text = parse_line(line)
         except ValueError:
             raise ValueError(errno.EPROTO) from None
+        self._take(line, level, stamp, host, appname, text, local)
+
+    def _take(self, line: str, level: int, stamp: str, host: str, appname: str, text: str, local: bool) -> None:
         if len(line) > _LONGEST:
             line, text = line[:_LONGEST] + " [cut]", text[:_LONGEST] + " [cut]"
         if level <= self.level:
@@ -97,7 +102,7 @@ class Logbook:
             with contextlib.suppress(OSError, ValueError):
                 print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)
         if not leader and local and self.forward is not None and level <= int(self._attrs.get("log-forward-level")):
-            self.forward(line)
+            self.forward(level, line)
 
     def clear(self) -> None:
         self.ring.clear()

@@ -36,6 +36,8 @@ _GOODBYE = 2
 _PROBE = 3
 
 _BATCH = 200
+# Seconds after which a child that is gone can no longer be sent to.
+_PROBE_AGAIN = 0.05
 # Characters of a host's name that are kept.
 _LONGEST_NAME = 64
 
@@ -92,6 +94,8 @@ class Overlay:
         self._status_sent = ""
         self.since = time.monotonic()
         self.closing = False
+        # Of the look for children that are gone: whether one is coming, and whether another is to follow it.
+        self._probing = self._probe_more = False
         # Nothing was sent to the parent since this was set.
         self.quiet = False
         self.liveness = Liveness(self)
@@ -368,21 +372,34 @@ class Overlay:
                 self._lost(child, "connection closed")
 
     def _probe_children(self) -> None:
+        """A connection ended: find out whose, now and, as ZeroMQ forgets a peer a moment after it says so, again."""
+        if self._probing:
+            self._probe_more = True
+            return
+        self._probing = True
         for child in list(self.children.values()):
             self._probe(child)
-        # ZeroMQ forgets a peer a moment after it reports the disconnection.
-        if not self.closing:
-            self.broker.loop.call_later(0.05, self._probe_again)
+        self.broker.loop.call_later(_PROBE_AGAIN, self._probe_again)
 
     def _probe_again(self) -> None:
-        if not self.closing:
-            for child in list(self.children.values()):
-                self._probe(child)
+        if self.closing:
+            return
+        self._probing = False
+        if self._probe_more:
+            # For those that ended since.
+            self._probe_more = False
+            self._probe_children()
+            return
+        for child in list(self.children.values()):
+            self._probe(child)
 
     def _lost(self, child: Child, why: str) -> None:
+        graceful = why == "goodbye"
+        if not graceful:
+            # It may have said goodbye, and we have not read it yet.
+            self._read_children()
         if not child.alive:
             return
-        graceful = why == "goodbye"
         child.become("offline" if graceful else "lost")
         child.torpid = False
         child.error = "" if graceful else f"lost connection: {why}"

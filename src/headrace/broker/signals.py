@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,33 @@ def interruptible() -> Iterator[None]:
         hold()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def catch() -> None:
+    """Prepare for `listen`. Before asyncio runs: it would put, take away and describe a handler of its own."""
+    # SIGALRM is how a job's time limit reaches an instance that is a job.
+    for number in (*_ENDING, signal.SIGALRM):
+        signal.signal(number, _noted)
+
+
+def listen(broker: Broker) -> None:
+    """Give the signals that end an instance to `received`, in turns of the loop; those that were held come now.
+
+    Not by the loop's own `add_signal_handler`: it looks at all 64 signals there are, for each it is given.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def read() -> None:
+        for number in os.read(reader, 64):
+            received(broker, number)
+
+    broker.loop.add_reader(reader, read)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    release()
+
+
+def _noted(_number: int, _frame: Any) -> None:
+    """What was to be done was done when the number was written to the pipe."""
 
 
 def received(broker: Broker, number: int) -> None:

@@ -16,7 +16,7 @@ class TopologyError(ValueError):
 class Topology:
     """A tree over ranks 0..size-1. Raises TopologyError on a bad description."""
 
-    __slots__ = ("_children", "_parents", "_subtree", "fanout", "size", "uri")
+    __slots__ = ("_children", "_parents", "_subtree", "fanout", "max_level", "size", "uri")
 
     def __init__(self, size: int, uri: str = "kary:32", parents: Sequence[int] | None = None) -> None:
         if size < 1:
@@ -46,8 +46,8 @@ class Topology:
                 raise TopologyError(f"rank {rank}: parent {parent} is not another rank of this instance")
             self._children[parent].append(rank)
         self._subtree: dict[int, frozenset[int]] = {}
-        for rank in range(size):
-            self._depth(rank)
+        # Hops from rank 0 to the farthest.
+        self.max_level = max(self._depth(rank) for rank in range(size))
 
     def _depth(self, rank: int) -> int:
         depth = 0
@@ -68,10 +68,6 @@ class Topology:
     def level(self, rank: int) -> int:
         """Hops from rank 0."""
         return self._depth(rank)
-
-    @property
-    def max_level(self) -> int:
-        return max(self._depth(rank) for rank in range(self.size))
 
     def subtree(self, rank: int) -> frozenset[int]:
         """The ranks at and below `rank`."""

@@ -30,6 +30,8 @@ NAME = "resource"
 
 _APPEND = 32  # kvs.commit: append to the value
 _RETRIES = 50
+# Seconds until what came and went is saved.
+_SAVE_SOON = 0.1
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -93,6 +95,7 @@ class _Leader:
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
         self.unsaved: list[Event] = []
+        self.saving = False
         self.save_r = False
         self.save_tries = 0
         self.table = self._table(ctx.config)
@@ -256,7 +259,13 @@ class _Leader:
             body["R"] = self.inventory.status()["R"]
         self.journal.send(body)
         self.unsaved.append(event)
-        self.ctx.at_flush(self._save)
+        if event["name"] in ("online", "offline"):
+            # Of an instance that starts there comes one after the other; every commit is an event to every broker.
+            if not self.saving:
+                self.saving = True
+                self.ctx.call_later(_SAVE_SOON, self._save)
+        else:
+            self.ctx.at_flush(self._save)
         self._changed()
 
     def _changed(self) -> None:
@@ -275,6 +284,7 @@ class _Leader:
 
     def _save(self) -> None:
         """Append new events to `resource.eventlog`, where a restarted instance finds its drains."""
+        self.saving = False
         events, self.unsaved = self.unsaved, []
         if not events:
             return
