@@ -208,6 +208,67 @@ def test_drains_are_kept_in_the_kvs_over_a_restart(in_broker: Run) -> None:
     with_world(in_broker, second, kvs=kvs)
 
 
+def test_a_module_that_is_loaded_again_takes_over_what_the_nodes_counted(in_broker: Run) -> None:
+    kvs: dict[str, str] = {}
+
+    async def first(broker: Any) -> None:
+        world = World(broker, kvs=kvs)
+        await world.settle()
+        nodes = [[rank, f"n{rank}", "0-3", ""] for rank in (1, 2, 3)]
+        await world.client.rpc("resource.gather", {"nodes": nodes})
+        await world.settle()
+
+    async def second(broker: Any) -> None:
+        world = World(broker, kvs=kvs)
+        await world.settle()
+        first = await world.take(world.acquire())
+        assert first["resources"]["execution"]["nodelist"][0].endswith("n[1-3]")
+        assert json.loads(kvs["resource.eventlog"].splitlines()[-2])["context"] == {"method": "kvs"}
+
+    async def restarted(broker: Any) -> None:
+        world = World(broker, kvs=kvs)
+        await world.settle()
+        assert (await world.client.call("resource.get")).errnum == errno.EAGAIN
+
+    in_broker(first)
+    in_broker(second, **{"broker.starttime": "1.00"})
+    in_broker(restarted, **{"broker.starttime": "9999999999.00"})
+
+
+def test_what_is_excluded_is_drained_no_more(in_broker: Run) -> None:
+    kvs: dict[str, str] = {}
+
+    async def drains(world: World) -> None:
+        await world.client.rpc("resource.drain", {"targets": "1", "reason": "x"})
+        await world.settle()
+
+    async def looks(world: World) -> None:
+        assert (await world.client.rpc("resource.status"))["drain"] == {}
+        await world.settle()
+
+    with_world(in_broker, drains, kvs=kvs)
+    with_world(in_broker, looks, {**CONFIG, "exclude": "1"}, kvs=kvs)
+    with_world(in_broker, looks, kvs=kvs)
+
+
+def test_arguments_and_ranks_that_are_forced(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        with pytest.raises(RpcError, match="unknown argument 'badoption'"):
+            broker.load(resource, "badoption")
+
+    async def forced(world: World) -> None:
+        world.online("0-3")
+        await world.settle()
+        assert (await world.client.call("resource.monitor-force-down", {"ranks": "foo"})).errnum == errno.EPROTO
+        await world.client.rpc("resource.monitor-force-down", {"ranks": "3"})
+        world.online("0-3")
+        await world.settle()
+        assert (await world.client.rpc("resource.status"))["online"] == "0-2"
+
+    in_broker(scenario)
+    with_world(in_broker, forced)
+
+
 def test_excluded_hosts_are_left_to_themselves(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         world.online("0-3")

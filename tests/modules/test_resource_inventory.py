@@ -50,7 +50,7 @@ def test_a_drain_takes_ranks_out_and_says_why() -> None:
     assert made.status()["drain"] == {"1": {"timestamp": 10.0, "reason": "testing"}}
     made.undrain(0b0010, None, "", 11.0)
     assert ids(made.usable()) == "0-3"
-    assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1"}
+    assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1", "overwrite": 0}
 
 
 def test_ranks_drained_together_are_listed_together() -> None:
@@ -92,7 +92,36 @@ def test_undraining_what_is_not_drained_is_an_error_unless_forced() -> None:
     assert 1 in made.drained
     made.undrain(0b0110, "fan replaced", "force", 2.0)
     assert not made.drained
-    assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1", "reason": "fan replaced"}
+    assert made.events[-1]["context"] == {
+        "idset": "1",
+        "nodelist": "node1",
+        "reason": "fan replaced",
+        "overwrite": 1,
+    }
+    with pytest.raises(TargetError, match="invalid undrain mode 'foo'"):
+        made.undrain(0b0001, None, "foo", 3.0)
+
+
+def test_a_reason_can_be_given_later_but_not_changed() -> None:
+    made = inventory()
+    made.drain(0b0010, None, "", 1.0)
+    with pytest.raises(TargetError, match=r"^rank 1 already drained$"):
+        made.drain(0b0010, None, "", 2.0)
+    made.drain(0b0010, "fan", "", 2.0)
+    assert made.drained[1] == (1.0, "fan")
+    with pytest.raises(TargetError, match=r"^rank 1 already drained$"):
+        made.drain(0b0011, "other", "", 3.0)
+
+
+def test_what_is_excluded_cannot_be_drained() -> None:
+    made = inventory()
+    made.exclude = 0b0001
+    made.drain(0b0010, "x", "", 1.0)
+    for mode in ("", "overwrite", "force-overwrite"):
+        with pytest.raises(TargetError, match="ranks 0-1 already drained or excluded"):
+            made.drain(0b0011, "y", mode, 2.0)
+    made.drain(0b0101, "y", "update", 2.0)
+    assert sorted(made.drained) == [1, 2]
 
 
 def test_targets_are_ranks_or_hosts() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 from headrace.cli.arguments import Parser, subcommands
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
 PREFIX = "flux-resource: ERROR: "
+
+
+def _format(command: str) -> str:
+    return os.environ.get(f"FLUX_RESOURCE_{command.upper()}_FORMAT_DEFAULT", "default")
 
 
 def _parser() -> Parser:
@@ -31,7 +37,7 @@ def _parser() -> Parser:
         one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
         if name in ("list", "status"):
             one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
-            one.add_argument("-o", "--format", metavar="FORMAT", default="default")
+            one.add_argument("-o", "--format", metavar="FORMAT", default=_format(name))
             one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
         if name == "status":
             one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto")
@@ -39,13 +45,13 @@ def _parser() -> Parser:
     one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: times, too")
     one.add_argument("-u", "--update", action="store_true", help="Set a reason where there is none")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
-    one.add_argument("-o", "--format", metavar="FORMAT", default="default")
+    one.add_argument("-o", "--format", metavar="FORMAT", default=_format("drain"))
     one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
     one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
     one.add_argument("targets", nargs="?", metavar="TARGETS", help="Nodes, by host or rank")
     one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
     one = command("undrain", "Give nodes back to the scheduler")
-    one.add_argument("-f", "--force", action="store_true", help="Pass over nodes that are not drained")
+    one.add_argument("-f", "--force", action="count", default=0, help="Pass over nodes that are not drained")
     one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
     # Without a default, argparse calls it required.
     one.add_argument("reason", nargs="*", default=[], metavar="REASON", help="Why, for the resource eventlog")
@@ -94,7 +100,12 @@ def _drain(args: Namespace) -> int:
         request["mode"] = "overwrite" if args.force == 1 else "force-overwrite"
     elif args.update:
         request["mode"] = "update"
-    Handle().rpc("resource.drain", request, 0).get()
+    try:
+        Handle().rpc("resource.drain", request, 0).get()
+    except OSError as exc:
+        if exc.errno == errno.EEXIST:
+            raise CommandError(f"{exc}: use --force to replace the reason") from None
+        raise
     return 0
 
 
@@ -103,7 +114,7 @@ def _undrain(args: Namespace) -> int:
     if args.reason:
         request["reason"] = " ".join(args.reason)
     if args.force:
-        request["mode"] = "force"
+        request["mode"] = "force" if args.force == 1 else "force-overwrite"
     try:
         Handle().rpc("resource.undrain", request, 0).get()
     except OSError as exc:
@@ -112,8 +123,6 @@ def _undrain(args: Namespace) -> int:
 
 
 def _reload(args: Namespace) -> int:
-    import os
-
     path = os.path.abspath(args.path)
     request = {"path": path, "xml": args.xml, "force": args.force}
     try:

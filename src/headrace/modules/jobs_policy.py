@@ -121,7 +121,7 @@ class Policy:
             if 0 <= most < count:
                 raise PolicyError(f"requested {kind} ({count}) exceeds policy limit of {most}{where}")
             if count < least and not (kind == "nnodes" and count == 0):
-                raise PolicyError(f"requested {kind} ({count}) is less than policy minimum of {least}{where}")
+                raise PolicyError(f"requested {kind} ({count}) is under policy limit of {least}{where}")
 
     def check_duration(self, seconds: float, name: str) -> None:
         """Raises PolicyError when a time limit (0: none) is over that of queue `name`."""
@@ -136,6 +136,16 @@ class Policy:
 
 def _queue(name: str, own: dict[str, Any], general: dict[str, Any], table: dict[str, Any]) -> Queue:
     where = f"queues.{name}.policy" if name else "policy"
+    if _find(own, "jobspec.defaults.system.queue") is not None:
+        raise PolicyConfigError(f"{where}.jobspec.defaults.system.queue: only [policy] can name the default queue")
+    for key in ("allow-user", "allow-group"):
+        names = _find(own if name else general, f"access.{key}")
+        if names is not None and not (isinstance(names, list) and all(isinstance(item, str) for item in names)):
+            raise PolicyConfigError(f"{where}.access.{key}: must be an array of names, not {names!r}")
+    for table_path in ("jobspec", "limits", "limits.job-size", "access"):
+        inner = _find(own if name else general, table_path)
+        if inner is not None and not isinstance(inner, dict):
+            raise PolicyConfigError(f"{where}.{table_path}: must be a table, not {inner!r}")
     try:
         constraint = of_queue(table, f"queues.{name}")
     except ConstraintError as exc:
@@ -167,11 +177,11 @@ def _duration(own: dict[str, Any], general: dict[str, Any], path: str, where: st
     value = _either(own, general, path)
     if value is None:
         return 0.0
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+    if not isinstance(value, str):
+        raise PolicyConfigError(f"{where}.{path}: must be a duration in quotes such as '1h', not {value!r}")
     try:
         seconds = durations.parse(value)
-    except (ValueError, TypeError) as exc:
+    except ValueError as exc:
         raise PolicyConfigError(f"{where}.{path}: {exc}") from None
     return 0.0 if seconds == float("inf") else seconds
 

@@ -164,20 +164,25 @@ class Inventory:
         return events
 
     def drain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Drain ranks. Raises TargetError when one is drained already and `mode` is "".
+        """Drain ranks. Raises TargetError when `mode` is "" and one is drained for a reason already, or excluded.
 
         Modes: "update" skips drained ranks (but fills in a missing reason), "overwrite" replaces the reason,
         "force-overwrite" the time as well.
         """
         already = ranks & self.drained_bits()
-        if not mode and already:
-            raise TargetError(f"rank{_plural(already)} {ids(already)} already drained")
+        unexplained = sum(1 << rank for rank in Idset.from_bits(already) if not self.drained[rank].reason)
+        excluded = ranks & self.exclude
+        refused = already & ~unexplained if reason else already
+        if excluded and mode != "update":
+            refused |= already | excluded
+            raise TargetError(f"rank{_plural(refused)} {ids(refused)} already drained or excluded")
+        if not mode and refused:
+            raise TargetError(f"rank{_plural(refused)} {ids(refused)} already drained")
         overwrite = {"": 0, "update": 0, "overwrite": 1, "force-overwrite": 2}.get(mode)
         if overwrite is None:
             raise TargetError(f"unknown drain mode {mode!r}: use update, overwrite or force-overwrite")
         if mode == "update":
-            unexplained = sum(1 << rank for rank in Idset.from_bits(already) if not self.drained[rank].reason)
-            ranks &= ~already | unexplained
+            ranks &= (~already | unexplained) & ~excluded
             if not ranks:
                 return None
         context: dict[str, Any] = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
@@ -196,19 +201,26 @@ class Inventory:
                 self.drained[rank] = Drain(old.timestamp, reason)
 
     def undrain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Bring drained ranks back; raises TargetError when one is not drained, unless `mode` is "force"."""
+        """Bring drained ranks back; raises TargetError when one is not drained and `mode` is "".
+
+        Modes: "force", and "force-overwrite" for what the event says.
+        """
+        overwrite = {"": 0, "force": 1, "overwrite": 1, "force-overwrite": 2}.get(mode)
+        if overwrite is None:
+            raise TargetError(f"invalid undrain mode {mode!r}: use force or force-overwrite")
         drained = self.drained_bits()
         idle = ranks & ~drained
-        if idle and mode != "force":
+        if idle and not overwrite:
             raise TargetError(f"rank{_plural(idle)} {ids(idle)} not drained")
         ranks &= drained
         if not ranks:
             return None
         for rank in Idset.from_bits(ranks):
             del self.drained[rank]
-        context = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
+        context: dict[str, Any] = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
         if reason:
             context["reason"] = reason
+        context["overwrite"] = overwrite
         return self._post(now, "undrain", context)
 
     def update_expiration(self, expiration: float, now: float) -> Event:

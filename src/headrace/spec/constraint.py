@@ -60,6 +60,9 @@ def of_queue(table: Mapping[str, Any], path: str = "queue") -> Optional[Constrai
     if requires is not None:
         if not isinstance(requires, list) or not all(isinstance(item, str) for item in requires):
             raise ConstraintError(f"{path}.requires: must be an array of property names, not {requires!r}")
+        for item in requires:
+            if not item or _PROPERTY_FORBIDDEN.search(item):
+                raise ConstraintError(f"{path}.requires: {item!r} is not the name of a property")
         if requires:
             parts.append({"properties": requires})
     if hosts is not None and hosts != "all":
