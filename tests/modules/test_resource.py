@@ -399,3 +399,47 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
         server.close()
 
     in_broker(scenario, hostlist="node[2-3]", hostname="node2")
+
+
+def nodes_without_config(in_broker: Run, scenario: Callable[[World], Any], quorum: str) -> None:
+    async def run(broker: Any) -> None:
+        world = World(broker)
+        await world.settle()
+        await scenario(world)
+
+    in_broker(run, hostlist="node[0-3]", hostname="node0", **{"broker.quorum": quorum})
+
+
+def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(resource, "_LATE", 0.0)
+
+    async def scenario(world: World) -> None:
+        offer = world.acquire()
+        await world.client.rpc("resource.gather", {"nodes": [[1, "node1", "0-7", "0"], [2, "node2", "0-7", "0"]]})
+        world.online("0-2")
+        first = await world.take(offer)
+        r_lite = {entry["rank"]: entry["children"] for entry in first["resources"]["execution"]["R_lite"]}
+        assert r_lite["1-3"] == {"core": "0-7", "gpu": "0"}
+        assert first["resources"]["execution"]["nodelist"][0].endswith("node[1-3]")
+        assert first["up"] == "0-2"
+        # Better than it was taken for: not drained; what is worse is.
+        await world.client.rpc("resource.gather", {"nodes": [[3, "node3", "0-15", "0-3"]]})
+        world.online("0-3")
+        assert (await world.take(offer)) == {"up": "3"}
+        await world.client.rpc("resource.gather", {"nodes": [[3, "node3", "0-3", "0"]]})
+        assert (await world.take(offer)) == {"down": "3"}
+        assert (await world.client.rpc("resource.status"))["drain"]["3"]["reason"] == "missing resources: core[4-7]"
+
+    nodes_without_config(in_broker, scenario, "3")
+
+
+def test_with_a_quorum_of_all_nothing_is_assumed(in_broker: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(resource, "_LATE", 0.0)
+
+    async def scenario(world: World) -> None:
+        await world.client.rpc("resource.gather", {"nodes": [[1, "node1", "0-7", ""], [2, "node2", "0-7", ""]]})
+        world.online("0-3")
+        await world.settle()
+        assert (await world.client.call("resource.get")).errnum == errno.EAGAIN
+
+    nodes_without_config(in_broker, scenario, "4")

@@ -28,7 +28,7 @@ from ..spec import duration as durations
 from ..spec import jobid
 from ..spec import message as m
 from ..spec.hostlist import Hostlist
-from ..spec.idset import Idset, IdsetError
+from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
 from . import services, signals, state
 from .agentlink import AgentLink
@@ -282,7 +282,7 @@ class Broker:
             self.log(logging.ERROR, "broker", f"critical rank {offline & critical} was lost, shutting down")
             self.exit_code = self.exit_code or 1
             self.begin_shutdown()
-        if self.state == "quorum" and len(self.online) >= quorum_size(self.attrs.get("broker.quorum"), self.size):
+        if self.state == "quorum" and len(self.online) >= state.quorum_size(self.attrs.get("broker.quorum"), self.size):
             self.advance("quorum-full")
 
     def _enter_run(self) -> None:
@@ -483,12 +483,3 @@ class _StateListener:
 def _tune_collector() -> None:
     """Most objects of a broker live in queues for milliseconds or in tables for hours: collect the young rarely."""
     gc.set_threshold(50_000, 20, 50)
-
-
-def quorum_size(text: str, size: int) -> int:
-    """`broker.quorum` as a number of brokers: a count, or an idset as older configurations have it."""
-    if text.isdigit():
-        return min(int(text), size)
-    with contextlib.suppress(IdsetError):
-        return len(Idset.parse(text))
-    return size

@@ -6,6 +6,10 @@ skips what never started: `init` fails to `shutdown`, `quorum` to `shutdown`.
 
 from __future__ import annotations
 
+import contextlib
+
+from ..spec.idset import Idset, IdsetError
+
 STATES = ("none", "join", "init", "quorum", "run", "cleanup", "shutdown", "finalize", "goodbye", "exit")
 
 _NEXT = {
@@ -39,3 +43,12 @@ def step(state: str, event: str) -> str:
 def before(state: str, other: str) -> bool:
     """True when `state` comes earlier in a broker's life than `other`."""
     return STATES.index(state) < STATES.index(other)
+
+
+def quorum_size(text: str, size: int) -> int:
+    """`broker.quorum` as a number of brokers: a count, or an idset as older configurations have it."""
+    if text.isdigit():
+        return min(int(text), size)
+    with contextlib.suppress(IdsetError):
+        return len(Idset.parse(text))
+    return size

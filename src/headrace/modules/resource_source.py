@@ -10,6 +10,7 @@ import asyncio
 import errno
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree
@@ -108,6 +109,13 @@ def gathered(found: Iterable[Found]) -> ResourceSet:
     nodelist = str(Hostlist([hosts[rank] for rank in sorted(hosts)]))
     execution = {"R_lite": r_lite, "starttime": 0.0, "expiration": 0.0, "nodelist": [nodelist]}
     return ResourceSet.from_obj({"version": 1, "execution": execution})
+
+
+def like_most(found: Iterable[Found], hosts: dict[int, str]) -> list[Found]:
+    """Nodes of the ranks and names of `hosts`, with the cores and GPUs that most of those `found` have."""
+    counts = Counter((cores, gpus) for _rank, _host, cores, gpus in found)
+    cores, gpus = counts.most_common(1)[0][0]
+    return [[rank, host, cores, gpus] for rank, host in sorted(hosts.items())]
 
 
 def missing(configured_set: ResourceSet, found: Found) -> str:
