@@ -31,6 +31,8 @@ NAME = "resource"
 
 _APPEND = 32  # kvs.commit: append to the value
 _RETRIES = 50
+# Take R's word for what nodes have; take every broker for online, as tests do.
+_ARGS = ("noverify", "monitor-force-up")
 # Seconds until what came and went is saved.
 _SAVE_SOON = 0.1
 # Seconds that nodes may report after the quorum is there, before what they have is assumed.
@@ -38,8 +40,11 @@ _LATE = 1.0
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
+    for arg in args:
+        if arg not in _ARGS:
+            raise RpcError(errno.EINVAL, f"resource: unknown argument {arg!r}, known are {', '.join(_ARGS)}")
     if ctx.rank == 0:
-        _Leader(ctx)
+        _Leader(ctx, args)
     else:
         _Follower(ctx)
 
@@ -57,7 +62,7 @@ class _Follower:
         self.ctx = ctx
         self.pending: list[source.Found] = []
         self.tries = 0
-        ctx.service(NAME, {"gather": self._add})
+        ctx.service(NAME, {"gather": self._add, "status": self._status})
         self.pending.append(count_node(ctx.rank))
         ctx.at_flush(self._forward)
 
@@ -65,6 +70,9 @@ class _Follower:
         self.pending.extend(msg.obj["nodes"])
         self.ctx.at_flush(self._forward)
         return EMPTY
+
+    def _status(self, msg: Message) -> Any:
+        raise RpcError(errno.EPROTO, "this RPC only works on rank 0")
 
     def _forward(self) -> None:
         nodes, self.pending = self.pending, []
@@ -85,8 +93,10 @@ class _Follower:
 class _Leader:
     """The inventory of rank 0 and the `resource` service."""
 
-    def __init__(self, ctx: ModuleContext) -> None:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
+        self.args = args
+        self.forced_down = 0
         hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
         self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
         self.found: dict[int, source.Found] = {}
@@ -118,6 +128,7 @@ class _Leader:
                 "undrain": self._undrain,
                 "reload": self._reload,
                 "monitor-waitup": self._wait_up,
+                "monitor-force-down": self._force_down,
                 "gather": self._add,
             },
             open=("status", "sched-status", "get"),
@@ -142,16 +153,19 @@ class _Leader:
 
     async def _start(self) -> None:
         """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
-        self.inventory.replay(await self._saved_events())
+        events = await self._saved_events()
+        self.inventory.replay(events)
         self._record(self.inventory.restart(self.ctx.now()))
         if self.configured is not None:
             self._define(self.configured, "configuration")
-        else:
+        elif not await self._again(events):
             await self._inherit()
         self._add_found([count_node(0)])
         self._follow("broker.torpid", self._torpid)
         # In recovery mode (`flux start --recovery`) a state is looked at: what is online would be given to its jobs.
-        if self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
+        if "monitor-force-up" in self.args:
+            self._online((1 << self.ctx.size) - 1)
+        elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
             self._follow("broker.online", self._online)
 
     async def _saved_events(self) -> list[Event]:
@@ -165,6 +179,22 @@ class _Leader:
         except (KeyError, TypeError, ValueError) as exc:
             self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
             return []
+
+    async def _again(self, events: list[Event]) -> bool:
+        """Take over R from the KVS if an earlier load of this module, in this life of the broker, put it there.
+
+        The other ranks counted their nodes for that one.
+        """
+        started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
+        if not any(event["name"] == "resource-define" and event["timestamp"] >= started for event in events):
+            return False
+        try:
+            reply = await self.ctx.rpc("kvs.lookup", {"key": "resource.R", "namespace": "primary", "flags": 0})
+            self._define(ResourceSet.from_obj(msgspec.json.decode(base64.b64decode(reply["val"]["data"]))), "kvs")
+        except (RpcError, RsetError, KeyError, TypeError, ValueError) as exc:
+            self.ctx.log(logging.WARNING, f"resource.R cannot be read: {exc}")
+            return False
+        return True
 
     async def _inherit(self) -> None:
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
@@ -187,7 +217,8 @@ class _Leader:
     def _add_found(self, nodes: list[source.Found]) -> None:
         for found in nodes:
             self.found[found[0]] = found
-            if (self.method == "configuration" or found[0] in self.assumed) and not self.table.get("noverify", False):
+            stated = self.method in ("configuration", "kvs") or found[0] in self.assumed
+            if stated and not self.table.get("noverify", "noverify" in self.args):
                 self._verify(found)
         if not self.method and len(self.found) == self.ctx.size:
             self._discovered(list(self.found.values()))
@@ -228,7 +259,7 @@ class _Leader:
         self.save_r = True
         self._record(self.inventory.define(rset, method, self.ctx.now()))
         try:
-            self.inventory.exclude = self._excluded(self.table)
+            self._exclude(self._excluded(self.table))
         except TargetError as exc:
             self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
         self.ready = True
@@ -240,11 +271,18 @@ class _Leader:
         text = table.get("exclude", "")
         return self.inventory.targets(text) if text else 0
 
+    def _exclude(self, ranks: int) -> None:
+        """What is excluded is not drained as well, also not when it comes back."""
+        drained = ranks & self.inventory.drained_bits()
+        if drained:
+            self._record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
+        self.inventory.exclude = ranks
+
     def _configure(self, config: dict[str, Any]) -> None:
         """A reloaded configuration: `exclude` changes at once, the resources themselves need a restart."""
         table = self._table(config)
         try:
-            self.inventory.exclude = self._excluded(table)
+            self._exclude(self._excluded(table))
         except TargetError as exc:
             raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         self.table = table
@@ -263,6 +301,7 @@ class _Leader:
         self.ctx.call("groups.get", {"name": group}, changed, nodeid=0, streaming=True)
 
     def _online(self, ranks: int) -> None:
+        ranks &= ~self.forced_down
         for event in self.inventory.set_online(ranks, self.ctx.now()):
             self._record(event)
         self._at_quorum(ranks)
@@ -285,6 +324,9 @@ class _Leader:
         if event["name"] == "resource-define":
             body["R"] = self.inventory.status()["R"]
         self.journal.send(body)
+        if event["name"] in ("drain", "undrain"):
+            context = " ".join(f"{key}={value}" for key, value in event["context"].items())
+            self.ctx.log(logging.INFO, f"{event['name']} {context}")
         self.unsaved.append(event)
         if event["name"] in ("online", "offline"):
             # Of an instance that starts there comes one after the other; every commit is an event to every broker.
@@ -408,6 +450,16 @@ class _Leader:
             return EMPTY
         self.waiting_up.append((need, msg))
         return None
+
+    def _force_down(self, msg: Message) -> Any:
+        """Take ranks for lost, whatever their brokers are."""
+        try:
+            ranks = Idset.parse(msg.obj["ranks"]).bits
+        except (TypeError, ValueError) as exc:
+            raise RpcError(errno.EPROTO, f"ranks must be an idset: {exc}") from None
+        self.forced_down |= ranks
+        self._online(self.inventory.online)
+        return EMPTY
 
     async def _sched_status(self, msg: Message) -> dict[str, Any]:
         """All, down and allocated resources as R; the scheduler knows what is allocated."""
