@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from typing import Any
@@ -40,11 +41,14 @@ def test_what_makes_no_sense_is_refused(option: Any) -> None:
 def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
     option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
     job = world.start(
-        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.2
+        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.5
     )
     world.finish(job)
     assert job.status == 5 << 8
-    assert job.logs() == ["job will expire in 100.0s, sending SIGUSR2 to job"]
+    # On a busy machine the alarm is late, and says how long is left by then.
+    [line] = job.logs()
+    told = re.fullmatch(r"job will expire in ([\d.]+)s, sending SIGUSR2 to job", line)
+    assert told is not None and 90 < float(told[1]) <= 100
 
 
 def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
