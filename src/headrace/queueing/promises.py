@@ -1,4 +1,4 @@
-"""The starts that waiting jobs were promised: each a reservation in the graph, in order of time and of place in line."""
+"""The starts that waiting jobs were promised: reservations in the graph, in order of time and of place in line."""
 
 from __future__ import annotations
 
