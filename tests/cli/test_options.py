@@ -107,6 +107,12 @@ def test_copies_get_their_number_in_arguments_and_environment(flux):
     assert system["shell"]["options"]["output"]["stdout"]["path"] == "o.3"
 
 
+def test_a_job_without_limits_has_none_in_its_jobspec(flux):
+    for command in ("run", "alloc"):
+        system = dry(flux, command, "-n1", "--rlimit=-*", "x")["attributes"]["system"]
+        assert "rlimit" not in system.get("shell", {}).get("options", {})
+
+
 def test_bcc_leaves_the_environment_alone(flux):
     outcome = flux("submit", "--dry-run", "--bcc=1", "x")
     assert "FLUX_JOB_CC" not in json.loads(outcome.stdout)["attributes"]["system"]["environment"]
@@ -123,6 +129,18 @@ def test_bcc_leaves_the_environment_alone(flux):
             "usage: flux submit [OPTIONS...] COMMAND [ARGS...]\nflux submit: error: unrecognized arguments: --bogus\n",
             2,
         ),
+        (
+            ["run", "--tasks-per-node=0", "x"],
+            "flux-run: ERROR: --tasks-per-node must be >= 1\n",
+            1,
+        ),
+        (["run", "--gpus-per-node=1", "x"], "flux-run: ERROR: --gpus-per-node requires --nodes\n", 1),
+        (
+            ["run", "-N1", "--tasks-per-node=1", "-g1", "x"],
+            "flux-run: ERROR: Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task options",
+            1,
+        ),
+        (["start", "--xx"], "flux-start: unrecognized option '--xx'\nTry `flux-start --help' for", 1),
         (["submit", "--cc=x", "true"], "flux-submit: ERROR: --cc: ", 1),
         (["submit", "--cc=1", "--bcc=2", "true"], "flux-submit: ERROR: specify only one of --cc or --bcc\n", 1),
         (["batch", "true"], "flux-batch: ERROR: No such file or directory: 'true'\n", 1),
@@ -143,6 +161,13 @@ def test_batch_script_may_hold_its_own_options_and_the_command_line_wins(flux, t
     assert system["job"] == {"name": "dir"}
     assert system["shell"]["options"]["output"]["stdout"]["path"] == "flux-{{id}}.out"
     assert system["files"]["script"]["data"].endswith("echo hi\n")
+
+
+def test_an_option_of_a_script_that_is_unknown_is_found_by_its_line(flux, tmp_path):
+    (tmp_path / "b.sh").write_text("#!/bin/sh\n# flux: -n1\n# flux: --bad-arg\n")
+    outcome = flux("batch", "--dry-run", "b.sh")
+    assert outcome.stderr.startswith("flux-batch: ERROR: argument parsing failed at b.sh line 3: ")
+    assert outcome.rc == 1
 
 
 def test_instance_configuration_travels_as_a_file(flux):

@@ -150,6 +150,12 @@ def test_output_options() -> None:
         (lambda: build.from_command(["a"], duration="abc"), ValueError, "invalid Flux standard duration"),
         (lambda: build.per_resource(["a"]), ValueError, "must specify node or core count with per_resource"),
         (lambda: build.per_resource(["a"], 3, 2), ValueError, "number of cores must be evenly divisible by node count"),
+        (lambda: build.per_resource(["a"], -4), ValueError, "ncores must be an integer >= 1"),
+        (
+            lambda: build.per_resource(["a"], nnodes=1, gpus_per_node=-1),
+            ValueError,
+            "gpus_per_node must be an integer >= 0",
+        ),
         (lambda: build.per_resource(["a"], 1, 2), ValueError, "number of cores cannot be less than nnodes"),
         (
             lambda: build.per_resource(["a"], 1, gpus_per_node=1),

@@ -19,6 +19,7 @@ def test_rules_apply_in_order() -> None:
     assert rlimits.collect(["-*", "nofile=99", "core=unlimited"]) == {"nofile": 99, "core": -1}
     assert list(rlimits.collect(["-*", "n*file"])) == ["nofile"]
     assert "cpu" not in rlimits.collect(["-cpu"])
+    assert list(rlimits.collect(["-*,core=3", "nofile"])) == ["core", "nofile"]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ STARTING = [
     Line("flux start --noexec sh -c 'echo started'", ""),
     Line("flux start -v sh -c 'echo started'", "started\nflux-start: flux broker sh -c echo started\n"),
     Line("flux start -o,-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
-    Line("flux start --broker-opts=--conf=a.b=3,-q true", like("usage: flux broker .*unrecognized arguments: -q\n"), 2),
+    Line("flux start --broker-opts=--conf=a.b=3,-q true", like("flux-broker: unrecognized option '-q'\n.*"), 1),
     Line("flux start --broker-opts=--conf=a.b=3 flux config get a.b", "3\n"),
     Line("flux alloc -n1 --broker-opts=-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
     Line("mkdir rd; flux start -s1 --test-rundir=rd ls rd; ls -d rd", "local-0\nrd\n"),

@@ -42,6 +42,10 @@ REACHING = [
     Line("flux uri pid:0", "flux-uri: ERROR: No such file or directory: '/proc/0/environ'\n", 1),
     Line("flux alloc -n1 --bg >id; flux uri --wait $(cat id) | cut -d: -f1", "ssh\n"),
     Line("flux uri --local $(cat id) | cut -d: -f1", "local\n"),
+    Line("flux alloc -n1 --bg -v true | wc -l", like("1\n.*: waiting for resources\n.*: waiting for instance\n")),
+    Line(
+        "flux alloc -n1 --bg --broker-opts=--xx", like(".*unrecognized option '--xx'.*: instance startup failed\n"), 1
+    ),
     # the end of the instance hangs the command up, unless told otherwise
     Line(
         f"flux proxy $(cat id) sh -c 'trap \"echo hup; exit 3\" HUP; {INSIDE} while :; do sleep .02; done'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -44,7 +45,7 @@ def main(argv: List[str]) -> int:
     handle = Handle()
     job = handle.rpc("job-ingest.submit", options.encode_request(jobspec, args)).get()["id"]
     if args.bg:
-        return _wait_until_up(handle, job)
+        return _wait_until_up(handle, job, bool(args.verbose))
     if args.verbose:
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
     from headrace.cli.attach import Attach
@@ -69,32 +70,66 @@ def _jobspec(args: Namespace) -> Dict[str, Any]:
     options.finish(jobspec, args)
     # The shell's options stay in the order in which a user reads them: limits last.
     shell = jobspec["attributes"]["system"]["shell"]["options"]
-    shell["rlimit"] = shell.pop("rlimit")
+    if "rlimit" in shell:
+        shell["rlimit"] = shell.pop("rlimit")
     return jobspec
 
 
-def _wait_until_up(handle: Handle, job: int) -> int:
+def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
+    """Print the job's id once its instance is up, or has come to a good end already."""
     name = jobid.encode(job, "f58")
-    uri = ""
+
+    def say(text: str) -> None:
+        if verbose:
+            sys.stderr.write(f"flux-alloc: {name}: {text}\n")
+
+    say("waiting for resources")
     try:
         for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0}):
             event: Any = decode_line(answer["event"])
-            if event.name == "memo" and "uri" in event.context:
-                uri = event.context["uri"]
-                break
-            if event.name == "exception" and event.context["severity"] == 0:
-                raise CommandError(f"{name}: {event.context['type']}: {event.context.get('note', '')}")
-            if event.name == "finish":
-                raise CommandError(f"{name}: the instance ended before it was up")
+            if event.name == "start":
+                say("waiting for instance")
+            elif event.name == "memo" and "uri" in event.context:
+                if _answers(event.context["uri"], name):
+                    break
+            elif event.name == "exception" and event.context["severity"] == 0:
+                kind, note = event.context["type"], event.context.get("note", "")
+                raise CommandError(f"{name}: {kind}: {note}: the job unexpectedly exited")
+            elif event.name == "finish":
+                if event.context["status"] == 0:
+                    break
+                _show_output(handle, job)
+                raise CommandError(f"{name}: instance startup failed")
     except KeyboardInterrupt:
+        sys.stderr.write(f"flux-alloc: Interrupt: canceling {name}\n")
         handle.rpc("job-manager.raise", {"id": job, "type": "cancel", "severity": 0}).get()
         raise
-    from headrace.cli.instances import reachable
-
-    try:
-        # Answered when the instance's broker has run its startup.
-        Handle(reachable(uri)).rpc("state-machine.wait").get()
-    except OSError as exc:
-        raise CommandError(f"Unable to connect to {name}: {exc}") from None
     print(name)
     return 0
+
+
+def _answers(uri: str, name: str) -> bool:
+    """Whether the instance at `uri` has run its startup; False when it is gone from this machine again.
+
+    Raises CommandError when it is elsewhere and cannot be reached.
+    """
+    from headrace.cli.instances import reachable
+    from headrace.client.transport import is_this_host, split_uri
+
+    try:
+        Handle(reachable(uri)).rpc("state-machine.wait").get()
+    except OSError as exc:
+        _, host, path = split_uri(uri)
+        gone = exc.errno in {errno.ENODEV, errno.ECONNRESET, errno.ECONNREFUSED} or not os.path.exists(path)
+        if is_this_host(host) and gone:
+            return False
+        raise CommandError(f"Unable to connect to {name}: {exc}") from None
+    return True
+
+
+def _show_output(handle: Handle, job: int) -> None:
+    """What the instance's brokers printed, on stderr: stdout is for the id alone."""
+    from headrace.cli.attach import Attach
+
+    os.dup2(2, 1)
+    Attach(handle, job, read_only=True).run()

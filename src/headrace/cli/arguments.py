@@ -15,15 +15,38 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns."""
+    """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns.
+
+    With a `context`, where the arguments come from when not from the command line, an error names it instead of usage.
+    """
+
+    context = ""
 
     def __init__(self, prog: str, usage: Optional[str] = None, error_prog: Optional[str] = None, **kwargs: Any) -> None:
         self._error_prog = error_prog or prog
         super().__init__(prog=prog, usage=usage, formatter_class=_Formatter, **kwargs)
 
     def error(self, message: str) -> NoReturn:
+        if self.context:
+            raise CommandError(f"{self.context}: {message}")
         self.print_usage(sys.stderr)
         self.exit(2, f"{self._error_prog}: error: {message}\n")
+
+
+class BrokerParser(Parser):
+    """A parser of `flux start` and `flux broker`, whose errors read and exit as those of the quick commands do."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"flux {command}", usage=f"flux {command} [OPTIONS] [COMMAND...]", error_prog=f"flux-{command}"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        unknown = "unrecognized arguments: "
+        if message.startswith(unknown):
+            message = f"unrecognized option '{message[len(unknown) :].split()[0]}'"
+        hint = f"Try `{self._error_prog} --help' for more information."
+        raise CommandError(f"{self._error_prog}: {message}\n{hint}", bare=True)
 
 
 def subcommands(parser: Parser) -> Callable[..., Parser]:

@@ -234,7 +234,9 @@ class Attach:
     def _output(self, event: Any) -> None:
         context = event.context
         if event.name == "data":
-            self._data(context)
+            # What a terminal that we joined prints came that way: with pty.capture it is here once more.
+            if self._terminal is None:
+                self._data(context)
         elif event.name == "log":
             self._log(event)
         elif event.name == "redirect" and not self.quiet:

@@ -40,10 +40,7 @@ def main(argv: List[str]) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     name, script, words = _script(args)
-    try:
-        given = directives.options(script)
-    except directives.DirectiveError as exc:
-        raise CommandError(f"{name}: {exc}") from None
+    given = _directives(parser, name, script)
     if given:
         # What stands on the command line comes later and wins over what stands in the script.
         args = parser.parse_args([*given, *argv])
@@ -55,6 +52,19 @@ def main(argv: List[str]) -> int:
     if not args.quiet:
         print(jobid.encode(job, "f58"))
     return 0
+
+
+def _directives(parser: Parser, name: str, script: str) -> List[str]:
+    """The options that stand in the script. Raises CommandError with the line of the first that is wrong."""
+    try:
+        given = directives.options(script)
+        for directive in directives.parse(script):
+            parser.context = f"argument parsing failed at {name} line {directive.line}"
+            parser.parse_args(directive.args)
+    except directives.DirectiveError as exc:
+        raise CommandError(f"{name}: {exc}") from None
+    parser.context = ""
+    return given
 
 
 def _script(args: Namespace) -> Tuple[str, str, List[str]]:

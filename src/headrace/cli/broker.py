@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import List
 
-from headrace.cli.arguments import Parser
+from headrace.cli.arguments import BrokerParser
 from headrace.cli.start import attributes, broker_error, broker_options
 
 PREFIX = "flux-broker: "
 
 
 def main(argv: List[str]) -> int:
-    parser = Parser("flux broker", usage="flux broker [OPTIONS] [COMMAND...]")
+    parser = BrokerParser("broker")
     broker_options(parser)
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)

@@ -110,10 +110,8 @@ def task_jobspec(args: Namespace) -> Jobspec:
     if not command:
         raise CommandError("job command and arguments are missing")
     per_node, per_core = args.tasks_per_node, args.tasks_per_core
-    if args.cores or per_node is not None or per_core is not None or args.gpus_per_node:
-        _refuse_per_task(args)
-        if per_node is not None and per_core is not None:
-            raise CommandError("Do not specify both --tasks-per-node and --tasks-per-core")
+    if args.cores is not None or per_node is not None or per_core is not None or args.gpus_per_node:
+        _check_per_resource(args)
         kind = "node" if per_node is not None else "core" if per_core is not None else None
         count = per_node if per_node is not None else per_core
         jobspec = jobspec_build.per_resource(
@@ -146,12 +144,19 @@ def task_jobspec(args: Namespace) -> Jobspec:
     return jobspec
 
 
-def _refuse_per_task(args: Namespace) -> None:
-    for name, option in (("ntasks", "-n"), ("cores_per_task", "-c"), ("gpus_per_task", "-g")):
-        if getattr(args, name):
-            raise CommandError(
-                f"Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task option {option}"
-            )
+def _check_per_resource(args: Namespace) -> None:
+    """Refuse options of tasks per resource that contradict others. Raises CommandError."""
+    if any((args.ntasks, args.cores_per_task, args.gpus_per_task)):
+        raise CommandError(
+            "Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task options (-n, -c, -g)"
+        )
+    if args.tasks_per_node is not None and args.tasks_per_core is not None:
+        raise CommandError("Do not specify both the number of tasks per node and per core")
+    for option, value in (("--tasks-per-node", args.tasks_per_node), ("--tasks-per-core", args.tasks_per_core)):
+        if value is not None and value < 1:
+            raise CommandError(f"{option} must be >= 1")
+    if args.gpus_per_node and args.nodes is None:
+        raise CommandError("--gpus-per-node requires --nodes")
 
 
 def slot_parameters(args: Namespace) -> Dict[str, Any]:

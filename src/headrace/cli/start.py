@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Dict, List
 
-from headrace.cli.arguments import Parser
+from headrace.cli.arguments import BrokerParser
 from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PREFIX = "flux-start: "
 
 
-def broker_options(parser: Parser) -> None:
+def broker_options(parser: BrokerParser) -> None:
     """The options that `flux start` and `flux broker` share."""
     parser.add_argument("-S", "--setattr", action="append", default=[], metavar="ATTR=VAL", help="Set broker attribute")
     parser.add_argument("-c", "--config-path", metavar="PATH", help="Read TOML configuration from file or folder PATH")
@@ -38,7 +38,7 @@ def attributes(settings: List[str]) -> Dict[str, str]:
 
 
 def main(argv: List[str]) -> int:
-    parser = Parser("flux start", usage="flux start [OPTIONS] [COMMAND...]")
+    parser = BrokerParser("start")
     broker_options(parser)
     parser.add_argument("-s", "--test-size", type=int, metavar="N", help="Start a test instance of N brokers")
     parser.add_argument("--test-hosts", metavar="HOSTLIST", help="Give the test brokers these host names")
@@ -87,7 +87,7 @@ def _take_broker_opts(options: Namespace) -> None:
     """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others."""
     words = [word for text in options.broker_opts for word in text.split(",") if word]
     if words:
-        parser = Parser("flux broker", usage="flux broker [OPTIONS] [COMMAND...]")
+        parser = BrokerParser("broker")
         broker_options(parser)
         given = parser.parse_args(words)
         options.setattr += given.setattr

@@ -22,11 +22,12 @@ def collect(rules: Sequence[str] = ()) -> Dict[str, int]:
     """Return the limits for a job: this process's soft limits, changed by rules in their order.
 
     ``-PATTERN`` leaves matching limits out, ``NAME=VALUE`` (a number, ``unlimited``, ``infinity`` or ``inf``) sets
-    one, ``PATTERN`` takes the current value of every matching limit. The pattern is a shell glob. Raises ValueError.
+    one, ``PATTERN`` takes the current value of every matching limit. The pattern is a shell glob. One text may hold
+    several rules, set apart by commas. Raises ValueError.
     """
     constants = known()
     limits = {name: _current(constants[name]) for name in PROPAGATED if name in constants}
-    for rule in rules:
+    for rule in (part for given in rules for part in given.split(",")):
         if rule.startswith("-"):
             for name in _matching(rule[1:], constants, rule):
                 limits.pop(name, None)
