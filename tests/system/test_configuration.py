@@ -12,7 +12,8 @@ def test_unknown_keys_are_named_on_stderr_and_in_the_log_and_again_at_a_reload(t
     path.write_text("[resource]\nnoverfiy = true\n")
     script = "flux dmesg | grep -c noverfiy; flux config reload; flux dmesg | grep -c noverfiy"
     done = start("--test-size=2", f"--config-path={path}", script)
-    assert done.err == "flux-broker: warning: resource.noverfiy: unknown key, did you mean noverify?\n"
+    told = "warning: resource.noverfiy: unknown key, did you mean noverify?\n"
+    assert done.err == f"flux-broker: {told}flux-config: {told}"
     assert done.out == "1\n2\n"
 
 

@@ -185,7 +185,13 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
 
     doubt(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
-    ctx.service("config", {"get": lambda _msg: broker.config, "reload": reload, "load": load}, open=("get",))
+    methods = {
+        "get": lambda _msg: broker.config,
+        "doubts": lambda _msg: {"lines": doubts(broker.config)},
+        "reload": reload,
+        "load": load,
+    }
+    ctx.service("config", methods, open=("get", "doubts"))
 
 
 def _overlay(broker: Broker, ctx: ModuleContext) -> None:

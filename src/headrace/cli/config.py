@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -106,7 +107,9 @@ def _load(argv: List[str]) -> int:
 
     operands = _LOAD.parse(argv).need(0, 1)
     conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")
-    Handle().rpc("config.load", conf).get()
+    handle = Handle()
+    handle.rpc("config.load", conf).get()
+    _show_doubts(handle)
     return 0
 
 
@@ -114,8 +117,17 @@ def _reload(argv: List[str]) -> int:
     from headrace.client.handle import Handle
 
     _RELOAD.parse(argv).need(0, 0)
-    Handle().rpc("config.reload").get()
+    handle = Handle()
+    handle.rpc("config.reload").get()
+    _show_doubts(handle)
     return 0
+
+
+def _show_doubts(handle: Any) -> None:
+    """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
+    with contextlib.suppress(OSError):
+        for line in handle.rpc("config.doubts").get()["lines"]:
+            sys.stderr.write(f"{PREFIX}warning: {line}\n")
 
 
 def _builtin(argv: List[str]) -> int:
