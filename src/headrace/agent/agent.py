@@ -21,12 +21,13 @@ import socket
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
-from . import keeper, leftovers, linux
+from . import begun, keeper, leftovers, linux
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
@@ -39,6 +40,8 @@ _MOST_WAITING = 64
 _SWEEP = 0.05
 # Seconds that a process killed together with the broker may take to be gone.
 _DYING = 0.5
+# The fields of a start that say where.
+_PLACE = ("R", "nodeid", "nnodes", "rank", "hosts", "ranks")
 
 
 class Agent:
@@ -63,6 +66,10 @@ class Agent:
         self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
+        # Starts for when one of the jobs `_leavers` ends, which leaves them its place.
+        self._next: deque[Op] = deque()
+        self._leavers: set[int] = set()
+        self._traces: begun.Traces | None = None
         self.folders = Folders()
         # The job path of the instance whose jobs these are.
         self._instance = ""
@@ -74,6 +81,8 @@ class Agent:
         self._subprocesses = Subprocesses(self)
         self._handlers: dict[str, Callable[[Op], None]] = {
             "start": self._start,
+            "ahead": self._ahead,
+            "recall": self._recall,
             "kill": self._kill,
             "expiration": lambda op: self._with_job(op, lambda job: job.set_expiration(op["expiration"])),
             "peer": lambda op: self._with_job(op, lambda job: job.from_peer(op["from"], op["data"])),
@@ -126,11 +135,18 @@ class Agent:
         """Run `fn` once; a timer cannot be cancelled, `fn` checks whether it still applies."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
-    def job_over(self, job: ShellJob) -> None:
-        """Forget `job`, which has reported its end, and remove what it left."""
+    def job_over(self, job: ShellJob, status: int) -> None:
+        """Report the end of `job`, remove what it left, and start who takes its place."""
+        finish = {"op": "finish", "id": job.id, "status": status}
+        heir = self._heir_of(job)
+        if heir is not None:
+            finish["heir"] = heir["id"]
+        self.send(finish)
         self.jobs.pop(job.id, None)
         self.afterwards(lambda: self.folders.give_back(job.tmpdir))
         self._sweep_later()
+        if heir is not None:
+            self._start(heir)
 
     # -- the loop
 
@@ -256,6 +272,39 @@ class Agent:
         except Exception as exc:
             # A bad jobspec costs its own job, never the agent.
             job.fail(f"{type(exc).__name__}: {exc}", 1, trace=traceback.format_exc())
+
+    def _ahead(self, op: Op) -> None:
+        """Start one of `jobs` where one of the jobs `after`, or one of themselves, ends."""
+        if op["first"]:
+            self._leavers.clear()
+        if op["traces"] and (self._traces is None or self._traces.path != op["traces"]):
+            self._traces = begun.Traces(op["traces"])
+        # The start of some of them may be on its way still.
+        self._leavers.update(op["after"])
+        self._next.extend(op["jobs"])
+
+    def _recall(self, _op: Op) -> None:
+        ids = [op["id"] for op in self._next]
+        self._next.clear()
+        self._leavers.clear()
+        self.send({"op": "recalled", "ids": ids})
+
+    def _heir_of(self, job: ShellJob) -> Op | None:
+        """The start of the job that takes the place of one that is over."""
+        if job.id not in self._leavers:
+            return None
+        self._leavers.discard(job.id)
+        if not self._next or not self.running:
+            return None
+        heir = self._next.popleft()
+        if self._traces is not None:
+            self._traces.add(heir["id"])
+        self._leavers.add(heir["id"])
+        heir.update((key, job.op[key]) for key in _PLACE)
+        if heir["duration"]:
+            end = time.time() + heir["duration"]
+            heir["expiration"] = min(end, heir["expiration"] or end)
+        return heir
 
     def _with_job(self, op: Op, fn: Callable[[ShellJob], None]) -> None:
         job = self.jobs.get(op["id"])

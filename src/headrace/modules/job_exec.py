@@ -7,10 +7,13 @@ in one go, and always before the job manager hears that the job is over.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import logging
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -18,6 +21,7 @@ from headrace.modules.job_exec_node import Node, Op
 from headrace.modules.job_exec_sim import SimError, Simulation, simulation
 from headrace.spec import duration as durations
 from headrace.spec import jobid
+from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
 
@@ -28,6 +32,8 @@ _EVENTS = "guest.exec.eventlog"
 _PATIENCE = 0.01
 # Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
 _TICK = 0.0005
+# Seconds that the end of this module waits for the agent's word on what it has started.
+_AGENT_ANSWERS = 2.0
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -41,11 +47,27 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 class _Job:
     """One job between its start request and its final release."""
 
-    __slots__ = ("critical", "doomed", "failed", "id", "kills", "msg", "ranks", "running", "sim", "timer")
+    __slots__ = (
+        "critical",
+        "doomed",
+        "failed",
+        "id",
+        "kills",
+        "msg",
+        "ranks",
+        "running",
+        "sim",
+        "timer",
+        "unsaid",
+        "userid",
+    )
 
-    def __init__(self, msg: Message, ranks: list[int]) -> None:
-        self.id: int = msg.obj["id"]
+    def __init__(self, id: int, userid: int, msg: Message | None, ranks: list[int]) -> None:
+        self.id = id
+        self.userid = userid
+        # The start request, None as long as a job that was started ahead waits for it; `unsaid` are answers to it.
         self.msg = msg
+        self.unsaid: list[tuple[str, dict[str, Any]]] = []
         self.ranks = ranks
         self.critical: Idset | None = None
         self.running = False
@@ -78,11 +100,18 @@ class _Leader:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, _Job] = {}
+        # What the agent was given to start, by id.
+        self.ahead: dict[int, dict[str, Any]] = {}
+        # Who waits for the agent's word on what it has started, and who for the job manager's as well.
+        self.recalls: list[Callable[[], Any]] = []
+        self.recalled: list[Callable[[], Any]] = []
+        # How many jobs were started ahead that the job manager did not ask for yet.
+        self.unconnected = 0
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.settings = _Settings(ctx.config)
         node.report = self._report
-        self._ops = {
+        self._ops: dict[str, Callable[[Op], None]] = {
             "event": self._event,
             "output": lambda op: self._append(op["id"], "guest.output", op["entries"]),
             "input": lambda op: self._append(op["id"], "guest.input", op["entries"]),
@@ -97,13 +126,18 @@ class _Leader:
             "expiration": self._expiration,
             "override": self._override,
             "critical-ranks": self._critical_ranks,
+            "ahead": self._ahead,
+            "recall": self._recall,
         }
         ctx.service(NAME, {**node.methods(), **methods}, open=("critical-ranks",))
         ctx.subscribe("job-exception", self._job_exception)
         ctx.subscribe("shell-", self._shell_event)
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
-        ctx.call("job-manager.exec-hello", {"service": NAME}, self._hello)
+        ctx.on_unload(self._unload)
+        # With more brokers than this one a start has to wait for the disk, and a place may be lost with its node.
+        ahead = ctx.size == 1 and ctx.broker.agent is not None
+        ctx.call("job-manager.exec-hello", {"service": NAME, "ahead": ahead}, self._hello)
 
     def _hello(self, reply: Message) -> None:
         if reply.errnum:
@@ -122,10 +156,14 @@ class _Leader:
     def _start(self, msg: Message) -> None:
         body = msg.obj
         job_id = body["id"]
-        if job_id in self.jobs:
+        job = self.jobs.get(job_id)
+        if job is not None and job.msg is None:
+            self._connect(job, msg)
+            return
+        if job is not None:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
         ranks = ranks_of(body["R"])
-        job = self.jobs[job_id] = _Job(msg, ranks)
+        job = self.jobs[job_id] = _Job(job_id, body["userid"], msg, ranks)
         if body.get("reattach"):
             self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
             self._end(job, 1 << 8)
@@ -157,11 +195,80 @@ class _Leader:
         self._end(job, 1 << 8)
 
     def _respond(self, job: _Job, kind: str, data: dict[str, Any]) -> None:
-        self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
+        if job.msg is None:
+            job.unsaid.append((kind, data))
+        else:
+            self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
+
+    # -- starts ahead of the time: beyond RFC 32, docs/dev/interfaces.md
+
+    def _ahead(self, msg: Message) -> Any:
+        """`ahead {jobs, after, first, ends, traces}`: start `jobs`, one each, where another ends."""
+        body = msg.obj
+        jobs = []
+        for todo in body["jobs"]:
+            self.ahead[todo["id"]] = todo
+            duration = js.duration(todo["jobspec"])
+            jobs.append({**todo, "duration": duration, "expiration": body["ends"]})
+        self.node.ahead(jobs, body["after"], body["first"], body["traces"])
+        return EMPTY
+
+    def _recall(self, msg: Message) -> None:
+        """`recall`: answered when nothing of it will be started any more that was not told."""
+        self._bring_back(lambda: self.ctx.respond(msg))
+
+    def _bring_back(self, then: Callable[[], Any]) -> None:
+        if self.ahead:
+            self.recalls.append(then)
+            self.node.recall()
+        else:
+            self.recalled.append(then)
+            self._answer_recalls()
+
+    def _recalled(self, op: Op) -> None:
+        for id in op["ids"]:
+            self.ahead.pop(id, None)
+        self.recalled.append(self.recalls.pop(0))
+        self._answer_recalls()
+
+    def _answer_recalls(self) -> None:
+        # Whoever asked hears of all that was started before.
+        if not self.unconnected:
+            recalled, self.recalled = self.recalled, []
+            for then in recalled:
+                then()
+
+    def _adopt(self, id: int, ranks: list[int]) -> None:
+        """The agent started a job in the place of one that ended; the job manager asks for it when it hears of that."""
+        todo = self.ahead.pop(id)
+        self.jobs[id] = _Job(id, todo["userid"], None, ranks)
+        self.unconnected += 1
+        self.node.adopt({**todo, "ranks": ranks})
+        now = self.ctx.now()
+        self._append(id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
+
+    def _connect(self, job: _Job, msg: Message) -> None:
+        job.msg = msg
+        unsaid, job.unsaid = job.unsaid, []
+        for kind, data in unsaid:
+            self._respond(job, kind, data)
+            if kind == "release":
+                del self.jobs[job.id]
+        self.unconnected -= 1
+        self._answer_recalls()
+
+    async def _unload(self) -> None:
+        gone = self.ctx.loop.create_future()
+        self._bring_back(lambda: gone.set_result(None))
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(gone, _AGENT_ANSWERS)
 
     # -- what the shells report
 
     def _report(self, op: Op) -> None:
+        if op["op"] == "recalled":
+            self._recalled(op)
+            return
         handler = self._ops.get(op["op"])
         if handler is not None and op["id"] in self.jobs:
             handler(op)
@@ -201,18 +308,21 @@ class _Leader:
         events: list[Any] = [[now, "shell-exit", {"rank": lead, "wait_status": bad.pop(lead, 0)}]]
         events += [[now, "shell-exit", {"rank": rank, "wait_status": status}] for rank, status in sorted(bad.items())]
         self._append(job.id, _EVENTS, events)
-        self._end(job, op["status"])
+        self._end(job, op["status"], op.get("heir", 0))
 
-    def _end(self, job: _Job, status: int) -> None:
+    def _end(self, job: _Job, status: int, heir: int = 0) -> None:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
         self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
         self._save()
         if job.timer is not None:
             job.timer.cancel()
-        del self.jobs[job.id]
+        if job.msg is not None:
+            del self.jobs[job.id]
         self._respond(job, "finish", {"status": status})
-        self._respond(job, "release", {"ranks": "all", "final": True})
+        self._respond(job, "release", {"ranks": "all", "final": True, **({"heir": heir} if heir else {})})
+        if heir:
+            self._adopt(heir, job.ranks)
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
         """Log `entries` at the end of this turn, or with what follows in a moment if not `soon`."""
@@ -260,7 +370,8 @@ class _Leader:
         if job.id not in self.jobs:
             return
         if job.kills >= self.settings.max_kills:
-            self._give_up(job)
+            # Nobody may be started in its place any more.
+            self._bring_back(lambda: self._give_up(job))
             return
         job.kills += 1
         self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal, "all": True})
@@ -268,6 +379,8 @@ class _Leader:
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
     def _give_up(self, job: _Job) -> None:
+        if job.id not in self.jobs:
+            return
         text = jobid.encode(job.id)
         reason = f"unkillable user processes for job {text}"
         ranks = str(Idset(job.ranks))
@@ -284,7 +397,7 @@ class _Leader:
         self._signal(job, msg.obj["signum"])
         return EMPTY
 
-    def _signal(self, job: _Job, signum: int) -> None:
+    def _signal(self, job: _Job, signum: Any) -> None:
         if not isinstance(signum, int) or not 0 < signum < 65:
             raise RpcError(errno.EINVAL, f"invalid signal number {signum}")
         if job.sim is not None:
@@ -296,8 +409,12 @@ class _Leader:
         """`shell-<id>.kill {signum}`: how flux-core's job manager passes a signal on."""
         name, _, verb = msg.topic.removeprefix("shell-").partition(".")
         job = self.jobs.get(int(name)) if name.isdigit() else None
-        if job is not None and verb == "kill":
-            self._signal(job, msg.obj["signum"])
+        if job is None or verb != "kill":
+            return
+        try:
+            self._signal(job, (msg.obj or {}).get("signum"))
+        except RpcError as exc:
+            self.ctx.log(logging.WARNING, f"{msg.topic}: ignoring malformed event: {exc}")
 
     def _expiration(self, msg: Message) -> Any:
         job_id, expiration = msg.obj["id"], msg.obj["expiration"]
@@ -311,7 +428,7 @@ class _Leader:
         job = self.jobs.get(msg.obj["id"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")
-        if not msg.rolemask & 1 and msg.userid != job.msg.obj["userid"]:
+        if not msg.rolemask & 1 and msg.userid != job.userid:
             raise RpcError(errno.EPERM, "only the owner of a job may do that")
         try:
             job.critical = Idset.parse(msg.obj["ranks"])

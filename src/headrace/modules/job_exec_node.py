@@ -84,7 +84,7 @@ class Node:
             self._start(part, nodeid)
 
     def _start(self, part: Part, nodeid: int) -> None:
-        job, agent, attrs = part.job, self.ctx.broker.agent, self.ctx.attrs
+        job, agent = part.job, self.ctx.broker.agent
         if agent is None:
             note = f"rank {self.rank} has no exec agent"
             self.report({"op": "exception", "id": job["id"], "severity": 0, "type": "exec", "note": note})
@@ -93,30 +93,43 @@ class Node:
         nodelist = job["R"]["execution"].get("nodelist", [])
         ranks = job["ranks"]
         hosts = nodelist if len(ranks) == 1 else list(Hostlist.parse(",".join(nodelist)))
-        text = jobid.encode(job["id"])
-        service = f"{job['userid']}-shell-f{text[1:]}"
+        op = self._operation(job)
         if nodeid == 0:
-            self.shells.add(service, job["id"], job["userid"])
-        agent.send(
-            {
-                "op": "start",
-                "id": job["id"],
-                "jobspec": job["jobspec"],
-                "R": job["R"],
-                "userid": job["userid"],
-                "nodeid": nodeid,
-                "nnodes": len(ranks),
-                "rank": self.rank,
-                "hosts": hosts,
-                "ranks": ranks,
-                "uri": attrs.get("local-uri"),
-                "rundir": attrs.get("rundir"),
-                "idpath": attrs.get("jobid-path", "/").rstrip("/") + "/" + text,
-                "instance_level": int(attrs.get("instance-level", "0")),
-                "expiration": job["expiration"],
-                "service": service,
-            }
-        )
+            self.shells.add(op["service"], job["id"], job["userid"])
+        place = {"R": job["R"], "nodeid": nodeid, "nnodes": len(ranks), "rank": self.rank}
+        agent.send({"op": "start", **op, **place, "hosts": hosts, "ranks": ranks})
+
+    def _operation(self, job: dict[str, Any]) -> Op:
+        """A start but for the place."""
+        attrs, text = self.ctx.attrs, jobid.encode(job["id"])
+        return {
+            "id": job["id"],
+            "jobspec": job["jobspec"],
+            "userid": job["userid"],
+            "uri": attrs.get("local-uri"),
+            "rundir": attrs.get("rundir"),
+            "idpath": attrs.get("jobid-path", "/").rstrip("/") + "/" + text,
+            "instance_level": int(attrs.get("instance-level", "0")),
+            "expiration": job["expiration"],
+            "service": f"{job['userid']}-shell-f{text[1:]}",
+        }
+
+    def ahead(self, jobs: list[dict[str, Any]], after: list[int], first: bool, traces: str) -> None:
+        """Hand out `jobs`, as for `launch`, with a duration and without R and ranks (docs/dev/interfaces.md)."""
+        starts = [{**self._operation(job), "duration": job["duration"]} for job in jobs]
+        if self.ctx.broker.agent is not None:
+            op = {"op": "ahead", "jobs": starts, "after": after, "first": first, "traces": traces}
+            self.ctx.broker.agent.send(op)
+
+    def recall(self) -> None:
+        """Have the agent say "recalled", and start nothing of its own from then on."""
+        if self.ctx.broker.agent is not None:
+            self.ctx.broker.agent.send({"op": "recall"})
+
+    def adopt(self, job: dict[str, Any]) -> None:
+        """The agent has started a job ahead, in the place of another."""
+        self.parts[job["id"]] = Part(job, self.rank, 0, {})
+        self.shells.add(f"{job['userid']}-shell-f{jobid.encode(job['id'])[1:]}", job["id"], job["userid"])
 
     def down(self, op: Op) -> None:
         """Hand `op` (kill, expiration, barrier) to the job's shells at and below us."""
@@ -182,7 +195,8 @@ class Node:
             self.shells.remove(op["id"])
         if part.finished(source, status, bad):
             del self.parts[op["id"]]
-            self.report({"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad})
+            done = {"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad}
+            self.report({**done, "heir": op["heir"]} if "heir" in op else done)
 
     def _barrier(self, source: int, op: Op) -> None:
         part = self.parts.get(op["id"])

@@ -83,6 +83,8 @@ class Admin:
         """`queue-start {start, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
         names = self._selected(body)
+        if not self.core.heirs.settled(None, lambda: self.ctx.again(msg)):
+            return
         self.core.now = self.ctx.now()
         self.core.start_queues(names, body["start"], body.get("reason"), not body.get("nocheckpoint"))
         self._answer(msg)

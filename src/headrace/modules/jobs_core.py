@@ -189,6 +189,8 @@ class Core:
         if (job.start_sent and not job.released) or job.epilogs:
             return
         if job.has_resources:
+            if not self.heirs.may_take(job, lambda: self.advance(job)):
+                return
             self.post(job, "free")
             self.holders.pop(job.id, None)
             heir = self.heirs.take(job)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from headrace.agent import begun
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.jobs_core import CANCEL, Core
 from headrace.modules.jobs_record import Job
@@ -130,22 +131,27 @@ class Scheduler:
 
 
 class Exec:
-    """Requests to the exec service that said hello last."""
+    """Requests to the exec service that said hello last.
 
-    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
+    `traces` is the file in which it leaves a trace of what it starts of its own, "" if nothing is to survive us.
+    """
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str) -> None:
         self.ctx = ctx
         self.core = core
         self.touch = touch
+        self.traces = traces
+        self.cleared = False
         self.service = ""
         self.sender = ""
         self.tags: dict[int, int] = {}
 
     def hello(self, msg: Message) -> Any:
-        """`exec-hello {service}`."""
+        """`exec-hello {service, ahead?}`; `ahead`, beyond RFC 32, says that it takes `ahead` and `recall`."""
         if self.service:
             self._drop("the exec service was replaced")
         self.service, self.sender = msg.obj["service"], msg.sender
-        self.core.exec_is_ready()
+        self.core.exec_is_ready(bool(msg.obj.get("ahead")))
         self.touch()
         return EMPTY
 
@@ -186,6 +192,26 @@ class Exec:
         self.core.now = self.ctx.now()
         self.core.exec_reply(id, kind, data)
         self.touch()
+
+    def ahead(self, jobs: list[Job], after: list[int], first: bool) -> None:
+        """Hand out `jobs`, to be started one each where one of the jobs `after` ends, or one of themselves."""
+        if self.traces and not self.cleared:
+            # Those of an earlier life are in the journal by now.
+            begun.clear(self.traces)
+            self.cleared = True
+        todo = [{"id": job.id, "userid": job.userid, "jobspec": job.jobspec} for job in jobs]
+        body = {"jobs": todo, "after": after, "first": first, "ends": self.core.heirs.expiration, "traces": self.traces}
+        self.ctx.call(f"{self.service}.ahead", body)
+
+    def recall(self) -> None:
+        """Have what was handed out and is not started back."""
+
+        def answer(_reply: Message) -> None:
+            self.core.now = self.ctx.now()
+            self.core.heirs.recalled()
+            self.touch()
+
+        self.ctx.call(f"{self.service}.recall", None, answer)
 
     def kill(self, id: int, signum: int) -> None:
         self.ctx.call(f"{self.service}.kill", {"id": id, "signum": signum})

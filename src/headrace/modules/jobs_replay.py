@@ -6,9 +6,10 @@ A record that is known already changes nothing, so a checkpoint may be newer tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from headrace.modules.jobs_core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
-from headrace.modules.jobs_record import CLEANUP, DEPEND, INACTIVE, RUN, Event, Job, failure_text, summary
+from headrace.modules.jobs_record import CLEANUP, DEPEND, INACTIVE, PENDING, RUN, Event, Job, failure_text, summary
 from headrace.spec import jobspec as js
 
 _LOST_NOTE = "lost when the broker restarted"
@@ -62,18 +63,21 @@ def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) ->
             core.zombies[job.id] = failure_text(job)
 
 
-def restart(core: Core) -> None:
-    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask)."""
+def restart(core: Core, begun: AbstractSet[int] = frozenset()) -> None:
+    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask).
+
+    `begun` are jobs that may have been started ahead, without a word of it in the journal.
+    """
     jobs = sorted(core.active.values(), key=lambda job: job.id)
     for job in jobs:
         core.waiting.join_singletons(job)
     for job in jobs:
         if job.id in core.active:
-            _take_up(core, job)
+            _take_up(core, job, job.id in begun)
 
 
-def _take_up(core: Core, job: Job) -> None:
-    ran = job.state == RUN
+def _take_up(core: Core, job: Job, begun: bool) -> None:
+    ran = job.state == RUN or (begun and bool(job.state & PENDING))
     requeue = ran and bool(js.system(job.jobspec).get("requeue"))
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)
     if ran and not requeue:

@@ -66,8 +66,12 @@ class Requests:
             self.core.effects.append(("answer", msg, body))
         self.touch()
 
+    def _settled(self, msg: Message, id: int | None) -> bool:
+        """Whether a job (None: any) can be changed now; if not, the request is handled anew when it can."""
+        return self.core.heirs.settled(id, lambda: self.ctx.again(msg))
+
     def _job(self, msg: Message, deed: str) -> Job:
-        """The active job that a request is about; raises RpcError. `deed` is what guests may only do to their own."""
+        """The active job that a request is about; raises RpcError. `deed` is what guests may do to their own only."""
         id = msg.obj["id"]
         job = self.core.active.get(id)
         if job is None:
@@ -75,7 +79,7 @@ class Requests:
                 raise RpcError(errno.ENOENT, "job is inactive")
             raise RpcError(errno.ENOENT, "unknown job id")
         if not msg.rolemask & ROLE_OWNER and msg.userid != job.userid:
-            raise RpcError(errno.EPERM, f"guests can only {deed} their own jobs")
+            raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
         return job
 
     def _selected(self, msg: Message, states: int) -> list[Job]:
@@ -91,8 +95,10 @@ class Requests:
     def raise_(self, msg: Message) -> None:
         """`raise {id, severity, type, note?}`."""
         body = msg.obj
-        job = self._job(msg, "raise exceptions on")
+        job = self._job(msg, "can only raise exceptions on")
         kind, severity = _exception(body)
+        if not self._settled(msg, job.id):
+            return
         self._begin()
         self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
         self._answer(msg)
@@ -103,6 +109,8 @@ class Requests:
         kind, severity = _exception(body)
         jobs = self._selected(msg, body["states"])
         if not body["dry_run"]:
+            if not self._settled(msg, None):
+                return
             self._begin()
             for job in jobs:
                 self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
@@ -110,7 +118,7 @@ class Requests:
 
     def kill(self, msg: Message) -> Any:
         """`kill {id, signum}`: a signal to a running job."""
-        job = self._job(msg, "send signals to")
+        job = self._job(msg, "can only send signals to")
         signum = _signum(msg.obj)
         if job.state != RUN or not job.start_sent:
             raise RpcError(errno.EINVAL, "job is not running")
@@ -133,11 +141,13 @@ class Requests:
         urgency = msg.obj["urgency"]
         if not isinstance(urgency, int) or not 0 <= urgency <= 31:
             raise RpcError(errno.EINVAL, "urgency value is out of range")
-        job = self._job(msg, "reprioritize")
+        job = self._job(msg, "can only reprioritize")
         if not msg.rolemask & ROLE_OWNER and urgency > max(job.urgency, URGENCY_DEFAULT):
             raise RpcError(errno.EPERM, "guests can only adjust urgency <= MAX(current, default)")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
+        if not self._settled(msg, job.id):
+            return
         old = job.urgency
         if old != urgency or urgency == URGENCY_HOLD:
             self._begin()
@@ -146,7 +156,7 @@ class Requests:
 
     def memo(self, msg: Message) -> None:
         """`memo {id, volatile, memo}`."""
-        job = self._job(msg, "add a memo to")
+        job = self._job(msg, "can only add a memo to")
         memo = msg.obj["memo"]
         if not isinstance(memo, dict):
             raise RpcError(errno.EPROTO, "memo: must be an object")
@@ -160,7 +170,7 @@ class Requests:
 
     def update(self, msg: Message) -> Any:
         """`update {id, updates}`: change a job's duration, queue or constraints."""
-        job = self._job(msg, "update")
+        job = self._job(msg, "may only update")
         updates = dict(msg.obj["updates"])
         for key in updates:
             if key not in _UPDATABLE:
@@ -189,7 +199,7 @@ class Requests:
 
     def _check_duration(self, job: Job, duration: Any) -> None:
         if not isinstance(duration, (int, float)) or isinstance(duration, bool) or not math.isfinite(duration):
-            raise RpcError(errno.EINVAL, f"duration must be a number of seconds, not {duration!r}")
+            raise RpcError(errno.EPROTO, f"duration must be a number of seconds, not {duration!r}")
         if duration < 0:
             raise RpcError(errno.EINVAL, "duration must not be negative")
         if job.state == RUN and duration:
@@ -219,12 +229,14 @@ class Requests:
         except RpcError as exc:
             if exc.errnum != errno.ENOSYS:
                 raise
-        job = self._job(msg, "update")
+        job = self._job(msg, "may only update")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "the job was allocated meanwhile")
         self._apply_update(msg, job, updates)
 
     def _apply_update(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
+        if not self._settled(msg, job.id):
+            return
         self._begin()
         self.core.update(job, updates)
         self._answer(msg)

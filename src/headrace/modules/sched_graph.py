@@ -41,7 +41,7 @@ _EXPLAIN_AFTER = 0.1
 _EXPLAIN_JOBS = 16
 # How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
 # when half of them have.
-_HEIRS = 16
+_HEIRS = 32
 # An estimate further away says nothing.
 _FAR = UNLIMITED // 2
 

@@ -1,0 +1,53 @@
+"""The trace that an agent leaves of jobs it starts without being told at that moment: a file that outlives a broker.
+
+The journal knows of a start that the broker orders before it happens. One that was handed out ahead happens first and
+is told then; if the broker is killed between the two, this file knows. It is a ring of job ids (u64, little-endian),
+mapped so that an entry costs no system call; what is in the page cache survives every process, and a machine that goes
+down takes the tasks with it. The ring has more places than a broker hands out starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+
+_PLACES = 4096
+_ID = struct.Struct("<Q")
+_SIZE = _PLACES * _ID.size
+# As many starts may be handed out at a time, with room for those that were told and not written yet.
+MOST_AHEAD = _PLACES // 4
+
+
+def clear(path: str) -> None:
+    """Begin anew: everything that was begun is in the journal. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, _SIZE)
+        os.pwrite(fd, bytes(_SIZE), 0)
+    finally:
+        os.close(fd)
+
+
+def read(path: str) -> frozenset[int]:
+    """The ids in the file; none if there is no file. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+        data = handle.read(_SIZE)
+        return frozenset(id for (id,) in _ID.iter_unpack(data[: len(data) // _ID.size * _ID.size]) if id)
+    return frozenset()
+
+
+class Traces:
+    """The agent's end of the file, which `clear` has made. Raises OSError and ValueError if it cannot be mapped."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._place = 0
+        with open(path, "r+b") as handle:
+            self._map = mmap.mmap(handle.fileno(), _SIZE)
+
+    def add(self, id: int) -> None:
+        """Job `id` is about to be started."""
+        _ID.pack_into(self._map, self._place * _ID.size, id)
+        self._place = (self._place + 1) % _PLACES
