@@ -239,6 +239,11 @@ def parse(text: str, syntax: Syntax = REQUIRES) -> Constraint:
     return _Parser(text, syntax).parse()
 
 
+def tokens(text: str) -> List[str]:
+    """What a query consists of, for those who look for their mistake in one; raises ConstraintSyntaxError."""
+    return [f"{token.kind} {token.value!r} at {token.position}" for token in _lex(text)]
+
+
 class _Token(NamedTuple):
     kind: str  # one of: and or not - ( ) term
     value: str

@@ -1,29 +1,71 @@
-"""`flux.hostlist`: host lists of RFC 29."""
+"""`flux.hostlist`: host lists of RFC 29, with the methods of the C bindings."""
 
 from __future__ import annotations
 
 import errno
-from typing import Any, Iterable, Union
+from typing import Any, Iterable, List, Union
 
 from headrace.spec import hostlist as _hostlist
 
 
-class Hostlist(_hostlist.Hostlist):
-    """A list of host names, from text in RFC 29 form or from names."""
+def _names(hosts: Any) -> List[str]:
+    """The hosts of a list, of its text, or of several texts. Raises TypeError, ValueError."""
+    if isinstance(hosts, str):
+        return list(_hostlist.Hostlist.parse(hosts))
+    if isinstance(hosts, _hostlist.Hostlist):
+        return list(hosts)
+    names: List[str] = []
+    for text in hosts:
+        if not isinstance(text, str):
+            raise TypeError(f"a host's name is a string, not {type(text).__name__}")
+        names.extend(_hostlist.Hostlist.parse(text))
+    return names
 
-    def __init__(self, arg: Union[str, Iterable[str]] = ()) -> None:
-        super().__init__(list(_hostlist.Hostlist.parse(arg)) if isinstance(arg, str) else arg)
+
+class Hostlist(_hostlist.Hostlist):
+    """A list of host names, from text in RFC 29 form or from several such."""
+
+    def __init__(self, hosts: Union[str, Iterable[str]] = ()) -> None:
+        super().__init__(_names(hosts))
 
     def __getitem__(self, at: Any) -> Any:
         """A host by index; a list by slice or by a set of indices."""
+        if isinstance(at, str):
+            raise TypeError("an index of a host list is a number, a slice or a set of numbers")
         if isinstance(at, (int, slice)):
             found = super().__getitem__(at)
             return found if isinstance(found, str) else Hostlist(found)
         return Hostlist(super(Hostlist, self).__getitem__(index) for index in at)
 
+    def __repr__(self) -> str:
+        return f"Hostlist('{self}')"
+
+    def append(self, hosts: Any) -> int:
+        """Returns how many hosts are new."""
+        return super().append(_hostlist.Hostlist(_names(hosts)))
+
+    def delete(self, hosts: Any) -> int:
+        """Take out one of each; returns how many were there."""
+        return super().delete(_hostlist.Hostlist(_names(hosts)))
+
+    def count(self) -> int:  # type: ignore[override]
+        return len(self)
+
+    def expand(self) -> List[str]:  # type: ignore[override]
+        return list(self)
+
+    def sort(self) -> Hostlist:  # type: ignore[override]
+        super().sort()
+        return self
+
+    def uniq(self) -> Hostlist:  # type: ignore[override]
+        """Sort, and take out what is there twice."""
+        super().uniq()
+        return self
+
     def index(self, hosts: Any, ignore_nomatch: bool = False) -> Any:
         """The index of a host, a list of them for a hostlist. Raises FileNotFoundError for one that is not there."""
-        wanted = list(Hostlist(hosts) if isinstance(hosts, str) else hosts)
+        wanted = _names(hosts)
         found = [self.find(host) for host in wanted]
         if -1 in found and not ignore_nomatch:
             raise FileNotFoundError(errno.ENOENT, f"Unable to find '{wanted[found.index(-1)]}'")
@@ -33,5 +75,5 @@ class Hostlist(_hostlist.Hostlist):
         return Hostlist(self)
 
 
-def decode(arg: str) -> Hostlist:
+def decode(arg: Any) -> Hostlist:
     return Hostlist(arg)

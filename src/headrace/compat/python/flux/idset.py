@@ -2,98 +2,166 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Union
+from typing import Any, Iterable, Iterator, List, Optional, Union
 
 from headrace.spec.idset import Idset
 
+IDSET_FLAG_AUTOGROW = 1
+IDSET_FLAG_BRACKETS = 2
+IDSET_FLAG_RANGE = 4
+IDSET_INVALID_ID = 0xFFFFFFFE
+
+
+def _id(value: Any) -> int:
+    """Raises TypeError for what is no integer, ValueError below 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"an id is an integer, not {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"an id is 0 or more, not {value}")
+    return value
+
+
+def _range(first: Any, last: Any) -> Idset:
+    low = _id(first)
+    high = low if last is None else _id(last)
+    if high < low:
+        raise ValueError(f"the range {low}-{high} is empty")
+    return Idset.from_ranges([(low, high)])
+
+
+def _ids(arg: Any) -> Idset:
+    """Raises TypeError, ValueError."""
+    if isinstance(arg, IDset):
+        return arg.ids
+    if isinstance(arg, Idset):
+        return arg
+    if isinstance(arg, str):
+        return Idset.parse(arg)
+    return Idset(_id(value) for value in arg)
+
 
 class IDset:
-    """A changeable set of ids, from text or from numbers."""
+    """A changeable set of ids, from text or from numbers. Flags say how it prints."""
 
-    def __init__(self, arg: Union[str, Iterable[int], Idset, IDset] = "") -> None:
-        if isinstance(arg, IDset):
-            arg = arg._ids
-        self._ids = arg if isinstance(arg, Idset) else Idset.parse(arg) if isinstance(arg, str) else Idset(arg)
+    def __init__(self, arg: Union[str, Iterable[int], Idset, IDset] = "", flags: Optional[int] = None) -> None:
+        self.ids: Idset = _ids(arg)
+        self._flags = IDSET_FLAG_RANGE if flags is None else flags
+
+    def set_flags(self, flags: int) -> None:
+        """A mask of IDSET_FLAG_RANGE (`0-3`, not `0,1,2,3`) and IDSET_FLAG_BRACKETS (`[0-3]`)."""
+        self._flags = flags
+
+    def encode(self, flags: Optional[int] = None) -> str:
+        flags = self._flags if flags is None else flags
+        if flags & IDSET_FLAG_RANGE:
+            return self.ids.encode(brackets=bool(flags & IDSET_FLAG_BRACKETS))
+        text = ",".join(map(str, self.ids))
+        return f"[{text}]" if flags & IDSET_FLAG_BRACKETS and len(self) > 1 else text
 
     def __str__(self) -> str:
-        return str(self._ids)
+        return self.encode()
 
     def __repr__(self) -> str:
-        return f"IDset('{self._ids}')"
+        return f"IDset('{self.ids}')"
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._ids)
+        return iter(self.ids)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def __contains__(self, value: object) -> bool:
-        return value in self._ids
+        return _id(value) in self.ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IDset) and self._ids == other._ids
+        return self.equal(other)
 
     __hash__ = None  # type: ignore[assignment]
 
+    def equal(self, other: Any) -> bool:
+        """Raises TypeError for what is no IDset."""
+        if not isinstance(other, IDset):
+            raise TypeError(f"an IDset is compared with another, not with {type(other).__name__}")
+        return self.ids == other.ids
+
     def __getitem__(self, index: int) -> bool:
-        return index in self._ids
+        return _id(index) in self.ids
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        """Put in or take out. Raises TypeError for a value but True, False, 1 and 0."""
+        if value not in (True, False):
+            raise TypeError("an id is in a set or not: True or False")
+        (self.set if value else self.clear)(index)
 
     def __or__(self, other: Any) -> IDset:
-        return IDset(self._ids | IDset(other)._ids)
+        return IDset(self.ids | _ids(other), self._flags)
 
     def __and__(self, other: Any) -> IDset:
-        return IDset(self._ids & IDset(other)._ids)
+        return IDset(self.ids & _ids(other), self._flags)
 
     def __sub__(self, other: Any) -> IDset:
-        return IDset(self._ids - IDset(other)._ids)
+        return IDset(self.ids - _ids(other), self._flags)
 
     __add__ = __or__
-    union = __or__
-    intersect = __and__
-    difference = __sub__
 
-    def set(self, first: int, last: Any = None) -> IDset:
-        self._ids = self._ids | Idset(range(first, (first if last is None else last) + 1))
+    def union(self, *others: Any) -> IDset:
+        out = self
+        for other in others:
+            out = out | other
+        return out
+
+    def intersect(self, *others: Any) -> IDset:
+        out = self
+        for other in others:
+            out = out & other
+        return out
+
+    def difference(self, *others: Any) -> IDset:
+        out = self
+        for other in others:
+            out = out - other
+        return out
+
+    def set(self, first: int, last: Optional[int] = None) -> IDset:
+        self.ids = self.ids | _range(first, last)
         return self
 
-    def clear(self, first: int, last: Any = None) -> IDset:
-        self._ids = self._ids - Idset(range(first, (first if last is None else last) + 1))
+    def clear(self, first: int, last: Optional[int] = None) -> IDset:
+        self.ids = self.ids - _range(first, last)
         return self
 
     def test(self, value: int) -> bool:
-        return value in self._ids
+        return _id(value) in self.ids
 
     def add(self, other: Any) -> IDset:
-        self._ids = self._ids | IDset(other)._ids
+        self.ids = self.ids | _ids(other)
         return self
 
     def subtract(self, other: Any) -> IDset:
-        self._ids = self._ids - IDset(other)._ids
+        self.ids = self.ids - _ids(other)
         return self
 
     def first(self) -> int:
-        return next(iter(self._ids))
+        """The lowest id, IDSET_INVALID_ID of an empty set."""
+        return self.ids.first if self.ids else IDSET_INVALID_ID
 
     def last(self) -> int:
-        return int(self._ids.last)
+        """The highest id, IDSET_INVALID_ID of an empty set."""
+        return self.ids.last if self.ids else IDSET_INVALID_ID
 
     def next(self, value: int) -> int:
-        return next(number for number in self._ids if number > value)
+        """The next higher id, IDSET_INVALID_ID after the last."""
+        above = self.ids.bits >> (_id(value) + 1) << (value + 1)
+        return Idset.from_bits(above).first if above else IDSET_INVALID_ID
 
     def count(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def copy(self) -> IDset:
-        return IDset(self._ids)
+        return IDset(self.ids, self._flags)
 
-    def encode(self, flags: int = 0) -> str:
-        return self._ids.encode()
-
-    def expand(self) -> list:
-        return list(self._ids)
-
-    def equal(self, other: Any) -> bool:
-        return self._ids == IDset(other)._ids
+    def expand(self) -> List[int]:
+        return list(self.ids)
 
 
 def decode(text: str) -> IDset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from typing import Any, Optional
 
 from headrace.cli.errors import CommandError
@@ -10,29 +11,48 @@ from headrace.cli.uri import resolve
 
 
 class URI:
-    """An address with its parts: `scheme`, `netloc` (of ssh), `path`."""
+    """An address with its parts: `scheme`, `netloc` (of ssh), `path`, `query`, `fragment`, `params`."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self.scheme, colon, rest = uri.partition(":")
-        if not colon or not rest.startswith("//"):
+        parts = urllib.parse.urlparse(uri)
+        if not parts.scheme or not parts.path + parts.netloc:
             raise ValueError(f"URI '{uri}' must be SCHEME://PATH")
-        self.netloc, slash, path = rest[2:].partition("/")
-        self.path = slash + path
+        self.scheme = parts.scheme
+        self.netloc = parts.netloc
+        self.path = parts.path
+        self.query = parts.query
+        self.fragment = parts.fragment
+        self.params = parts.params
 
     def __str__(self) -> str:
         return self.uri
 
 
 class JobURI(URI):
-    """The address of an instance: `remote` for ssh from anywhere, `local` for its own machine."""
+    """The address of an instance: `remote` for ssh from anywhere, `local` for its own machine.
+
+    Both raise ValueError where the scheme is neither. `remote_hostname` is where a local address is, by default here.
+    """
+
+    def __init__(self, uri: str, remote_hostname: Optional[str] = None) -> None:
+        super().__init__(uri)
+        self._hostname = remote_hostname
+
+    def _check(self) -> None:
+        if self.scheme not in ("local", "ssh"):
+            raise ValueError(f"JobURI scheme '{self.scheme}' is neither local nor ssh")
 
     @property
     def local(self) -> str:
+        self._check()
         return to_local(self.uri)
 
     @property
     def remote(self) -> str:
+        self._check()
+        if self.scheme == "local" and self._hostname:
+            return f"ssh://{self._hostname}{self.path}"
         return to_remote(self.uri)
 
 

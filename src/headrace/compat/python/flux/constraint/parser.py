@@ -1,8 +1,9 @@
-"""Constraint queries as text (RFC 35)."""
+"""Constraint queries as text (RFC 35), and `flux python -m flux.constraint.parser [--default-op=OP] TEXT...`."""
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import sys
+from typing import Any, Collection, Dict, List, Mapping, Optional
 
 from headrace.spec import constraint
 
@@ -10,8 +11,50 @@ ConstraintSyntaxError = constraint.ConstraintSyntaxError
 
 
 class ConstraintParser:
-    """Parses queries of properties, hosts and ranks into RFC 31 objects."""
+    """Parses queries into objects. A class below this one says what its operators are.
+
+    `operator_map` gives operators other names, and to None the one of a term that has none; `split_values` gives the
+    separator of an operator's values; terms of an operator in `combined_terms` that "and" joins become one.
+    """
+
+    operator_map: Mapping[Optional[str], str] = {}
+    split_values: Mapping[str, str] = {}
+    combined_terms: Collection[str] = ()
+
+    def __init__(self, **_options: Any) -> None:
+        self.operator_map = dict(self.operator_map)
 
     def parse(self, text: str) -> Dict[str, Any]:
-        parsed: Dict[str, Any] = constraint.parse(text)
+        """Raises ConstraintSyntaxError."""
+        syntax = constraint.Syntax(self.operator_map, self.split_values, frozenset(self.combined_terms))
+        parsed: Dict[str, Any] = constraint.parse(text, syntax)
         return parsed
+
+
+def main(argv: List[str]) -> int:
+    import argparse
+    import json
+
+    parser = argparse.ArgumentParser(prog="flux.constraint.parser", description="Parse a constraint query")
+    parser.add_argument("--default-op", metavar="OP", help="the operator of terms that have none")
+    parser.add_argument("--debug", action="store_true", help="show what the text consists of, on standard error")
+    parser.add_argument("expression", nargs="*", metavar="TEXT")
+    args = parser.parse_args(argv)
+    query = ConstraintParser()
+    if args.default_op:
+        query.operator_map = {None: args.default_op}
+    text = " ".join(args.expression)
+    if args.debug:
+        for token in constraint.tokens(text):
+            sys.stderr.write(f"TOKEN: {token}\n")
+    if text:
+        try:
+            print(json.dumps(query.parse(text)))
+        except ConstraintSyntaxError as exc:
+            sys.stderr.write(f"flux.constraint.parser: {exc}\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -34,7 +34,16 @@ from flux.job.kvs import (
     job_kvs_guest,
     job_kvs_lookup,
 )
-from flux.job.output import JobOutput, job_output, output_event_watch, output_watch, output_watch_lines
+from flux.job.output import (
+    JobOutput,
+    job_output,
+    output_event_watch,
+    output_event_watch_async,
+    output_watch,
+    output_watch_async,
+    output_watch_lines,
+    output_watch_lines_async,
+)
 from flux.job.requests import (
     JobResultFuture,
     JobWaitFuture,
@@ -103,8 +112,11 @@ __all__ = [
     "kill",
     "kill_async",
     "output_event_watch",
+    "output_event_watch_async",
     "output_watch",
+    "output_watch_async",
     "output_watch_lines",
+    "output_watch_lines_async",
     "result",
     "result_async",
     "submit",

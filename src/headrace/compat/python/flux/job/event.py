@@ -75,17 +75,23 @@ def event_watch(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> It
 class JobEventWatchFuture(Future):
     """The events of a job, one by one."""
 
-    def get_event(self, autoreset: bool = True) -> Optional[EventLogEvent]:
+    def get_event(self, autoreset: bool = True) -> Any:
         """The next event, None after the last one; `autoreset` makes room for the one after it."""
-        try:
-            event = EventLogEvent(self.get()["event"])
-        except OSError as exc:
-            if exc.errno in (errno.ENODATA, errno.ECANCELED):
-                return None
-            raise
-        if autoreset:
-            self.reset()
-        return event
+        while True:
+            try:
+                event = self._decode(self.get())
+            except OSError as exc:
+                if exc.errno in (errno.ENODATA, errno.ECANCELED):
+                    return None
+                raise
+            if autoreset or event is None:
+                self.reset()
+            if event is not None:
+                return event
+
+    def _decode(self, answer: Dict[str, Any]) -> Any:
+        """The event of an answer, None where it is to be passed over."""
+        return EventLogEvent(answer["event"])
 
 
 def event_watch_async(flux_handle: Flux, jobid: Any, eventlog: str = "eventlog") -> JobEventWatchFuture:

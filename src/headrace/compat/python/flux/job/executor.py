@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import errno
 import os
 import threading
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
@@ -23,13 +24,17 @@ EVENTS = frozenset(
 
 
 class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
-    """The future of one job: its result is the exit status, or -signal; a fatal exception is a JobException."""
+    """The future of one job: its result is the exit status, or -signal; a fatal exception is a JobException.
+
+    A shell exits with 128 plus the number of the signal that ended a task.
+    """
 
     EVENTS = EVENTS
 
     def __init__(self) -> None:
         super().__init__()
-        self._jobid: Optional[JobID] = None
+        self._jobid: Any = None
+        self._submitted = True
         self._known = threading.Event()
         self._lock = threading.RLock()
         self._events: List[EventLogEvent] = []
@@ -38,24 +43,34 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._status: Any = None
         self._failure: Optional[JobException] = None
 
-    def jobid(self, timeout: Optional[float] = None) -> JobID:
-        """The job's id, when it is known."""
+    def jobid(self, timeout: Optional[float] = None) -> Any:
+        """The job's id, when it is known; of a job that was attached to, what `attach` was given.
+
+        Raises TimeoutError, CancelledError, RuntimeError of a job that was refused.
+        """
         if not self._known.wait(timeout):
             raise concurrent.futures.TimeoutError()
-        if self._jobid is None:
+        if not self._submitted:
             if self.cancelled():
                 raise concurrent.futures.CancelledError()
             raise RuntimeError("job could not be submitted") from self.exception()
         return self._jobid
 
-    def add_jobid_callback(self, callback: Callable[[Any], Any]) -> None:
-        with self._lock:
-            if self._jobid is None:
-                self._id_callbacks.append(callback)
-                return
-        callback(self)
+    def add_done_callback(self, fn: Callable[[Any], Any]) -> FluxExecutorFuture:  # type: ignore[override]
+        super().add_done_callback(fn)
+        return self
 
-    def add_event_callback(self, event: str, callback: Callable[[Any, Any], Any]) -> None:
+    def add_jobid_callback(self, callback: Callable[[Any], Any]) -> FluxExecutorFuture:
+        """Have `callback(future)` called when the id is known, or when there will be none; returns self."""
+        with self._lock:
+            if not self._known.is_set():
+                self._id_callbacks.append(callback)
+                return self
+        callback(self)
+        return self
+
+    def add_event_callback(self, event: str, callback: Callable[[Any, Any], Any]) -> FluxExecutorFuture:
+        """Have `callback(future, event)` called for every such event, past and to come; returns self."""
         if event not in EVENTS:
             raise ValueError(f"{event} is not a valid event")
         with self._lock:
@@ -63,22 +78,31 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             past = [old for old in self._events if old.name == event]
         for old in past:
             callback(self, old)
+        return self
 
     def cancel(self, *args: Any, **kwargs: Any) -> bool:
         """Only what was not submitted yet can be cancelled here; cancel a job with flux.job.cancel."""
-        return super().cancel()
+        cancelled = super().cancel()
+        if cancelled:
+            self._know(None, False)
+        return cancelled
 
-    def _set_jobid(self, number: int) -> None:
+    def _know(self, jobid: Any, submitted: bool = True) -> None:
+        """The id of the job, or that there is none. What is known stays."""
         with self._lock:
-            self._jobid = JobID(number)
+            if self._known.is_set():
+                return
+            self._jobid = jobid
+            self._submitted = submitted
             callbacks, self._id_callbacks = self._id_callbacks, []
-        self._known.set()
+        # Before anybody who waits for the id can go on, as the C bindings have it.
         for callback in callbacks:
             callback(self)
+        self._known.set()
 
     def _refused(self, exc: BaseException) -> None:
-        self._known.set()
         self.set_exception(exc)
+        self._know(None, False)
 
     def _took(self, event: EventLogEvent) -> None:
         with self._lock:
@@ -101,13 +125,13 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         elif os.WIFSIGNALED(self._status):
             self.set_result(-os.WTERMSIG(self._status))
         else:
-            # The shell reports a task that a signal ended as 128 + signal.
-            code = os.WEXITSTATUS(self._status)
-            self.set_result(code if code <= 128 else 128 - code)
+            self.set_result(os.WEXITSTATUS(self._status))
 
 
 class FluxExecutor(concurrent.futures.Executor):
     """Submits job specifications; a context manager that waits for its jobs."""
+
+    EVENTS = EVENTS
 
     def __init__(
         self,
@@ -133,11 +157,13 @@ class FluxExecutor(concurrent.futures.Executor):
         return self._add("submit", jobspec, kwargs)
 
     def attach(self, jobid: Any) -> FluxExecutorFuture:
-        """A future for a job that was submitted elsewhere."""
+        """A future for a job that was submitted elsewhere; ValueError is its exception if there is none."""
         return self._add("attach", jobid, {})
 
     def _add(self, what: str, subject: Any, options: Dict[str, Any]) -> FluxExecutorFuture:
         future = FluxExecutorFuture()
+        if what == "attach":
+            future._know(subject)
         with self._lock:
             if self._closing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -190,15 +216,20 @@ class FluxExecutor(concurrent.futures.Executor):
             if future.set_running_or_notify_cancel():
                 self._open += 1
                 self._begin(what, future, subject, options)
-            else:
-                future._known.set()
         self._maybe_stop()
 
     def _begin(self, what: str, future: FluxExecutorFuture, subject: Any, options: Dict[str, Any]) -> None:
         from flux.job.requests import submit_async
 
         if what == "attach":
-            self._watch(future, to_id(subject))
+            try:
+                number = to_id(subject)
+                if not 0 <= number < 1 << 64:
+                    raise OverflowError(f"{number} is not the number of a job")
+            except (TypeError, ValueError, OverflowError) as exc:
+                self._fail(future, exc)
+            else:
+                self._watch(future, number)
             return
         try:
             submission = submit_async(self._flux, subject, **options)
@@ -212,18 +243,20 @@ class FluxExecutor(concurrent.futures.Executor):
             except OSError as exc:
                 self._fail(future, exc)
                 return
+            future._know(JobID(number))
             self._watch(future, number)
 
         submission._call.then(submitted)
 
     def _watch(self, future: FluxExecutorFuture, number: int) -> None:
-        future._set_jobid(number)
         body = {"id": number, "path": "eventlog", "flags": 0}
 
         def answered(call: Any) -> None:
             try:
                 future._took(EventLogEvent(call.get()["event"]))
-            except OSError:
+            except OSError as exc:
+                if exc.errno == errno.ENOENT:
+                    future.set_exception(ValueError(f"{number} does not match any job ID"))
                 future._ended()
                 self._open -= 1
                 self._maybe_stop()

@@ -17,7 +17,7 @@ class JournalEvent(EventLogEvent):
     """An event with its `jobid`, and the job's `jobspec` and `R` where they came with it (else None)."""
 
     def __init__(self, jobid: int, event: Dict[str, Any], jobspec: Any = None, R: Any = None) -> None:
-        dict.__init__(self, timestamp=event["timestamp"], name=event["name"], context=event.get("context") or {})
+        super().__init__(event)
         self.jobid = JobID(jobid)
         self.jobspec = jobspec
         self.R = R
@@ -27,7 +27,14 @@ class JournalEvent(EventLogEvent):
         return not self.name
 
     def __str__(self) -> str:
-        return f"{self.jobid.f58}: t={self.timestamp:.6f} {self.name} {self.context_string}".rstrip()
+        if self.is_empty():
+            return "-1: End of historical data stream"
+        extra = "".join(f" {name}={value}" for name, value in (("jobspec", self.jobspec), ("R", self.R)) if value)
+        return f"{self.jobid.f58}: t={self.timestamp:.6f} {self.name} {self.context_string}".rstrip() + extra
+
+
+# The event that separates the past from the present.
+SENTINEL_EVENT = JournalEvent(-1, {"timestamp": 0.0, "name": ""})
 
 
 class JournalConsumer:
@@ -114,7 +121,7 @@ class JournalConsumer:
                 # Jobs come one after another, each with all its events.
                 self._events.extend(sorted(past, key=lambda event: event.timestamp))
                 if self._sentinel:
-                    self._events.append(JournalEvent(-1, {"timestamp": 0.0, "name": ""}))
+                    self._events.append(SENTINEL_EVENT)
             return
         target: Any = self._events if self._past is None else self._past
         for event in events:

@@ -1,16 +1,36 @@
-"""Output of jobs, at once or as it comes (RFC 24)."""
+"""Output of jobs, at once or as it comes (RFC 24).
+
+Three views of the same events: the events themselves, pieces of text by stream, and lines. Each comes as an iterator,
+which waits, and as a future for the reactor.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Tuple
+import errno
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from flux.job.event import EventLogEvent, event_watch
-from flux.job.JobID import to_id
+from flux.future import FutureExt, connection
+from flux.idset import IDset
+from flux.job.event import EventLogEvent, JobEventWatchFuture, JobException
+from flux.job.JobID import JobID, to_id
 from headrace.spec import stdio
-from headrace.spec.idset import Idset
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
+    from headrace.client.handle import Rpc
+
+# Severities of what a shell logs: a level takes itself and what is worse.
+LOG_QUIET = -1
+LOG_FATAL = 0
+LOG_ERROR = 3
+LOG_WARN = 4
+LOG_NOTICE = 5
+LOG_DEBUG = 6
+LOG_TRACE = 7
+_LEVELS = {LOG_FATAL: "FATAL: ", LOG_ERROR: "ERROR: ", LOG_WARN: "WARN: ", LOG_DEBUG: "DEBUG: ", LOG_TRACE: "TRACE: "}
+
+Piece = Tuple[Optional[str], Optional[str]]
+_END: Piece = (None, None)
 
 
 class JobOutput(NamedTuple):
@@ -19,18 +39,76 @@ class JobOutput(NamedTuple):
     log: str
 
 
-class OutputEvent(EventLogEvent):
-    """An event of `guest.output`; those named `data` have `stream`, `rank` and `data` (text, "" at the end)."""
+class TaskRanks:
+    """The tasks that an event is of; prints as in the event, `ids` are the numbers."""
 
-    def __init__(self, event: EventLogEvent) -> None:
-        dict.__init__(self, event)
-        self.stream = self.rank = self.data = ""
+    def __init__(self, text: str, ntasks: int) -> None:
+        self._text = text
+        self.ids = IDset(range(ntasks)) if text == "all" else IDset(text)
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class OutputEvent(EventLogEvent):
+    """An event of `guest.output`.
+
+    `data` has `stream`, `rank` and `data` (text, None where the stream only ends); `redirect` has `stream`, `rank` and
+    `path`; `log` has `level`, `rank` (of the shell), `component` and `message`.
+    """
+
+    def __init__(self, event: EventLogEvent, ntasks: int = 0) -> None:
+        super().__init__(event)
+        context = self.context
+        self.stream: str = context.get("stream", "")
+        self.rank: Any = context.get("rank", "")
+        self.data: Optional[str] = None
+        self.path: str = context.get("path", "")
+        self.level: int = context.get("level", LOG_NOTICE)
+        self.component: str = context.get("component", "")
+        self.message: str = context.get("message", "")
         if self.name == "data":
-            part = stdio.decode_data(self.context)
-            self.stream, self.rank = part.stream, str(part.rank)
-            self.data = (part.data or b"").decode("utf-8", "replace")
-        elif self.name == "log":
-            self.stream, self.data = "log", str(self.context.get("message", "")) + "\n"
+            part = stdio.decode_data(context)
+            self.data = None if part.data is None else part.data.decode("utf-8", "replace")
+        if self.name in ("data", "redirect"):
+            self.rank = TaskRanks(str(self.rank), ntasks)
+
+    def text(self) -> str:
+        """The line or lines, as a user reads them, of anything but data."""
+        if self.name == "redirect":
+            shown = str(self.rank)
+            return f"{shown if shown.isdigit() else f'[{shown}]'}: {self.stream} redirected to {self.path}\n"
+        origin = f"flux-shell[{self.rank}]: {_LEVELS.get(self.level, '')}"
+        component = f"{self.component}: " if self.component else ""
+        return "".join(f"{origin}{component}{line}\n" for line in self.message.splitlines() or [""])
+
+
+class _Reader:
+    """Makes events of what the service answers, those of the wanted tasks only."""
+
+    def __init__(self, tasks: Any, labelio: bool) -> None:
+        self._wanted = None if tasks == "*" else IDset(str(tasks))
+        self._labelio = labelio
+        self._ntasks = 0
+
+    def read(self, answer: Dict[str, Any]) -> Optional[OutputEvent]:
+        event = OutputEvent(EventLogEvent(answer["event"]), self._ntasks)
+        if event.name == "header":
+            self._ntasks = event.context.get("count", {}).get("stdout", 0)
+        elif event.name == "data":
+            if self._wanted is not None and not len(self._wanted & event.rank.ids):
+                return None
+            if self._labelio and event.data:
+                event.data = "".join(f"{event.rank}: {line}" for line in event.data.splitlines(keepends=True))
+        return event
+
+
+def _open(flux_handle: Flux, jobid: Any, nowait: bool) -> Rpc:
+    """The stream of the job's output. Raises FileNotFoundError if `nowait` and there is none yet."""
+    handle, number = connection(flux_handle), to_id(jobid)
+    if nowait:
+        handle.rpc("job-info.lookup", {"id": number, "keys": ["guest.output"], "flags": 0}).get()
+    return handle.stream("job-info.eventlog-watch", {"id": number, "path": "guest.output", "flags": 0})
 
 
 def output_event_watch(
@@ -38,34 +116,140 @@ def output_event_watch(
 ) -> Iterator[OutputEvent]:
     """The events of a job's output, past and to come; data of `tasks` only (an idset, `*` for all).
 
-    `labelio` puts `RANK: ` before each line; `nowait` ends with what there is.
+    `labelio` puts `RANK: ` before each line; `nowait` does not wait for a job that has not started. Raises
+    FileNotFoundError.
     """
-    wanted = None if tasks == "*" else Idset.parse(str(tasks))
-    events = _present(flux_handle, jobid) if nowait else event_watch(flux_handle, jobid, "guest.output")
-    for event in map(OutputEvent, events):
-        if event.name == "data":
-            ranks = event.rank
-            if wanted is not None and ranks != "all" and not (wanted & Idset.parse(ranks)):
-                continue
-            if labelio and event.data:
-                event.data = "".join(f"{ranks}: {line}" for line in event.data.splitlines(keepends=True))
-        yield event
+    reader = _Reader(tasks, labelio)
+    for answer in _open(flux_handle, jobid, nowait):
+        event = reader.read(answer)
+        if event is not None:
+            yield event
 
 
-def _present(flux_handle: Flux, jobid: Any) -> Iterator[EventLogEvent]:
-    """The events that there are now."""
-    body = {"id": to_id(jobid), "keys": ["guest.output"], "flags": 0}
-    text = flux_handle.rpc("job-info.lookup", body).get()["guest.output"]
-    return (EventLogEvent(line) for line in text.splitlines())
+class JobOutputEventWatch(JobEventWatchFuture):
+    """The events of a job's output, one by one."""
+
+    def __init__(self, flux_handle: Flux, call: Rpc, labelio: bool) -> None:
+        super().__init__(flux_handle, call)
+        self._reader = _Reader("*", labelio)
+
+    def _decode(self, answer: Dict[str, Any]) -> Any:
+        return self._reader.read(answer)
+
+
+def output_event_watch_async(
+    flux_handle: Flux, jobid: Any, labelio: bool = False, nowait: bool = False
+) -> JobOutputEventWatch:
+    """A future for every event of a job's output; `get_event()` is None at the end."""
+    return JobOutputEventWatch(flux_handle, _open(flux_handle, jobid, nowait), labelio)
+
+
+class _Pieces:
+    """Text by stream of a job's events and of its output's: exceptions and, up to a level, the shell's log on stderr.
+
+    With `lines` whole lines only, but for the last of each task's streams.
+    """
+
+    def __init__(self, tasks: Any, labelio: bool, log_stderr_level: int, lines: bool, keepends: bool) -> None:
+        self._labelio = labelio
+        self._reader = _Reader(tasks, labelio and not lines)
+        self._level = log_stderr_level
+        self._lines = lines
+        self._end = "\n" if keepends else ""
+        self._rest: Dict[Tuple[str, str], str] = {}
+        self.started = False
+        self.failure: Optional[JobException] = None
+
+    def job_event(self, event: EventLogEvent) -> List[Piece]:
+        if event.name == "start":
+            self.started = True
+        if event.name != "exception":
+            return []
+        context = event.context
+        if context.get("severity") == 0 and self.failure is None:
+            self.failure = JobException(event)
+        note = f" {context['note']}" if context.get("note") else ""
+        return self._whole("stderr", f"job.exception type={context['type']} severity={context['severity']}{note}\n")
+
+    def output(self, answer: Dict[str, Any]) -> List[Piece]:
+        event = self._reader.read(answer)
+        if event is None or event.name == "header":
+            return []
+        if event.name != "data":
+            to_log = event.name == "log" and event.level > self._level
+            return self._whole("log" if to_log else "stderr", event.text())
+        if not event.data:
+            return []
+        return self._split(event.stream, str(event.rank), event.data) if self._lines else [(event.stream, event.data)]
+
+    def _whole(self, stream: str, text: str) -> List[Piece]:
+        return [(stream, line + self._end) for line in text.splitlines()] if self._lines else [(stream, text)]
+
+    def _split(self, stream: str, rank: str, text: str) -> List[Piece]:
+        source = (stream, rank)
+        *lines, left = (self._rest.pop(source, "") + text).split("\n")
+        if left:
+            self._rest[source] = left
+        label = f"{rank}: " if self._labelio else ""
+        return [(stream, label + line + self._end) for line in lines]
+
+    def unfinished(self) -> List[Piece]:
+        """The last lines that have no end."""
+        rest, self._rest = self._rest, {}
+        return [(stream, (f"{rank}: " if self._labelio else "") + line) for (stream, rank), line in rest.items()]
+
+
+def _never_started(jobid: Any) -> OSError:
+    return OSError(errno.EIO, f"job {JobID(to_id(jobid))} never started")
+
+
+def _follow(flux_handle: Flux, jobid: Any, pieces: _Pieces, nowait: bool) -> Iterator[Piece]:
+    """Read a job's events up to its start, its output, and its events up to its end."""
+    handle, number = connection(flux_handle), to_id(jobid)
+    if nowait:
+        _open(flux_handle, jobid, nowait).cancel()
+    main = handle.stream("job-info.eventlog-watch", {"id": number, "path": "eventlog", "flags": 0})
+    events: Iterable[Any] = iter(main)
+    for answer in events:
+        yield from pieces.job_event(EventLogEvent(answer["event"]))
+        if pieces.started:
+            break
+    if not pieces.started:
+        return
+    for answer in _open(flux_handle, jobid, False):
+        yield from pieces.output(answer)
+    yield from pieces.unfinished()
+    for answer in events:
+        event = EventLogEvent(answer["event"])
+        yield from pieces.job_event(event)
+        if event.name == "finish":
+            break
+    main.cancel()
+    main.abandon()
+
+
+def _watch(flux_handle: Flux, jobid: Any, pieces: _Pieces, nowait: bool) -> Iterator[Tuple[str, str]]:
+    for stream, text in _follow(flux_handle, jobid, pieces, nowait):
+        assert stream is not None and text is not None
+        yield stream, text
+    if not pieces.started:
+        raise _never_started(jobid)
 
 
 def output_watch(
-    flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
+    flux_handle: Flux,
+    jobid: Any,
+    tasks: Any = "*",
+    labelio: bool = False,
+    nowait: bool = False,
+    log_stderr_level: int = LOG_TRACE,
 ) -> Iterator[Tuple[str, str]]:
-    """(stream, text) as they come; the stream is `stdout`, `stderr` or `log`."""
-    for event in output_event_watch(flux_handle, jobid, tasks, labelio, nowait):
-        if event.data:
-            yield event.stream, event.data
+    """(stream, text) as they come; the stream is `stdout`, `stderr` or `log`.
+
+    What the shell logs up to `log_stderr_level` is on `stderr`. Raises OSError EIO after the exception of a job that
+    never started, FileNotFoundError.
+    """
+    return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, False, True), nowait)
 
 
 def output_watch_lines(
@@ -75,28 +259,113 @@ def output_watch_lines(
     labelio: bool = False,
     nowait: bool = False,
     keepends: bool = False,
+    log_stderr_level: int = LOG_TRACE,
 ) -> Iterator[Tuple[str, str]]:
-    """(stream, line) as they come, whole lines only but for the last."""
-    rest: Dict[Tuple[str, str], str] = {}
-    for event in output_event_watch(flux_handle, jobid, tasks, False, nowait):
-        if not event.data:
-            continue
-        source = (event.stream, event.rank)
-        label = f"{event.rank}: " if labelio and event.name == "data" else ""
-        *lines, left = (rest.pop(source, "") + event.data).split("\n")
-        if left:
-            rest[source] = left
-        for line in lines:
-            yield event.stream, label + line + ("\n" if keepends else "")
-    for (stream, rank), line in rest.items():
-        yield stream, (f"{rank}: " if labelio and stream != "log" else "") + line
+    """(stream, line) as they come, whole lines only but for the last; otherwise as `output_watch`."""
+    return _watch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
+
+
+class JobOutputWatch(FutureExt):
+    """Pieces of a job's output, one by one; `get_output()` is (None, None) at the end."""
+
+    def __init__(self, flux_handle: Flux, jobid: Any, pieces: _Pieces, nowait: bool) -> None:
+        self._jobid = jobid
+        self._pieces = pieces
+        self._nowait = nowait
+        super().__init__(lambda _future: self._start(), flux_handle=flux_handle)
+
+    def _start(self) -> None:
+        body = {"id": to_id(self._jobid), "path": "eventlog", "flags": 0}
+        self._main = connection(self._handle).stream("job-info.eventlog-watch", body)
+        self._main.then(self._job_event)
+
+    def _job_event(self, call: Rpc) -> None:
+        started = self._pieces.started
+        if not self._take(call, lambda answer: self._pieces.job_event(EventLogEvent(answer["event"]))):
+            if not self._pieces.started:
+                self.fulfill_error(errno.EIO, _never_started(self._jobid).strerror)
+                self.fulfill(_END)
+        elif self._pieces.started and not started:
+            _open(self._handle, self._jobid, self._nowait).then(self._output)
+
+    def _output(self, call: Rpc) -> None:
+        if not self._take(call, self._pieces.output):
+            for piece in (*self._pieces.unfinished(), _END):
+                self.fulfill(piece)
+            self._main.cancel()
+            self._main.abandon()
+
+    def _take(self, call: Rpc, read: Callable[[Dict[str, Any]], List[Piece]]) -> bool:
+        """Hand over what an answer holds. False at the end of the stream."""
+        try:
+            answer = call.get()
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                self.fulfill_error(exc.errno or errno.EIO, exc.strerror)
+            return False
+        for piece in read(answer):
+            self.fulfill(piece)
+        return True
+
+    def get_output(self) -> Piece:
+        """The next (stream, text). Raises what `output_watch` does; `reset` goes on after that."""
+        piece: Piece = self.get()
+        self.reset()
+        return piece
+
+    getline = get_output
+
+
+def output_watch_async(
+    flux_handle: Flux,
+    jobid: Any,
+    tasks: Any = "*",
+    labelio: bool = False,
+    nowait: bool = False,
+    log_stderr_level: int = LOG_TRACE,
+) -> JobOutputWatch:
+    """What `output_watch` gives, as a future with `get_output`."""
+    return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, False, True), nowait)
+
+
+def output_watch_lines_async(
+    flux_handle: Flux,
+    jobid: Any,
+    tasks: Any = "*",
+    labelio: bool = False,
+    nowait: bool = False,
+    keepends: bool = False,
+    log_stderr_level: int = LOG_TRACE,
+) -> JobOutputWatch:
+    """What `output_watch_lines` gives, as a future with `getline`."""
+    return JobOutputWatch(flux_handle, jobid, _Pieces(tasks, labelio, log_stderr_level, True, keepends), nowait)
 
 
 def job_output(
-    flux_handle: Flux, jobid: Any, tasks: Any = "*", labelio: bool = False, nowait: bool = False
+    flux_handle: Flux,
+    jobid: Any,
+    tasks: Any = "*",
+    labelio: bool = False,
+    nowait: bool = False,
+    log_stderr_level: int = LOG_TRACE,
 ) -> JobOutput:
-    """What the job printed, when it has ended (with `nowait`: until now)."""
+    """What the job printed, when it has ended; with `nowait` until now.
+
+    Raises FileNotFoundError where there is no such job or, with `nowait`, no output yet; JobException of a job that
+    never started.
+    """
+    pieces = _Pieces(tasks, labelio, log_stderr_level, False, True)
     parts: Dict[str, List[str]] = {"stdout": [], "stderr": [], "log": []}
-    for stream, text in output_watch(flux_handle, jobid, tasks, labelio, nowait):
+    for stream, text in _present(flux_handle, jobid, pieces) if nowait else _follow(flux_handle, jobid, pieces, False):
+        assert stream is not None and text is not None
         parts[stream].append(text)
+    if not nowait and not pieces.started:
+        raise pieces.failure or _never_started(jobid)
     return JobOutput("".join(parts["stdout"]), "".join(parts["stderr"]), "".join(parts["log"]))
+
+
+def _present(flux_handle: Flux, jobid: Any, pieces: _Pieces) -> Iterator[Piece]:
+    """What there is now."""
+    body = {"id": to_id(jobid), "keys": ["guest.output"], "flags": 0}
+    for line in connection(flux_handle).rpc("job-info.lookup", body).get()["guest.output"].splitlines():
+        yield from pieces.output({"event": line})

@@ -8,22 +8,81 @@ from typing import Any, Dict, List, Union
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
-from headrace.spec import rset
+from headrace.spec import rset as spec_rset
+
+
+class Rlist:
+    """Resources put together rank by rank, to make a ResourceSet of."""
+
+    def __init__(self) -> None:
+        self._ranks: Dict[int, Dict[str, str]] = {}
+
+    def add_rank(self, rank: int, hostname: str = "", cores: str = "") -> Rlist:
+        """Add a rank with its cores (an idset)."""
+        self._ranks[rank] = {"host": hostname, "core": cores}
+        return self
+
+    def add_child(self, rank: int, name: str, ids: str) -> Rlist:
+        """Add cores or gpus (an idset) to a rank. Raises KeyError, ValueError."""
+        if name not in ("core", "gpu"):
+            raise ValueError(f"a rank has core and gpu, not {name}")
+        self._ranks[rank][name] = ids
+        return self
+
+    def to_dict(self) -> Dict[str, Any]:
+        """R as an object."""
+        lite = []
+        for rank, ids in self._ranks.items():
+            children = {name: ids[name] for name in ("core", "gpu") if ids.get(name)}
+            lite.append({"rank": str(rank), "children": children})
+        execution: Dict[str, Any] = {"R_lite": lite, "starttime": 0.0, "expiration": 0.0}
+        if any(ids["host"] for ids in self._ranks.values()):
+            execution["nodelist"] = [ids["host"] for ids in self._ranks.values()]
+        return {"version": 1, "execution": execution}
 
 
 class ResourceSet:
-    """Ranks with their cores and gpus, from R as an object or text; `None` is the empty set."""
+    """Ranks with their cores and gpus, from R as an object or text; `None` is the empty set.
 
-    def __init__(self, arg: Union[str, Dict[str, Any], rset.ResourceSet, ResourceSet, None] = None) -> None:
+    Raises TypeError for anything else, ValueError for what is no R of version 1, KeyError for an object without one.
+    """
+
+    rset: spec_rset.ResourceSet
+
+    def __init__(
+        self, arg: Union[str, Dict[str, Any], spec_rset.ResourceSet, Rlist, ResourceSet, None] = None, version: int = 1
+    ) -> None:
         self.state: Any = None
         if isinstance(arg, ResourceSet):
             self.rset = arg.rset
-        elif isinstance(arg, rset.ResourceSet):
+            self.state = arg.state
+        elif isinstance(arg, spec_rset.ResourceSet):
             self.rset = arg
         elif arg is None:
-            self.rset = rset.ResourceSet.from_obj({"version": 1, "execution": {"R_lite": [], "nodelist": []}})
+            self.rset = spec_rset.ResourceSet.from_obj(
+                {"version": version, "execution": {"R_lite": [], "nodelist": []}}
+            )
         else:
-            self.rset = rset.ResourceSet.parse(arg) if isinstance(arg, str) else rset.ResourceSet.from_obj(arg)
+            self.rset = self._read(arg)
+
+    @staticmethod
+    def _read(arg: Any) -> spec_rset.ResourceSet:
+        if isinstance(arg, Rlist):
+            arg = arg.to_dict()
+        if isinstance(arg, str):
+            if not arg:
+                raise ValueError("R is empty")
+            arg = json.loads(arg)
+        elif not isinstance(arg, dict):
+            raise TypeError(f"a resource set is R as an object or text, not {type(arg).__name__}")
+        if isinstance(arg, dict) and "version" not in arg:
+            raise KeyError("version")
+        return spec_rset.ResourceSet.from_obj(arg)
+
+    def _with(self, changed: spec_rset.ResourceSet) -> ResourceSet:
+        out = ResourceSet(changed)
+        out.state = self.state
+        return out
 
     @property
     def nnodes(self) -> int:
@@ -51,7 +110,8 @@ class ResourceSet:
 
     @property
     def properties(self) -> str:
-        return json.dumps({name: str(ranks) for name, ranks in self.rset.properties.items()})
+        """The names of the properties that a rank has, with commas."""
+        return ",".join(self.rset.properties)
 
     def count(self, name: str) -> int:
         return int(self.rset.count(name))
@@ -108,10 +168,10 @@ class ResourceSet:
         return self
 
     def copy_ranks(self, ranks: Any) -> ResourceSet:
-        return ResourceSet(self.rset.select_ranks(IDset(ranks)._ids))
+        return self._with(self.rset.select_ranks(IDset(ranks).ids))
 
     def copy_constraint(self, constraint: Dict[str, Any]) -> ResourceSet:
-        return ResourceSet(self.rset.select_constraint(constraint))
+        return self._with(self.rset.select_constraint(constraint))
 
     def add(self, other: ResourceSet) -> ResourceSet:
         """Add what is not there yet."""
@@ -122,7 +182,7 @@ class ResourceSet:
         return ResourceSet(self)
 
     def remove_ranks(self, ranks: Any) -> ResourceSet:
-        self.rset = self.rset.exclude_ranks(IDset(ranks)._ids)
+        self.rset = self.rset.exclude_ranks(IDset(ranks).ids)
         return self
 
     def host_ranks(self, hosts: Any, ignore_nomatch: bool = False) -> List[int]:
@@ -138,12 +198,12 @@ class ResourceSet:
 
     def set_property(self, name: str, ranks: Any = None) -> ResourceSet:
         """Give a property to `ranks`, by default to all."""
-        self.rset = self.rset.with_property(name, self.rset.ranks if ranks is None else IDset(ranks)._ids)
+        self.rset = self.rset.with_property(name, self.rset.ranks if ranks is None else IDset(ranks).ids)
         return self
 
     def get_properties(self) -> str:
         """The properties as JSON text: ranks by name."""
-        return self.properties
+        return json.dumps({name: str(ranks) for name, ranks in self.rset.properties.items()})
 
     @property
     def expiration(self) -> float:
