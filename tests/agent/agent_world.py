@@ -37,6 +37,8 @@ class Job:
         self.exceptions: list[Op] = []
         self.started: set[int] = set()
         self.finished: dict[int, int] = {}
+        # Who was started in its place.
+        self.heir = 0
         self.barriers: dict[int, dict[int, dict[str, str]]] = defaultdict(dict)
 
     @property
@@ -76,8 +78,9 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.replies: dict[int, list[Op]] = defaultdict(list)
         self.exec_ops: list[Op] = []
+        self.recalled: list[list[int]] = []
         self.closed: set[int] = set()
-        self._ids = 1 << 24
+        self.ids = 1 << 24
         for _ in range(size):
             ours, its = socket.socketpair()
             self.processes.append(
@@ -120,8 +123,8 @@ class World:
         )
         shell = spec["attributes"]["system"].setdefault("shell", {}).setdefault("options", {})
         shell.update(options or {})
-        self._ids += 1
-        job = self.jobs[self._ids] = Job(self._ids, len(nodes))
+        self.ids += 1
+        job = self.jobs[self.ids] = Job(self.ids, len(nodes))
         children = {"core": cores, **({"gpu": gpus} if gpus else {})}
         ranks = ",".join(str(node) for node in nodes)
         r = {"version": 1, "execution": {"R_lite": [{"rank": ranks, "children": children}], "nodelist": []}}
@@ -198,6 +201,9 @@ class World:
         if kind == "rpc-reply":
             self.replies[op["token"]].append(op)
             return
+        if kind == "recalled":
+            self.recalled.append(op["ids"])
+            return
         job = self.jobs[op["id"]]
         if kind == "event":
             job.events.append((op["name"], op["context"]))
@@ -211,6 +217,7 @@ class World:
         elif kind == "finish":
             assert node not in job.finished, "a node finished twice"
             job.finished[node] = op["status"]
+            job.heir = op.get("heir", 0)
         elif kind == "peer":
             self.send({"op": "peer", "id": job.id, "from": node, "data": op["data"]}, op["to"])
         elif kind == "barrier":

@@ -1,4 +1,5 @@
-"""`kill -9` of the lead broker under load: with a statedir every printed id is there after the restart, none twice."""
+"""`kill -9` of the lead broker under load: with a statedir every printed id is there after the restart, none twice, and
+no job runs twice."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import mutation
 import pytest
@@ -20,8 +22,9 @@ from headrace.client.handle import Handle
 from headrace.spec import jobspec_build
 import base64, json
 handle = Handle()
-spec = jobspec_build.from_command(["/bin/true"])
+spec = jobspec_build.from_command(["/bin/sh", "-c", "echo $FLUX_JOB_ID >> $HR_TEST/runs"])
 spec["attributes"]["system"]["cwd"] = "/tmp"
+spec["attributes"]["system"]["environment"] = {"HR_TEST": os.environ["HR_TEST"]}
 head = base64.b64encode(b"version\\0i1\\0userid\\0i%d\\0mechanism\\0snone\\0" % os.getuid()).decode()
 body = {"J": head + "." + base64.b64encode(json.dumps(spec).encode()).decode() + ".none", "urgency": 16, "flags": 0}
 print(handle.attr_get("broker.pid"), flush=True)
@@ -81,4 +84,8 @@ def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
     lost = sorted(printed - set(known))
     assert not lost, f"{len(lost)} of {len(printed)} acknowledged jobs are gone, first {lost[:3]}, {len(known)} listed"
     assert {known[number] for number in printed} == {64}, "a job is stuck"
+    # A job that was running, or had just been started, is lost with the broker: it must not run once more.
+    runs = Counter((tmp_path / "runs").read_text().split())
+    assert len(runs) > len(printed) / 2
+    assert not [id for id, times in runs.items() if times > 1]
     assert not processes_with(f"HR_TEST={tmp_path}")

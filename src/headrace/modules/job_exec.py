@@ -18,8 +18,8 @@ from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec_node import Node, Op
+from headrace.modules.job_exec_settings import Settings
 from headrace.modules.job_exec_sim import SimError, Simulation, simulation
-from headrace.spec import duration as durations
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset, IdsetError
@@ -78,21 +78,6 @@ class _Job:
         self.timer: Any = None
 
 
-class _Settings:
-    """The `[exec]` table: which signals end a job, and how patient we are (seconds)."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        table = config.get("exec", {})
-        if not isinstance(table, dict):
-            raise RpcError(errno.EINVAL, "exec: must be a table")
-        self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
-        self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
-        self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
-        self.max_kills = table.get("max-kill-count", 8)
-        if not isinstance(self.max_kills, int) or self.max_kills < 1:
-            raise RpcError(errno.EINVAL, "exec.max-kill-count: must be a number of at least 1")
-
-
 class _Leader:
     """All jobs of the instance; on rank 0 only."""
 
@@ -109,7 +94,7 @@ class _Leader:
         self.unconnected = 0
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
-        self.settings = _Settings(ctx.config)
+        self.settings = Settings(ctx.config)
         node.report = self._report
         self._ops: dict[str, Callable[[Op], None]] = {
             "event": self._event,
@@ -145,7 +130,7 @@ class _Leader:
             self.ctx.log(logging.ERROR, f"job-manager.exec-hello: {text}: no job can be started")
 
     def _configure(self, config: dict[str, Any]) -> None:
-        self.settings = _Settings(config)
+        self.settings = Settings(config)
 
     def _stats(self) -> dict[str, Any]:
         running = sum(job.running for job in self.jobs.values())
@@ -497,25 +482,3 @@ def _bits(ranks: list[int]) -> int:
     for rank in ranks:
         bits |= 1 << rank
     return bits
-
-
-def _signal(table: dict[str, Any], key: str, default: int) -> int:
-    value = table.get(key, default)
-    if isinstance(value, int) and 0 < value < 65:
-        return int(value)
-    if isinstance(value, str):
-        name = value if value.startswith("SIG") else "SIG" + value
-        if name in signal.Signals.__members__:
-            return int(signal.Signals[name])
-    raise RpcError(errno.EINVAL, f"exec.{key}: {value!r} is no signal")
-
-
-def _seconds(table: dict[str, Any], key: str, default: float) -> float:
-    value = table.get(key, default)
-    try:
-        seconds = durations.parse(value) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError) as exc:
-        raise RpcError(errno.EINVAL, f"exec.{key}: {exc}") from None
-    if seconds <= 0:
-        raise RpcError(errno.EINVAL, f"exec.{key}: must be longer than 0")
-    return seconds

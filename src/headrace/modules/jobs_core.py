@@ -492,14 +492,6 @@ class Core:
         return self.zombies.pop(id)
 
 
-def step(core: Core, inputs: Iterable[tuple[Any, ...]], now: float) -> tuple[list[Record], list[Effect]]:
-    """Give the core (method, arguments...) inputs at one time; returns what to write, and what to do then."""
-    core.now = now
-    for method, *args in inputs:
-        getattr(core, method)(*args)
-    return core.take()
-
-
 def priority_of(urgency: int) -> int:
     """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
     return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency

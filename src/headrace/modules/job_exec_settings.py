@@ -1,0 +1,47 @@
+"""The `[exec]` table of the configuration: which signals end a job, and how patient we are (seconds)."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from typing import Any
+
+from headrace.broker.module import RpcError
+from headrace.spec import duration as durations
+
+
+class Settings:
+    """Raises RpcError(EINVAL) with the name of a key that is wrong."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        table = config.get("exec", {})
+        if not isinstance(table, dict):
+            raise RpcError(errno.EINVAL, "exec: must be a table")
+        self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
+        self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
+        self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
+        self.max_kills = table.get("max-kill-count", 8)
+        if not isinstance(self.max_kills, int) or self.max_kills < 1:
+            raise RpcError(errno.EINVAL, "exec.max-kill-count: must be a number of at least 1")
+
+
+def _signal(table: dict[str, Any], key: str, default: int) -> int:
+    value = table.get(key, default)
+    if isinstance(value, int) and 0 < value < 65:
+        return int(value)
+    if isinstance(value, str):
+        name = value if value.startswith("SIG") else "SIG" + value
+        if name in signal.Signals.__members__:
+            return int(signal.Signals[name])
+    raise RpcError(errno.EINVAL, f"exec.{key}: {value!r} is no signal")
+
+
+def _seconds(table: dict[str, Any], key: str, default: float) -> float:
+    value = table.get(key, default)
+    try:
+        seconds = durations.parse(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError) as exc:
+        raise RpcError(errno.EINVAL, f"exec.{key}: {exc}") from None
+    if seconds <= 0:
+        raise RpcError(errno.EINVAL, f"exec.{key}: must be longer than 0")
+    return seconds
