@@ -166,6 +166,15 @@ def test_hosts_of_one_name_keep_their_drains_by_rank() -> None:
     assert list(new.drained) == [2]
 
 
+def test_drains_name_hosts_of_r_too() -> None:
+    old = inventory(["a", "b", "c", "d"])
+    old.drain(0b0100, "disk", "", 10.0)
+    new = Inventory(4, ["fake0", "fake1", "fake2", "fake3"])
+    new.rset = ResourceSet.from_config([{"hosts": "b,c,d,a", "cores": "0"}])
+    new.replay(old.events)
+    assert list(new.drained) == [1]
+
+
 def test_a_long_journal_is_cut_with_a_summary() -> None:
     made = inventory()
     made.drain(0b0001, "kept", "", 4.0)

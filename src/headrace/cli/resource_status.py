@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headrace.cli.arguments import queues_named
 from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
@@ -16,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Dict, List, Tuple
+
+    from headrace.cli.format import Format
 
 _STATUS_FORMATS = {
     "default": "{state:>12}{color_up}{up:>2}{color_off} {nnodes:>6} {nodelist}",
@@ -94,6 +98,10 @@ class _Nodes:
         return ResourceSet.select_ranks(self.R, ranks).nodelist
 
 
+# What stands for the nodes when lines are compared.
+_NODE_FIELDS = {"nnodes": 1, "nodelist": "-", "ranks": "-"}
+
+
 class _Line:
     """Nodes of one state that are all up, or all down."""
 
@@ -151,8 +159,24 @@ def status(args: Namespace) -> int:
             if ranks or shown or (up and state in _ALWAYS and not args.skip_empty):
                 reasons = {text for ids, _, text in nodes.drains if ids & ranks}
                 lines.append(_Line(nodes, state, ranks, up, ",".join(sorted(reasons)), 0.0, tint))
-    show(layout, [line.get for line in lines], args.no_header)
+    show(layout, [line.get for line in _joined(layout, lines)], args.no_header)
     return 0
+
+
+def _apart_from_nodes(line: _Line, field: str) -> Any:
+    return _NODE_FIELDS.get(field) or line.get(field)
+
+
+def _joined(layout: Format, lines: List[_Line]) -> List[_Line]:
+    """Lines that would differ in their nodes alone, as one."""
+    out: Dict[str, _Line] = {}
+    for line in lines:
+        key = layout.row(partial(_apart_from_nodes, line))
+        if key in out:
+            out[key].ranks = out[key].ranks | line.ranks
+        else:
+            out[key] = line
+    return list(out.values())
 
 
 def _asked(text: Any) -> Tuple[List[str], List[bool]]:
@@ -197,5 +221,5 @@ def drained(args: Namespace) -> int:
             ranks = ids & nodes.in_state(state) & chosen
             if ranks:
                 lines.append(_Line(nodes, state, ranks, True, reason, when, False))
-    show(layout, [line.get for line in lines], args.no_header)
+    show(layout, [line.get for line in _joined(layout, lines)], args.no_header)
     return 0

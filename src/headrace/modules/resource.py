@@ -154,11 +154,15 @@ class _Leader:
     async def _start(self) -> None:
         """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
         events = await self._saved_events()
+        # Its hosts are those that drains name.
+        again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
         self.inventory.replay(events)
         self._record(self.inventory.restart(self.ctx.now()))
         if self.configured is not None:
             self._define(self.configured, "configuration")
-        elif not await self._again(events):
+        elif again is not None:
+            self._define(again, "kvs")
+        else:
             await self._inherit()
         self._add_found([count_node(0)])
         self._follow("broker.torpid", self._torpid)
@@ -180,21 +184,20 @@ class _Leader:
             self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
             return []
 
-    async def _again(self, events: list[Event]) -> bool:
-        """Take over R from the KVS if an earlier load of this module, in this life of the broker, put it there.
+    async def _again(self, events: list[Event]) -> ResourceSet | None:
+        """R from the KVS if an earlier load of this module, in this life of the broker, put it there.
 
         The other ranks counted their nodes for that one.
         """
         started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
         if not any(event["name"] == "resource-define" and event["timestamp"] >= started for event in events):
-            return False
+            return None
         try:
             reply = await self.ctx.rpc("kvs.lookup", {"key": "resource.R", "namespace": "primary", "flags": 0})
-            self._define(ResourceSet.from_obj(msgspec.json.decode(base64.b64decode(reply["val"]["data"]))), "kvs")
+            return ResourceSet.from_obj(msgspec.json.decode(base64.b64decode(reply["val"]["data"])))
         except (RpcError, RsetError, KeyError, TypeError, ValueError) as exc:
             self.ctx.log(logging.WARNING, f"resource.R cannot be read: {exc}")
-            return False
-        return True
+            return None
 
     async def _inherit(self) -> None:
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")

@@ -108,12 +108,7 @@ class Inventory:
             raise TargetError(str(exc)) from None
         if not names:
             raise TargetError("hostlist is empty")
-        by_host: dict[str, int] = {}
-        for rank, host in enumerate(self.hosts):
-            by_host[host] = by_host.get(host, 0) | 1 << rank
-        if self.rset is not None:
-            for node in self.rset.nodes():
-                by_host[node.host] = by_host.get(node.host, 0) | 1 << node.rank
+        by_host = self._by_host()
         unknown = [name for name in names if name not in by_host]
         if unknown:
             raise TargetError(f"invalid hosts: {Hostlist(unknown)}")
@@ -121,6 +116,15 @@ class Inventory:
         for name in names:
             ranks |= by_host[name]
         return ranks
+
+    def _by_host(self) -> dict[str, int]:
+        by_host: dict[str, int] = {}
+        for rank, host in enumerate(self.hosts):
+            by_host[host] = by_host.get(host, 0) | 1 << rank
+        if self.rset is not None:
+            for node in self.rset.nodes():
+                by_host[node.host] = by_host.get(node.host, 0) | 1 << node.rank
+        return by_host
 
     def nodelist(self, ranks: int) -> str:
         """Hosts of ranks as a hostlist, as the events carry it."""
@@ -246,10 +250,13 @@ class Inventory:
         self.events = events[-_KEEP_EVENTS:]
 
     def _moved(self, context: Event) -> int:
-        nodelist = context.get("nodelist", "")
-        if nodelist and len(set(self.hosts)) == len(self.hosts):
-            names = set(Hostlist.parse(nodelist)) & set(self.hosts)
-            return self._host_targets(str(Hostlist(sorted(names)))) if names else 0
+        by_host = self._by_host()
+        found = [by_host.get(name, 0) for name in Hostlist.parse(context.get("nodelist", ""))]
+        if found and not any(ranks & (ranks - 1) for ranks in found):
+            bits = 0
+            for ranks in found:
+                bits |= ranks
+            return bits
         return Idset.parse(context.get("idset", "")).bits & self.all_ranks()
 
     def _post(self, now: float, name: str, context: dict[str, Any]) -> Event:
