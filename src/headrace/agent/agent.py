@@ -101,7 +101,8 @@ class Agent:
     def send(self, op: Op) -> None:
         """To the broker: at the end of this turn, or with what comes next if nobody acts on it."""
         self._out.append(op)
-        if op["op"] not in _PATIENT:
+        # Nobody waits for a place that is taken already.
+        if op["op"] not in _PATIENT and "heir" not in op:
             self._urgent = True
         elif len(self._out) == 1:
             self.after(_PATIENCE, self._hurry)

@@ -19,6 +19,10 @@ from headrace.modules.jobs_record import Job
 from headrace.spec.message import Message
 
 
+# Seconds that the scheduler may learn later of what changes nothing for it.
+_COMPANY = 0.005
+
+
 class Scheduler:
     """Requests to `sched`; `touch` is called after every input to the core."""
 
@@ -28,6 +32,7 @@ class Scheduler:
         self.touch = touch
         self.sender = ""
         self.tags: dict[int, int] = {}
+        self.untold: list[dict[str, Any]] = []
         self.hellos = ctx.streams("sched-hello")
 
     def hello(self, msg: Message) -> None:
@@ -61,6 +66,7 @@ class Scheduler:
         for tag in self.tags.values():
             self.ctx.forget(tag)
         self.tags.clear()
+        self.untold.clear()
         if self.core.sched_ready:
             self.core.sched_gone()
 
@@ -74,6 +80,7 @@ class Scheduler:
             "t_submit": job.t_submit,
             "jobspec": job.jobspec,
         }
+        self._tell()
         self.tags[job.id] = self.ctx.call("sched.alloc", body, self._reply, streaming=True)
 
     def _reply(self, reply: Message) -> None:
@@ -95,6 +102,7 @@ class Scheduler:
 
     def cancel(self, id: int) -> None:
         if id in self.tags:
+            self._tell()
             self.ctx.call("sched.cancel", {"id": id})
         else:
             # The request never left: it was canceled in the turn that made it.
@@ -102,18 +110,30 @@ class Scheduler:
             self.touch()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
+        self._tell()
         self.ctx.call("sched.prioritize", {"jobs": jobs})
 
     def free(self, job: Job, r: dict[str, Any]) -> None:
+        self._tell()
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 
     def inherit(self, job: Job, heir: Job) -> None:
-        """Tell of a job that took over what another gave back; its own request is answered by that."""
+        """Tell of a job that took over what another gave back; its own request is answered by that.
+
+        That can wait for company: each message wakes a process, and none of them changes what is free.
+        """
         tag = self.tags.pop(heir.id, None)
         if tag is not None:
             self.ctx.forget(tag)
-        body = {"id": job.id, "final": True, "heir": heir.id, "expiration": heir.expiration}
-        self.ctx.call("sched.free", body)
+        if not self.untold:
+            self.ctx.call_later(_COMPANY, self._tell)
+        self.untold.append({"id": job.id, "final": True, "heir": heir.id, "expiration": heir.expiration})
+
+    def _tell(self) -> None:
+        if self.untold:
+            untold, self.untold = self.untold, []
+            for body in untold:
+                self.ctx.call("sched.free", body)
 
     def heirs(self, msg: Message) -> Any:
         """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of
@@ -123,6 +143,7 @@ class Scheduler:
         return EMPTY
 
     def expiration(self, id: int, expiration: float) -> None:
+        self._tell()
         self.ctx.call("sched.expiration", {"id": id, "expiration": expiration}, self._logged)
 
     def _logged(self, reply: Message) -> None:
