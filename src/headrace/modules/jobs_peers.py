@@ -18,7 +18,6 @@ from headrace.modules.jobs_core import CANCEL, Core
 from headrace.modules.jobs_record import Job
 from headrace.spec.message import Message
 
-
 # Seconds that the scheduler may learn later of what changes nothing for it.
 _COMPANY = 0.005
 
