@@ -100,6 +100,12 @@ def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -
         yield from decode(kvs.data_of(answer["val"]).decode())
 
 
+def _formatter(options: Options) -> eventlog_format.Formatter:
+    if options.has("human") and options.has("unformatted"):
+        raise CommandError("Do not specify --unformatted and --human")
+    return eventlog_format.formatter(options)
+
+
 def _line(formatter: eventlog_format.Formatter, event: Any, options: Options) -> str:
     return encode(event) if options.has("unformatted") else formatter.line(event)
 
@@ -107,7 +113,7 @@ def _line(formatter: eventlog_format.Formatter, event: Any, options: Options) ->
 def _get(argv: List[str]) -> int:
     options = _GET.parse(argv)
     (key,) = options.need(1, 1)
-    formatter = eventlog_format.formatter(options)
+    formatter = _formatter(options)
     handle = Handle()
     left = options.get_int("count", 0)
     try:
@@ -128,7 +134,7 @@ def _get(argv: List[str]) -> int:
 def _wait_event(argv: List[str]) -> int:
     options = _WAIT_EVENT.parse(argv)
     key, name = options.need(2, 2)
-    formatter = eventlog_format.formatter(options)
+    formatter = _formatter(options)
     limit = time.monotonic() + duration.parse(options.get("timeout")) if options.has("timeout") else None
     try:
         for event in _watch(Handle(), key, options, limit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -9,7 +10,6 @@ import sys
 from headrace.cli import kvs
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
-from headrace.cli.kvs_read import shown
 from headrace.client.handle import Handle
 from headrace.spec.kvs_flags import READDIR, TREEOBJ
 
@@ -50,13 +50,14 @@ _MARKS = {"dir": ".", "dirref": ".", "symlink": "@"}
 
 
 def _width(options: Options) -> int:
-    """Columns to fill: as given, else the terminal's, else 80; 0 means no limit."""
+    """Columns to fill: as given, else the terminal's, else those of COLUMNS, else 80; 0 means no limit."""
     if options.has("width"):
         return options.get_int("width", 0)
     try:
         return os.get_terminal_size(1).columns
     except OSError:
-        return _DEFAULT_WIDTH
+        columns = os.environ.get("COLUMNS", "")
+        return int(columns) if columns.isdigit() else _DEFAULT_WIDTH
 
 
 def ls(argv: List[str]) -> int:
@@ -74,8 +75,16 @@ def ls(argv: List[str]) -> int:
             sys.stderr.write(f"{key}: {os.strerror(exc.errno or 0)}\n")
             status = 1
             continue
-        is_folder = kind in ("dir", "dirref") and not options.has("directory")
-        (folders if is_folder else singles).append(key)
+        is_folder = kind in ("dir", "dirref")
+        if key[-1:] == "." and not is_folder:
+            sys.stderr.write(f"{key}: {os.strerror(errno.ENOTDIR)}\n")
+            status = 1
+            continue
+        name = key.rstrip(".") or "."
+        if is_folder and not options.has("directory"):
+            folders.append(name)
+        else:
+            singles.append(name + (_MARKS.get(kind, "") if options.has("classify") else ""))
     if singles:
         _columns(singles, options)
     titled = options.has("recursive") or len(keys) > 1
@@ -153,7 +162,7 @@ def _print_entry(handle: Handle, name: str, entry: Dict[str, Any], space: str, r
     elif options.has("directory"):
         line = name
     else:
-        value = shown(kvs.data_of(kvs.lookup(handle, name, space, 0, root)))
+        value = kvs.data_of(kvs.lookup(handle, name, space, 0, root)).decode("utf-8", "surrogateescape")
         line = f"{name} = {value}"
         limit = _width(options) if options.has("width") or sys.stdout.isatty() else 0
         if limit and len(line) > limit:

@@ -154,19 +154,8 @@ def _print(key: str, found: Dict[str, Any], options: Options) -> None:
         return
     data = kvs.data_of(found)
     out.flush()
-    out.buffer.write(data if options.has("raw") else shown(data).encode("utf-8", "surrogateescape") + b"\n")
+    out.buffer.write(data if options.has("raw") or not data else data + b"\n")
     out.buffer.flush()
-
-
-def shown(data: bytes) -> str:
-    """A value as text: a JSON string without its quotes, anything else as it is."""
-    text = data.decode("utf-8", "surrogateescape")
-    if text[:1] == '"':
-        try:
-            return str(json.loads(text))
-        except ValueError:
-            pass
-    return text
 
 
 def readlink(argv: List[str]) -> int:

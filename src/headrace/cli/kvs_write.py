@@ -102,12 +102,6 @@ def _dirent(key: str, value: str, options: Options) -> Dict[str, Any]:
         if not isinstance(found, dict):
             raise CommandError(f"{key}: not a tree object: it must be a JSON object")
         return found
-    if options.has("raw"):
-        return kvs.val(data)
-    try:
-        json.loads(value)
-    except ValueError:
-        data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
     return kvs.val(data)
 
 

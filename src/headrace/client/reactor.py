@@ -138,14 +138,21 @@ class Reactor:
         finally:
             self._restore_signals()
 
-    def step(self) -> None:
-        """Wait for the next things to happen and run their callbacks, also in a callback of `run`."""
+    def step(self, wait: bool = True) -> bool:
+        """Wait for the next things to happen and run their callbacks, also in a callback of `run`.
+
+        Without `wait` what has happened already. True if something is left that could call back.
+        """
         running, self._running = self._running, True
         try:
             if not any([handle.dispatch() for handle in self._handles]):
-                self._run_once(self._next_timeout())
+                self._run_once(self._next_timeout() if wait else 0.0)
+                if not wait:
+                    for handle in self._handles:
+                        handle.dispatch()
         finally:
             self._running = running
+        return not self._is_idle()
 
     def _is_idle(self) -> bool:
         watched = (

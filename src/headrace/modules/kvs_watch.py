@@ -42,7 +42,21 @@ _POLL = 0.1
 class Watcher:
     """One kvs-watch.lookup request. `todo` are the versions still to be looked at; None is the present one."""
 
-    __slots__ = ("busy", "flags", "key", "live", "msg", "outside", "parts", "plain", "previous", "seq", "space", "todo")
+    __slots__ = (
+        "busy",
+        "flags",
+        "key",
+        "live",
+        "msg",
+        "outside",
+        "parts",
+        "plain",
+        "present",
+        "previous",
+        "seq",
+        "space",
+        "todo",
+    )
 
     def __init__(self, msg: Message, space: str, key: str, flags: int) -> None:
         self.msg = msg
@@ -54,6 +68,8 @@ class Watcher:
         self.busy = False
         self.live = True
         self.outside = False
+        # Whether the namespace has been there.
+        self.present = False
         self.seq = -1
         self.previous: Any = None
         self.parts = 0
@@ -113,7 +129,7 @@ class Watch:
         name, _, what = msg.topic[len(_EVENT) :].rpartition("-")
         for watcher in list(self.watchers.get(name, ())):
             if what == "removed":
-                if watcher.responded or not watcher.flags & WAITCREATE:
+                if watcher.responded or watcher.present or not watcher.flags & WAITCREATE:
                     self._end(watcher, errno.ENOTSUP)
             elif what == "created":
                 watcher.todo.append(None)
@@ -157,6 +173,7 @@ class Watch:
                 self._watch_outside(watcher)
             return
         found = reply.obj or {}
+        watcher.present = True
         watcher.seq = version["rootseq"] if version is not None else found["rootseq"]
         if found.get("outside"):
             self._watch_outside(watcher)
@@ -191,7 +208,7 @@ class Watch:
         what = "watched with WATCH_APPEND" if watcher.flags & WATCH_APPEND else "streamed"
         old = watcher.previous
         if kind not in ("val", "valref"):
-            wrong = errno.EISDIR if kind in ("dir", "dirref") else errno.EINVAL
+            wrong = errno.EISDIR if kind in ("dir", "dirref") and old is None else errno.EINVAL
             self._end(watcher, wrong, f"{kind} cannot be {what}")
             return
         watcher.previous = value

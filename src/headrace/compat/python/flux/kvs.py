@@ -319,11 +319,6 @@ def namespace_list(flux_handle: Flux) -> List[str]:
     return [space["namespace"] for space in spaces]
 
 
-def dropcache(flux_handle: Flux) -> None:
-    """Have the KVS of this broker forget what it can fetch again."""
-    flux_handle.rpc("kvs.dropcache").get()
-
-
 def kvs_checkpoint_lookup(flux_handle: Flux, cache_bypass: bool = False) -> List[Dict[str, Any]]:
     """The checkpoints of the primary namespace, newest first: `version`, `rootref`, `sequence` and `timestamp` of each.
 

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Union
 
 from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
+from flux.constants import FLUX_REACTOR_NOWAIT, FLUX_REACTOR_ONCE
 from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher, TurnWatcher
 from flux.message import Message, to_text
 from flux.rpc import RPC
@@ -184,12 +185,16 @@ class Flux:
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
         """Run until `reactor_stop` or until nothing is left to wait for; raises what a callback raised.
 
+        With FLUX_REACTOR_ONCE among the flags only until something happened, with FLUX_REACTOR_NOWAIT without waiting.
         Returns -1 after `reactor_stop_error`, 0 when nothing is left to wait for, a positive number otherwise.
         """
         self._status = 0
         self._running = True
         try:
-            left = self.reactor.run(until_idle=True)
+            if flags & (FLUX_REACTOR_ONCE | FLUX_REACTOR_NOWAIT):
+                left = self.reactor.step(wait=not flags & FLUX_REACTOR_NOWAIT)
+            else:
+                left = self.reactor.run(until_idle=True)
         finally:
             self._running = False
         self.raise_if_exception()
