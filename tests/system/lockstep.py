@@ -8,7 +8,8 @@ Prints JSON: the simulator's order of starts, and the instance's.
 
 Simulated hours pass in seconds here, and backfilling compares times. So limits are random and of months, against which
 neither the simulated hours nor the real seconds count, and jobs end long before them. Promises add limits up, so that
-one seed in thirty has two moments so close that the hours do count.
+one trace in thirty has two moments so close that the hours do count: where the simulator itself decides otherwise when
+its hours are taken for seconds, another trace is drawn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 
 from headrace.client.handle import Handle
 from headrace.graph import Graph, Scheduler, parse_jobspec
-from headrace.queueing import Queue
+from headrace.queueing import Queue, Started
 from headrace.queueing.simulate import Job, Simulation, simulate
 from headrace.queueing.simulate_machine import read
 from headrace.spec import jobid, jobspec_build
@@ -130,6 +131,24 @@ def events(jobs: list[Wanted], expected: Simulation) -> list[tuple[int, str, int
     return sorted(found + [(run.end, "end", run.job.id) for run in expected.runs])
 
 
+def in_seconds(jobs: list[Wanted], expected: Simulation, queue: Queue) -> list[int]:
+    """The order of starts if what is to happen in simulated hours happens within seconds; it may stop halfway."""
+    starts: list[int] = []
+    by_number = {wanted.job.id: wanted.job for wanted in jobs}
+    for second, (_, what, number) in enumerate(events(jobs, expected)):
+        if what == "submit":
+            queue.submit(number, by_number[number].request, by_number[number].urgency)
+        elif number in queue.running:
+            queue.finish(number)
+        else:
+            return starts
+        more = True
+        while more:
+            starts += [decision.jobid for decision in queue.schedule(second) if isinstance(decision, Started)]
+            more = queue.unfinished
+    return starts
+
+
 def follow(jobs: list[Wanted], expected: Simulation) -> list[int]:
     """Take the instance through the simulated events; the order in which it started the jobs."""
     live = Live()
@@ -151,11 +170,13 @@ def main(seed: int, count: int, policy: str, shapes: str, reservations: int | No
     rng = random.Random(seed)
     while True:
         jobs = trace(rng, count, graph, shapes)
-        queue = Queue(Scheduler(graph, "first"), policy, reservations=reservations)
+        queue, other = (Queue(Scheduler(graph, "first"), policy, reservations=reservations) for _ in range(2))
         expected = simulate([wanted.job for wanted in jobs], queue)
         assert not expected.never
         # The instance hears of one event after another: none may share its moment with another.
-        if len({at for at, _, _ in events(jobs, expected)}) == 2 * count:
+        if len({at for at, _, _ in events(jobs, expected)}) < 2 * count:
+            continue
+        if in_seconds(jobs, expected, other) == [run.job.id for run in expected.runs]:
             break
     begun = follow(jobs, expected)
     backfilled = sum(run.backfilled for run in expected.runs)
