@@ -138,10 +138,10 @@ class Agent:
 
     def job_over(self, job: ShellJob, status: int) -> None:
         """Report the end of `job`, remove what it left, and start who takes its place."""
-        finish = {"op": "finish", "id": job.id, "status": status}
+        finish: Op = {"op": "finish", "id": job.id, "status": status}
         heir = self._heir_of(job)
         if heir is not None:
-            finish["heir"] = heir["id"]
+            finish["heir"], finish["t"] = heir["id"], time.time()
         self.send(finish)
         self.jobs.pop(job.id, None)
         self.afterwards(lambda: self.folders.give_back(job.tmpdir))

@@ -13,7 +13,7 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -34,6 +34,7 @@ _PATIENCE = 0.01
 _TICK = 0.0005
 # Seconds that the end of this module waits for the agent's word on what it has started.
 _AGENT_ANSWERS = 2.0
+_NOTHING: Mapping[str, Any] = {}
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
@@ -223,14 +224,13 @@ class _Leader:
             for then in recalled:
                 then()
 
-    def _adopt(self, id: int, ranks: list[int]) -> None:
+    def _adopt(self, id: int, ranks: list[int], time: float) -> None:
         """The agent started a job in the place of one that ended; the job manager asks for it when it hears of that."""
         todo = self.ahead.pop(id)
         self.jobs[id] = _Job(id, todo["userid"], None, ranks)
         self.unconnected += 1
         self.node.adopt({**todo, "ranks": ranks})
-        now = self.ctx.now()
-        self._append(id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
+        self._append(id, _EVENTS, [[time, "init", None], [time, "starting", None]], soon=False)
 
     def _connect(self, job: _Job, msg: Message) -> None:
         job.msg = msg
@@ -293,9 +293,13 @@ class _Leader:
         events: list[Any] = [[now, "shell-exit", {"rank": lead, "wait_status": bad.pop(lead, 0)}]]
         events += [[now, "shell-exit", {"rank": rank, "wait_status": status}] for rank, status in sorted(bad.items())]
         self._append(job.id, _EVENTS, events)
-        self._end(job, op["status"], op.get("heir", 0))
+        if "heir" in op:
+            self._end(job, op["status"], {"heir": op["heir"]})
+            self._adopt(op["heir"], job.ranks, op["t"])
+        else:
+            self._end(job, op["status"])
 
-    def _end(self, job: _Job, status: int, heir: int = 0) -> None:
+    def _end(self, job: _Job, status: int, extra: Mapping[str, Any] = _NOTHING) -> None:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
         self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
@@ -305,9 +309,7 @@ class _Leader:
         if job.msg is not None:
             del self.jobs[job.id]
         self._respond(job, "finish", {"status": status})
-        self._respond(job, "release", {"ranks": "all", "final": True, **({"heir": heir} if heir else {})})
-        if heir:
-            self._adopt(heir, job.ranks)
+        self._respond(job, "release", {"ranks": "all", "final": True, **extra})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
         """Log `entries` at the end of this turn, or with what follows in a moment if not `soon`."""

@@ -196,7 +196,7 @@ class Node:
         if part.finished(source, status, bad):
             del self.parts[op["id"]]
             done = {"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad}
-            self.report({**done, "heir": op["heir"]} if "heir" in op else done)
+            self.report({**done, "heir": op["heir"], "t": op["t"]} if "heir" in op else done)
 
     def _barrier(self, source: int, op: Op) -> None:
         part = self.parts.get(op["id"])

@@ -136,9 +136,11 @@ class Heirs:
 
     def started(self, job: Job) -> None:
         """A job starts as the scheduler said: its end may start one of those that are given as well."""
-        if not self.given or job.id in self._leavers or self._recalling:
+        if not self.given:
+            self._give()
+        elif job.id in self._leavers or self._recalling:
             return
-        if _same_request(next(iter(self.given.values())), job):
+        elif _same_request(next(iter(self.given.values())), job):
             self._leavers.add(job.id)
             self._core.requests.append(("ahead", [], [job.id], False))
 
@@ -168,8 +170,8 @@ class Heirs:
         """The exec service has nothing any more; what it started before has been claimed."""
         if not self._recalling:
             return
-        self._settle()
-        self._give()
+        if not self._settle():
+            self._give()
 
     def exec_gone(self) -> None:
         """The exec service is gone, and has given everything back before that."""
@@ -177,13 +179,16 @@ class Heirs:
         self._claims.clear()
         self._settle()
 
-    def _settle(self) -> None:
+    def _settle(self) -> bool:
+        """Do what was put off, if anything was: who changes one job often changes the next one too, so what is left is
+        given out again with the next start."""
         self._recalling = False
         self.given.clear()
         self._leavers.clear()
         put_off, self._put_off = self._put_off, []
         for then in put_off:
             then()
+        return bool(put_off)
 
 
 def notes(job: Job, heir: Job) -> dict[str, Any]:

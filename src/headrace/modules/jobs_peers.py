@@ -18,8 +18,10 @@ from headrace.modules.jobs_core import CANCEL, Core
 from headrace.modules.jobs_record import Job
 from headrace.spec.message import Message
 
-# Seconds that the scheduler may learn later of what changes nothing for it.
+# Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
+# fewer than the heirs that it still has named when it names more.
 _COMPANY = 0.005
+_ENOUGH = 8
 
 
 class Scheduler:
@@ -127,6 +129,8 @@ class Scheduler:
         if not self.untold:
             self.ctx.call_later(_COMPANY, self._tell)
         self.untold.append({"id": job.id, "final": True, "heir": heir.id, "expiration": heir.expiration})
+        if len(self.untold) == _ENOUGH:
+            self._tell()
 
     def _tell(self) -> None:
         if self.untold:
