@@ -65,13 +65,35 @@ def test_conversions_of_time_and_share(monkeypatch):
     time.tzset()
     assert row("{t!d:%b%d %R::>12}", t=1795239438.9) == " Nov21 05:37"
     assert row("{t!D}", t=1795239438.9) == "2026-11-21T05:37:18"
-    assert row("{t!H}", t=3725.2) == "1:02:05"
+    assert row("{t!d}", t=1795239438.9) == "2026-11-21T05:37:18"
+    assert [row("{t!H}", t=span) for span in (3725.2, 0.02, 0.0, 90000)] == [
+        "1:02:05",
+        "0:00:01",
+        "0:00:00",
+        "1 day, 1:00:00",
+    ]
     assert [row("{n!P}", n=share) for share in (0.5, 0.015, 0.0005, 1)] == ["50%", "1.5%", "0.05%", "100%"]
 
 
 def test_numbers_keep_their_precision_and_missing_ones_stay_empty():
     assert row("{n:>5.1f}", n=0.64) == "  0.6"
     assert row("{n:>5.1f}|", n="") == "     |"
+
+
+def test_a_specification_that_is_none_is_refused():
+    with pytest.raises(FormatError, match="Invalid format specifier"):
+        row("{n:garbage}", n=0.5)
+
+
+def test_what_fills_the_cells_is_not_for_the_heading():
+    assert table("{name:=^9}", {"name": "abc"}) == ["  NAME   ", "===abc==="]
+
+
+def test_without_a_header_a_column_is_as_wide_as_its_values():
+    layout = Format("+:{name:>1}", HEADINGS)
+    getters = [lambda name: "a"]
+    layout.fit(getters, header=False)
+    assert layout.row(getters[0]) == "a"
 
 
 def test_truth_is_a_word():

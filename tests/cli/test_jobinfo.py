@@ -38,6 +38,7 @@ def test_time_is_the_request_while_pending_and_the_run_time_after():
         ({"state": 2, "dependencies": ["after-success=ƒ2"]}, "depends:after-success=ƒ2"),
         ({"state": 4}, "priority-wait"),
         ({"state": 8, "urgency": 0, "priority": 0}, "held"),
+        ({"state": 8, "urgency": 16, "priority": 0}, "priority-hold"),
         ({"state": 8, "urgency": 16, "priority": 16}, ""),
         ({"state": 8, "priority": 16, "annotations": {"sched": {"reason_pending": "2 nodes short"}}}, "2 nodes short"),
         ({"state": 8, "priority": 16, "annotations": {"sched": {"t_estimate": 990.0}}}, "eta:now"),
@@ -59,6 +60,7 @@ def test_info_says_why_a_job_waits_or_where_it_runs(raw, info):
     [
         ({"result": 1, "waitstatus": 0}, "Exit 0", 0),
         ({"result": 2, "waitstatus": 256}, "Exit 1", 1),
+        ({"result": 2, "waitstatus": 127 << 8}, "command not found", 127),
         ({"result": 2, "waitstatus": 129 << 8}, "Hangup", 129),
         ({"result": 8, "waitstatus": 142 << 8}, "Timeout", 142),
         ({"result": 4, "exception_type": "cancel", "exception_note": "cleanup"}, "Canceled: cleanup", -128),

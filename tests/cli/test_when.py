@@ -16,6 +16,11 @@ def at(*parts: int) -> float:
     return datetime(*parts).timestamp()
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("an hour ago", 3600), ("2 days ago", 172800), ("5 mins ago", 300)])
+def test_a_span_may_be_counted_back(text, seconds):
+    assert parse_past(text, NOON) == NOON - seconds
+
+
 @pytest.mark.parametrize(
     ("text", "when"),
     [

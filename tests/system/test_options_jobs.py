@@ -40,6 +40,22 @@ LISTING = [
     Line("flux jobs -R --level=1 -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n")),
     Line("flux jobs -R --level=1 --stats -no {name}", like(f"1 running, .*\nin\n\n{ID}:\n2 running, .*\ndeep\njob1\n")),
     # one thread asks all instances, but a wrong number is refused
+    # what real clients ask for with ids, what they read from elsewhere, and how wide it gets
+    Line(
+        "flux jobs -no {name} f1 $(flux jobs -no {id} | head -1) 2>&1 | sort", like(f"flux-jobs: .*{ID} unknown\nin\n")
+    ),
+    Line("flux jobs -n f1 2>/dev/null", "", 1),
+    Line(
+        "flux jobs -A $(flux jobs -no {id} | head -1) 2>&1 | grep -v JOBID | head -1",
+        "flux-jobs: WARNING: Filtering options ignored with jobid list\n",
+    ),
+    Line("flux job list | flux jobs --from-stdin -o '{name} {annotations.sched.x}'", "NAME SCHED.X\nin \n"),
+    Line("echo odd | flux jobs --from-stdin", like("flux-jobs: ERROR: standard input is not JSON: .*"), 1),
+    Line("flux jobs -w 10 | grep -c '+$'", "2\n"),
+    Line("flux jobs --json --stats", "flux-jobs: ERROR: --json does not work with --stats and --stats-only\n", 1),
+    Line("flux jobs --user=nobody1", like("flux-jobs: ERROR: Invalid user nobody1 specified.*"), 1),
+    Line("flux jobs --user=+1234 -n", ""),
+    Line("flux job list-ids --wait-state=run $(flux jobs -no {id} | head -1) | jq -r .name", "in\n"),
     Line("flux jobs -R --threads=2 -no {name} | tail -1", "job2\n"),
     Line("flux jobs -c -1", like("usage: .*argument -c/--count: '-1' must be 0 or a positive integer\n"), 2),
     Line("flux jobs --threads=0", like("usage: .*argument --threads: '0' must be a positive integer\n"), 2),

@@ -262,6 +262,16 @@ R = [
         "flux config reload; flux config get x.y; flux config get queues.debug.requires",
         '["debug"]\nflux-config: x.y is not set\n',
     ),
+    Line("flux config set --type=integer a.b 7; flux config set a.b 8; flux config get --type=integer a.b", "8\n"),
+    Line("flux config set a.c 8", like("flux-config: a.c is not set: .*"), 1),
+    Line("flux config set a.b x", "flux-config: a.b: x does not have the requested type integer\n", 1),
+    Line(
+        "flux config set --type=real a.c 3; flux config set --type=fsd a.d 45m; flux config get a", like('{.*"45m"}\n')
+    ),
+    Line("flux config unset a.b; flux config unset no.such; flux config get a.b", "flux-config: a.b is not set\n", 1),
+    Line("flux config set --type=string heartbeat.period 42XYZ", like("flux-config: .*"), 1),
+    Line("flux config get heartbeat.period", "flux-config: heartbeat.period is not set\n", 1),
+    Line("flux config builtin --installed confdir; flux config builtin --intree confdir", "/etc/flux\n/etc/flux\n"),
     Line("test -d $(flux config builtin module_path)"),
     Line("flux config builtin odd", like("flux-config: odd is invalid.*\n"), 1),
     Line("flux version | cut -d: -f1", "commands\nlibflux-core\nbroker\nFLUX_URI\nbuild-options\n"),

@@ -39,6 +39,20 @@ REACHING = [
     ),
     Line("test $(flux uri /) = $FLUX_URI && test $(flux uri ..) = $FLUX_URI && test $(flux uri .) = $FLUX_URI", ""),
     Line("flux alloc -n1 sh -c 'flux uri / ..; flux uri /; flux uri ..' 2>&1 | grep -c $FLUX_URI", "2\n"),
+    Line("flux uri --help | grep schemes", "Supported resolver schemes:\n"),
+    Line("sh -c 'test $(flux uri \"pid:$$?remote\") = $(flux uri --remote $FLUX_URI)'"),
+    Line(
+        "printf '#!/bin/sh\necho PID JOBID\necho %s 77\n' $$ >scontrol; chmod +x scontrol; "
+        "PATH=$PWD:$PATH flux uri slurm:77 | cut -d: -f1",
+        "ssh\n",
+    ),
+    Line(
+        "printf '#!/bin/sh\necho compute_nodes:\necho \" - n9\"\n' >query; "
+        "printf '#!/bin/sh\nexec sh -c \"$2\"\n' >there; chmod +x query there; export LSB_JOBID=88; "
+        "CSM_ALLOCATION_QUERY=./query FLUX_SSH=./there sh -c 'flux uri --local lsf:88 | cut -d: -f1'",
+        "local\n",
+    ),
+    Line("flux uri lsf:89", "flux-uri: ERROR: No compute nodes found for LSF job 89\n", 1),
     Line("flux uri pid:0", "flux-uri: ERROR: No such file or directory: '/proc/0/environ'\n", 1),
     Line("flux alloc -n1 --bg >id; flux uri --wait $(cat id) | cut -d: -f1", "ssh\n"),
     Line("flux uri --local $(cat id) | cut -d: -f1", "local\n"),

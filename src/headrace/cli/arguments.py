@@ -44,7 +44,7 @@ class BrokerParser(Parser):
     def error(self, message: str) -> NoReturn:
         unknown = "unrecognized arguments: "
         if message.startswith(unknown):
-            message = f"unrecognized option '{message[len(unknown) :].split()[0]}'"
+            message = f"unrecognized option '{message[len(unknown) :].split(maxsplit=1)[0]}'"
         hint = f"Try `{self._error_prog} --help' for more information."
         raise CommandError(f"{self._error_prog}: {message}\n{hint}", bare=True)
 

@@ -18,6 +18,8 @@ PREFIX = "flux-config: "
 
 _TABLE = {
     "get": ("Query broker configuration values", None),
+    "set": ("Set a broker configuration value", None),
+    "unset": ("Remove a broker configuration value", None),
     "load": ("Load broker configuration from TOML, JSON, or config directory", None),
     "reload": ("Reload broker configuration from TOML", None),
     "builtin": ("Print compiled-in Flux configuration values", None),
@@ -35,7 +37,17 @@ _GET = Command(
 )
 _LOAD = Command("flux-config load", "[PATH]", "Load broker configuration from TOML, JSON, or config directory")
 _RELOAD = Command("flux-config reload", "", "Reload broker configuration from TOML")
-_BUILTIN = Command("flux-config builtin", "[NAME]", "Print compiled-in Flux configuration values")
+_BUILTIN = Command(
+    "flux-config builtin",
+    "[OPTIONS] [NAME]",
+    "Print compiled-in Flux configuration values",
+    (
+        ("", "installed", "", "Accepted: there is one set of values"),
+        ("", "intree", "", "Accepted: there is one set of values"),
+    ),
+)
+# Where a system instance's configuration is kept.
+CONFDIR = "/etc/flux"
 _TYPES = {
     "string": (str,),
     "integer": (int,),
@@ -48,6 +60,10 @@ _TYPES = {
 
 def main(argv: List[str]) -> int:
     name, rest = dispatch("flux-config", argv, _TABLE)
+    if name in ("set", "unset"):
+        from headrace.cli import config_set
+
+        return config_set.set_value(rest) if name == "set" else config_set.unset(rest)
     return {"get": _get, "load": _load, "reload": _reload, "builtin": _builtin}[name](rest)
 
 
@@ -73,7 +89,7 @@ def _configuration(path: str) -> Any:
     if path:
         from headrace.cli.conf_option import read_path
 
-        return read_path(path)
+        return read_path(f"{CONFDIR}/{path}/conf.d" if path in ("system", "security", "imp") else path)
     from headrace.client.handle import Handle
 
     return Handle().rpc("config.get").get()
@@ -109,7 +125,7 @@ def _load(argv: List[str]) -> int:
     conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")
     handle = Handle()
     handle.rpc("config.load", conf).get()
-    _show_doubts(handle)
+    show_doubts(handle)
     return 0
 
 
@@ -119,11 +135,11 @@ def _reload(argv: List[str]) -> int:
     _RELOAD.parse(argv).need(0, 0)
     handle = Handle()
     handle.rpc("config.reload").get()
-    _show_doubts(handle)
+    show_doubts(handle)
     return 0
 
 
-def _show_doubts(handle: Any) -> None:
+def show_doubts(handle: Any) -> None:
     """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
     with contextlib.suppress(OSError):
         for line in handle.rpc("config.doubts").get()["lines"]:
@@ -154,6 +170,7 @@ def builtin_values() -> Any:
         "rc1_path": "",
         "rc3_path": "",
         "shell_path": "",
+        "confdir": CONFDIR,
         "rundir": "/run/flux",
         "bindir": os.path.dirname(os.path.abspath(sys.argv[0])),
     }

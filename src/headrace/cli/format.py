@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import timedelta
 from string import Formatter
 
 from headrace.spec import duration
@@ -77,7 +78,9 @@ class Field:
             value = "" if value is None else str(value)
         try:
             return format(value, spec)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError) as exc:
+            if str(exc).startswith("Invalid format specifier"):
+                raise FormatError(f"Error in user format: {self.name}: Invalid format specifier '{spec}'") from None
             if isinstance(value, (int, float)) and spec:
                 return format(str(value), _text_spec(spec, keep_precision=True))
             raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
@@ -85,7 +88,9 @@ class Field:
     def heading(self, text: str) -> str:
         """The column's heading."""
         number = self.spec[-1:] in _NUMBER_TYPES and bool(self.spec)
-        return format(text, _text_spec(self.spec, keep_precision=not number))
+        spec = _text_spec(self.spec, keep_precision=not number)
+        # What fills the cells is not for the heading.
+        return format(text, spec[1:] if spec[1:2] and spec[1] in "<>^" else spec)
 
     def _convert(self, value: Any) -> Any:
         kind = self.conversion
@@ -109,13 +114,13 @@ class Field:
         if kind == "F":
             return "inf" if seconds == float("inf") else str(duration.encode(seconds))
         if kind == "H":
-            whole = int(seconds + 0.5)
-            return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+            # As a clock that has seconds has it, but what took any time at all is not shown as none.
+            return str(timedelta(seconds=max(round(seconds), 1) if seconds > 0 else round(seconds)))
         if kind == "D":
             return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else ""
         if self.hyphen and not seconds:
             return ""
-        return time.strftime(self.strftime or "%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+        return time.strftime(self.strftime or "%Y-%m-%dT%H:%M:%S", time.localtime(seconds))
 
 
 class Format:
@@ -154,8 +159,8 @@ class Format:
     def row(self, get: Getter) -> str:
         return self._line(lambda field: field.text(get(field.name)))
 
-    def fit(self, rows: Iterable[Getter]) -> None:
-        """Apply the column rules `?:` and `+:` to the rows that are going to be shown."""
+    def fit(self, rows: Iterable[Getter], header: bool = True) -> None:
+        """Apply the column rules `?:` and `+:` to the rows that are going to be shown, under a header or not."""
         if not any(field.drop_empty or field.widen for field in self.fields):
             return
         rows = list(rows)
@@ -164,14 +169,14 @@ class Format:
             if field.drop_empty and not any(field.text(get(field.name)).strip() not in _NOTHING for get in rows):
                 continue
             if field.widen:
-                self._widen(field, rows)
+                self._widen(field, rows, header)
             kept.append(field)
         self.fields = kept
 
-    def _widen(self, field: Field, rows: List[Getter]) -> None:
+    def _widen(self, field: Field, rows: List[Getter], header: bool) -> None:
         fill, width, _, kind = _split_spec(field.spec)
         heading = self._headings.get(field.name, field.name.upper())
-        longest = max([width, len(heading)] if rows else [width])
+        longest = max([width, len(heading)] if rows and header else [width])
         spec, field.spec = field.spec, (kind if kind else "")
         mark, field.mark = field.mark, False
         for get in rows:

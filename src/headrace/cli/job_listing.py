@@ -14,7 +14,7 @@ from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Any, Dict, List
 
 _SINCE = ("S", "since", "T", "List inactive jobs since timestamp T")
 _COUNT = ("c", "count", "N", "Limit output to N jobs (default: no limit)")
@@ -31,7 +31,12 @@ _LIST = Command(
         ("u", "user", "USER", "Limit output to specific user"),
     ),
 )
-_LIST_IDS = Command("flux-job list-ids", "[OPTIONS] ID [ID ...]", "List job(s) by id")
+_LIST_IDS = Command(
+    "flux-job list-ids",
+    "[OPTIONS] ID [ID ...]",
+    "List job(s) by id",
+    (("W", "wait-state", "STATE", "Return once the jobs have reached STATE"),),
+)
 _LIST_INACTIVE = Command("flux-job list-inactive", "[OPTIONS]", "List inactive jobs", (_COUNT, _SINCE))
 _STATS = Command("flux-job stats", "[OPTIONS]", "Get current job stats")
 
@@ -91,10 +96,14 @@ def list_inactive(argv: List[str]) -> int:
 def list_ids(argv: List[str]) -> int:
     _for_programs()
     handle = Handle()
-    calls = [
-        handle.rpc("job-list.list-id", {"id": parse_id(text), "attrs": ["all"]})
-        for text in _LIST_IDS.parse(argv).need(1)
-    ]
+    options = _LIST_IDS.parse(argv)
+    request: Dict[str, Any] = {"attrs": ["all"]}
+    if options.has("wait-state"):
+        state = options.get("wait-state").lower()
+        if state not in STATE_NAMES:
+            raise CommandError(f"invalid job state: {state}")
+        request["state"] = STATE_NAMES[state]
+    calls = [handle.rpc("job-list.list-id", {"id": parse_id(text), **request}) for text in options.need(1)]
     for call in calls:
         print(json.dumps(call.get()["job"], ensure_ascii=False))
     return 0

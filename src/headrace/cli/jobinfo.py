@@ -124,6 +124,14 @@ HEADINGS = {
     "color": "",
     "color_off": "",
 }
+for _prefix in ("annotations.sched", "sched"):
+    HEADINGS.update(
+        {
+            f"{_prefix}.t_estimate": "T_ESTIMATE",
+            f"{_prefix}.reason_pending": "REASON",
+            f"{_prefix}.resource_summary": "RESOURCES",
+        }
+    )
 OPEN_FIELDS = ("annotations.", "sched.", "user.")
 
 _EXCEPTION = ["exception_occurred", "exception_severity", "exception_type", "exception_note"]
@@ -329,8 +337,11 @@ def _contextual_info(job: JobInfo) -> Any:
         return "priority-wait"
     if state != 8:
         return job.raw.get("nodelist", "")
-    if job.raw.get("priority") == 0 or job.raw.get("urgency") == 0:
+    if job.raw.get("urgency") == 0:
         return "held"
+    if job.raw.get("priority") == 0:
+        # Not the user's doing: what gives jobs their priority holds it.
+        return "priority-hold" if "urgency" in job.raw else "held"
     estimate = job.get("sched.t_estimate")
     if not isinstance(estimate, (int, float)) or not estimate:
         return job.get("sched.reason_pending")
@@ -358,12 +369,16 @@ def _inactive_reason(job: JobInfo) -> str:
     return ""
 
 
+# What the exit statuses mean that shells give to a command they could not run, or that was not given a number.
+_SHELL_CODES = {126: "Command invoked cannot execute", 127: "command not found", 128: "Invalid argument to exit"}
+
+
 def exit_reason(status: int) -> str:
     """How a job with this wait status ended: `Exit 3`, `Hangup`. A shell reports a signal as 128 plus its number."""
     code = os.WTERMSIG(status) + 128 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if code > 128:
         return signal_name(code - 128)
-    return f"Exit {code}"
+    return _SHELL_CODES.get(code, f"Exit {code}")
 
 
 def signal_name(signum: int) -> str:

@@ -43,14 +43,16 @@ class Query:
         """Restrict to a user by name or number; "all" restricts nothing. Raises CommandError for an unknown name."""
         if text == "all":
             return
-        if not text.isdigit():
+        try:
+            userid = int(text)
+        except ValueError:
             import pwd
 
             try:
-                text = str(pwd.getpwnam(text).pw_uid)
+                userid = pwd.getpwnam(text).pw_uid
             except KeyError:
-                raise CommandError(f"There is no such user: {text}") from None
-        self.clauses.append({"userid": [int(text)]})
+                raise CommandError(f"Invalid user {text} specified: there is no such user") from None
+        self.clauses.append({"userid": [userid]})
 
     def filter(self, text: str) -> None:
         """Add states and results named in a comma-separated list. Raises CommandError for anything else."""

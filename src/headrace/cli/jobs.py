@@ -20,7 +20,7 @@ from headrace.client.handle import Handle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 PREFIX = "flux-jobs: ERROR: "
 
@@ -72,6 +72,10 @@ def _parser() -> Parser:
     add("--recurse-all", action="store_true", help="Recurse into jobs of other users")
     add("-L", "--level", type=int, metavar="N", default=9999, help="Recurse to this depth")
     add("--threads", type=positive_int, metavar="N", help="Accepted: one thread asks every instance, whatever N is")
+    add(
+        "-w", "--width", metavar="N", nargs="?", type=positive_int, const=0, help="Cut lines (default: to the terminal)"
+    )
+    add("--from-stdin", action="store_true", help="Show the jobs that standard input has, as flux job list prints them")
     add("--stats", action="store_true", help="Print a line of statistics first")
     add("--stats-only", action="store_true", help="Print only the line of statistics")
     add("jobids", metavar="JOBID", type=job_id, nargs="*", help="List these jobs")
@@ -89,6 +93,10 @@ def main(argv: List[str]) -> int:
         args.format, keys = _split_sort(choose(args.format, FORMATS))
         args.sort = args.sort or keys
         layout = _layout(args.format)
+        if args.json and (args.stats or args.stats_only):
+            raise CommandError("--json does not work with --stats and --stats-only")
+        if args.from_stdin:
+            return _show(_from_stdin(), args, layout)
         handle = Handle()
         if args.stats or args.stats_only:
             active = _print_stats(handle, args.queue)
@@ -108,7 +116,13 @@ def _split_sort(text: str) -> Tuple[str, str]:
 
 
 def _layout(text: str) -> Format:
-    return Format(choose(text, FORMATS), jobinfo.HEADINGS, jobinfo.OPEN_FIELDS)
+    headings = dict(jobinfo.HEADINGS)
+    layout = Format(choose(text, FORMATS), headings, jobinfo.OPEN_FIELDS)
+    for name in layout.names:
+        if name.startswith("annotations."):
+            # Whatever a scheduler or a user has put there has its own name as heading.
+            headings.setdefault(name, name[len("annotations.") :].upper())
+    return layout
 
 
 def _list(handle: Handle, args: Namespace, layout: Format) -> int:
@@ -118,32 +132,51 @@ def _list(handle: Handle, args: Namespace, layout: Format) -> int:
     if stdout_colored(args.color):
         names.append("color")
     attrs = ["all"] if args.json else jobinfo.attributes_for(names)
-    status, jobs = _fetch(handle, args, attrs)
+    jobs = _fetch(handle, args, attrs)
+    if not jobs and args.jobids:
+        return 1
+    return _show(jobs, args, layout)
+
+
+def _from_stdin() -> List[JobInfo]:
+    """The jobs that standard input has, one JSON object a line. Raises CommandError."""
+    import json
+
+    try:
+        raws = [json.loads(line) for line in sys.stdin if line.strip()]
+    except ValueError as exc:
+        raise CommandError(f"standard input is not JSON: {exc}") from None
+    if not all(isinstance(raw, dict) and "id" in raw for raw in raws):
+        raise CommandError("standard input is no list of jobs: each line must be an object with an id")
+    return [JobInfo(raw) for raw in raws]
+
+
+def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
     _sort(jobs, args.sort)
     if args.json:
         _print_json(jobs, bool(args.jobids))
-        return status
+        return 0
     _print_table(layout, jobs, args)
     if args.recursive and args.level > 0:
         for job in jobs:
             _recurse(job, args)
-    return status
+    return 0
 
 
-def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> Tuple[int, List[JobInfo]]:
-    """(exit status, jobs): the ids that were asked for, or what the filters select."""
+def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> List[JobInfo]:
+    """The ids that were asked for, as far as there are such jobs, or what the filters select."""
     if args.jobids:
+        if any((args.a, args.A, args.filter, args.since, args.user, args.name, args.queue, args.include)):
+            sys.stderr.write("flux-jobs: WARNING: Filtering options ignored with jobid list\n")
         jobs: List[JobInfo] = []
-        status = 0
         for wanted, job in zip(args.jobids, list_ids(handle, args.jobids, attrs)):
             if job is None:
                 from headrace.spec import jobid
 
                 sys.stderr.write(f"flux-jobs: ERROR: JobID {jobid.encode(wanted, 'f58')} unknown\n")
-                status = 1
             else:
                 jobs.append(job)
-        return status, jobs
+        return jobs
     query = _query(args)
     limit = args.count
     query.count = limit + 1 if limit else 0
@@ -156,7 +189,7 @@ def _fetch(handle: Handle, args: Namespace, attrs: List[str]) -> Tuple[int, List
                 f"warning: output truncated at {limit} jobs.\n"
                 "Use --count to increase returned results or use filters to alter results.\n"
             )
-    return 0, jobs
+    return jobs
 
 
 def _query(args: Namespace) -> Query:
@@ -209,16 +242,24 @@ def _print_json(jobs: List[JobInfo], by_id: bool) -> None:
 
 def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
     rows = [_visible(job) for job in jobs]
-    layout.fit(rows)
+    layout.fit(rows, header=not args.no_header)
     lines: List[str] = []
+    width = args.width
+    if width == 0 and sys.stdout.isatty():
+        width = os.get_terminal_size(1).columns
     if not args.no_header:
-        lines.append(layout.header() + "\n")
+        lines.append(_cut(layout.header(), width) + "\n")
     colored = stdout_colored(args.color)
     for job, row in zip(jobs, rows):
         tint = jobinfo.color(job) if colored else ""
-        line = layout.row(row)
+        line = _cut(layout.row(row), width)
         lines.append(f"{tint}{line}\n{jobinfo.COLOR_OFF}" if tint else f"{line}\n")
     sys.stdout.write("".join(lines))
+
+
+def _cut(line: str, width: Optional[int]) -> str:
+    """The line, marked with + where it had to be cut to `width` characters (0, None: any)."""
+    return line[: width - 1] + "+" if width and len(line) > width else line
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

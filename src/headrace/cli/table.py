@@ -29,7 +29,7 @@ def layout_of(
 
 def show(layout: Format, rows: List[Getter], no_header: bool) -> None:
     """Write the rows, under a header unless it is not wanted."""
-    layout.fit(rows)
+    layout.fit(rows, header=not no_header)
     lines = [] if no_header else [layout.header()]
     lines += [layout.row(row) for row in rows]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

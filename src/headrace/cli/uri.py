@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from argparse import RawDescriptionHelpFormatter
 
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
@@ -18,13 +19,31 @@ if TYPE_CHECKING:
 PREFIX = "flux-uri: ERROR: "
 
 
+_SCHEMES = """Supported resolver schemes:
+  jobid   a job of this instance, or JOBID/JOBID of the instance in it (also without the scheme)
+  pid     a process, by its number
+  slurm   a Slurm job that runs an instance
+  lsf     an LSF job that runs an instance
+"""
+# Prints FLUX_URI of the first process that has one, of those whose environment matches $1.
+_LOOK = (
+    "exec 2>/dev/null; for p in /proc/[0-9]*; do e=$(tr '\\0' '\\n' <$p/environ); "
+    'echo "$e" | grep -q "%s" && echo "$e" | sed -n "s/^FLUX_URI=//p" | grep . && break; done'
+)
+
+
 def _parser() -> Parser:
-    parser = Parser("flux-uri", description="Resolve a target to the URI of a Flux instance")
+    parser = Parser("flux-uri", description="Resolve a target to the URI of a Flux instance", epilog=_SCHEMES)
+    parser.formatter_class = RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--remote", action="store_true", help="Print the ssh form")
     add("--local", action="store_true", help="Print the local form")
     add("--wait", action="store_true", help="Wait until the job has published its URI")
-    add("target", metavar="TARGET", help="JOBID, JOBID/JOBID, /, .., pid:N, slurm:JOBID or a URI")
+    add(
+        "target",
+        metavar="TARGET",
+        help="JOBID, JOBID/JOBID, /, .., SCHEME:TARGET or a URI; ?local or ?remote after it asks for that form",
+    )
     return parser
 
 
@@ -41,6 +60,9 @@ def main(argv: List[str]) -> int:
 
 def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
     """The URI of a target, in the form to connect to unless told otherwise. Raises CommandError."""
+    if "://" not in target and target.endswith(("?local", "?remote")):
+        target, _, form = target.rpartition("?")
+        return {"local": to_local, "remote": to_remote}[form](resolve(target, wait, connectable))
     scheme, colon, rest = target.partition(":")
     if not colon:
         uri = _jobs(target, wait)
@@ -52,6 +74,8 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
         uri = _process(rest)
     elif scheme == "slurm":
         uri = _slurm(rest)
+    elif scheme == "lsf":
+        uri = _lsf(rest)
     else:
         raise CommandError(f"No plugin for URI scheme {scheme}")
     return reachable(uri) if connectable else uri
@@ -115,7 +139,7 @@ def _wait_for_uri(handle: Any, job: int, text: str) -> None:
 
 def _process(text: str) -> str:
     """The instance of a process: the one it serves if it is a broker, else that of its FLUX_URI."""
-    pid = text.partition("?")[0]
+    pid = text
     if not pid.isdigit():
         raise CommandError(f"{text} is not a process id")
     uri = _broker_uri(pid) or _environment(pid).get("FLUX_URI")
@@ -158,14 +182,42 @@ def _broker_uri(pid: str) -> str:
 
 
 def _slurm(text: str) -> str:
-    """The instance that was started by srun in a Slurm job, found by asking one of its processes."""
-    script = "for p in /proc/[0-9]*; do tr '\\0' '\\n' <$p/environ 2>/dev/null | grep ^FLUX_URI= && break; done"
-    argv = ["srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", script]
+    """The instance that was started by srun in a Slurm job, found by one of its processes, here or there."""
+    for line in _output("scontrol", "listpids", text).splitlines()[1:]:
+        pid = line.split()[0]
+        try:
+            uri = _environment(pid).get("FLUX_URI") if pid.isdigit() and int(pid) > 1 else None
+        except CommandError:
+            continue
+        if uri:
+            return to_remote(uri)
+    return _found(_output("srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", _LOOK % ""), "Slurm", text)
+
+
+def _lsf(text: str) -> str:
+    """The instance in an LSF job: a process of the job on the first of its hosts has its address."""
+    if not text.isdigit():
+        raise CommandError(f"{text} is not an LSF job id")
+    query = os.environ.get("CSM_ALLOCATION_QUERY", "/opt/ibm/csm/bin/csm_allocation_query")
+    _, _, nodes = _output(query, "-j", text).partition("compute_nodes:")
+    hosts = [line.split()[1] for line in nodes.splitlines() if line.strip().startswith("- ")]
+    if not hosts:
+        raise CommandError(f"No compute nodes found for LSF job {text}")
+    look = _LOOK % f"^LSB_JOBID={text}$"
+    return _found(_output(os.environ.get("FLUX_SSH", "ssh"), hosts[0], look), "LSF", text)
+
+
+def _output(*argv: str) -> str:
+    """What another scheduler's command prints, "" when it is not there or fails."""
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
-    except OSError as exc:
-        raise CommandError(f"slurm: {exc.strerror}: '{argv[0]}'") from None
-    line = done.stdout.decode().strip()
-    if not line.startswith("FLUX_URI="):
-        raise CommandError(f"Unable to resolve a Flux URI in Slurm job {text}")
-    return line[9:]
+    except OSError:
+        return ""
+    return "" if done.returncode else done.stdout.decode("utf-8", "replace")
+
+
+def _found(printed: str, scheduler: str, text: str) -> str:
+    uri = printed.strip()
+    if not uri:
+        raise CommandError(f"Unable to resolve a Flux URI in {scheduler} job {text}")
+    return to_remote(uri)

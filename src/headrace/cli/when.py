@@ -1,4 +1,4 @@
-"""Points in time as users write them: `+1h`, `-15m`, `now`, `15:30`, `3pm`, `tomorrow 9am`, `2026-11-21 08:00`.
+"""Points in time as users write them: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `2026-11-21 08:00`, `an hour ago`.
 
 Used by `--begin-time` (the future) and `--since` (the past). Times are local; what has only a time of day means
 the next such time for the future and the last one for the past.
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _CLOCK = re.compile(r"(?:at\s+)?(\d{1,2})(?::(\d\d)(?::(\d\d))?)?\s*(am|pm)?$")
 _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 604800}
+_UNITS.update(month=30 * 86400, year=365 * 86400)
 _FORMATS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%d %H:%M:%S",
@@ -58,6 +60,10 @@ def _parse(text: str, now: float, future: bool) -> float:
         except ValueError:
             raise WhenError(f'Invalid datetime: "{text}"') from None
         return float(now + (seconds if plain[0] == "+" else -seconds))
+    if plain.endswith(" ago"):
+        span = _span(plain[: -len(" ago")])
+        if span is not None:
+            return now - span
     if plain == "now":
         return now
     if re.fullmatch(r"\d+(\.\d+)?", plain):
@@ -72,6 +78,15 @@ def _parse(text: str, now: float, future: bool) -> float:
     if found is None:
         raise WhenError(f'Invalid datetime: "{text}"')
     return found.timestamp()
+
+
+def _span(text: str) -> Optional[float]:
+    """Seconds of `2 hours`, `a day` or `1 week`; None for anything else."""
+    match = re.fullmatch(r"(an?|\d+(?:\.\d+)?)\s*([a-z]+?)s?", text)
+    if match is None or match.group(2) not in _UNITS:
+        return None
+    count = match.group(1)
+    return (1.0 if count[0] == "a" else float(count)) * _UNITS[match.group(2)]
 
 
 def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetime]:
