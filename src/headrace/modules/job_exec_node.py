@@ -247,13 +247,15 @@ class Node:
         to = op["to"]
         if not 0 <= to < len(ranks):
             return
-        out = {"op": "peer", "id": op["id"], "from": part.nodeid, "data": op["data"]}
-        if ranks[to] == self.rank:
+        self._to_shell(ranks[to], {"op": "peer", "id": op["id"], "from": part.nodeid, "data": op["data"]})
+
+    def _to_shell(self, rank: int, out: Op) -> None:
+        if rank == self.rank:
             self.ctx.broker.agent.send(out)  # type: ignore[union-attr]
             return
         if not self._peers:
             self.ctx.at_flush(self._send_peers)
-        self._peers.setdefault(ranks[to], []).append(out)
+        self._peers.setdefault(rank, []).append(out)
 
     def _send_peers(self) -> None:
         peers, self._peers = self._peers, {}
@@ -278,6 +280,11 @@ class Node:
     def _lost(self, part: Part, child: int, members: int) -> None:
         job = part.job["id"]
         self.report({"op": "lost", "id": job, "ranks": str(Idset.from_bits(members))})
+        ranks = part.job["ranks"]
+        for nodeid, rank in enumerate(ranks):
+            if nodeid and members >> rank & 1:
+                # The lead shell waits for it otherwise.
+                self._to_shell(ranks[0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "done"}})
         self._started(child, {"id": job})
         bad = [[rank, LOST_STATUS] for rank in Idset.from_bits(members)]
         self._finish(child, {"id": job, "status": LOST_STATUS, "bad": bad})

@@ -75,7 +75,8 @@ class ShellJob:
         self._finished = False
         self._killed = False
         self._exit_seen = False
-        self._shells_left = self.nnodes - 1 if self.lead else 0
+        # Nodes whose shells are still at work, as far as the lead shell knows.
+        self._others = set(range(1, self.nnodes)) if self.lead else set()
         self._waiting_for_peers = False
         self._signalled = False
         self._failed = False
@@ -313,7 +314,8 @@ class ShellJob:
         elif kind == "proctable":
             self._proctable.from_peer(data, self.tasks)
         elif kind == "done":
-            self._shells_left -= 1
+            # Said twice where a node is lost whose shell said it.
+            self._others.discard(source)
             self._maybe_finish()
 
     def rpc(self, op: dict[str, Any]) -> None:
@@ -356,7 +358,7 @@ class ShellJob:
         self._window.open()
         for task in self.tasks:
             task.kill(signum)
-        if self.lead and self._shells_left > 0:
+        if self._others:
             self._maybe_finish()
 
     def kill_all(self, signum: int) -> None:
@@ -440,7 +442,7 @@ class ShellJob:
     def _maybe_finish(self) -> None:
         if self._finished or not all(task.closed for task in self.tasks):
             return
-        if self._shells_left > 0:
+        if self._others:
             # Output of the other nodes is still to come; a node that was lost sends none, so a kill ends the wait.
             if self._signalled and not self._waiting_for_peers:
                 self._waiting_for_peers = True
@@ -456,7 +458,7 @@ class ShellJob:
         self.agent.job_over(self, self._status)
 
     def _stop_waiting(self) -> None:
-        self._shells_left = 0
+        self._others.clear()
         self._maybe_finish()
 
     def abandon(self) -> None:
