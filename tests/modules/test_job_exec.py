@@ -425,6 +425,10 @@ def test_a_lost_broker_fails_its_jobs_and_the_rest_is_told_to_end() -> None:
         kind, data = fleet.told[1]
         assert (kind, data["severity"], data["type"]) == ("exception", 0, "node-failure")
         assert data["note"] == "lost contact with job shell on ranks 2,5-6"
+        # The lead shell does not wait for what they would have said.
+        assert [(op["from"], op["data"]["kind"]) for op in fleet.agents[0].got("peer")] == [
+            (node, "done") for node in (2, 5, 6)
+        ]
         for rank in (0, 1, 3, 4):
             fleet.agents[rank].say("finish", status=15)
         await fleet.settle()
