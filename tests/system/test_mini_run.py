@@ -42,11 +42,12 @@ def mini(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def left(env: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Files in the temporary folder, and command lines of processes that still mention it."""
+    """Files in the temporary folder, and processes that still mention it in their command line or environment."""
     lines = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            parts = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")]
+            text = b"".join(parts).replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if env["TMPDIR"] in text:

@@ -358,10 +358,10 @@ def run_agent(sock: socket.socket) -> None:
     Agent(sock).run()
 
 
-def spawn_agent(rundir: str = "", starter: int = 0) -> tuple[int, socket.socket]:
+def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
     """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
-    of the socket. Call before threads or a loop exist. `rundir` is removed in the end if the broker, or process
-    `starter`, could not do it.
+    of the socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
+    end if the broker, or process `starter`, could not do it.
     """
     ours, its = socket.socketpair()
     broker = os.getpid()
@@ -377,7 +377,7 @@ def spawn_agent(rundir: str = "", starter: int = 0) -> tuple[int, socket.socket]
         if null:
             os.dup2(null, 0)
             os.close(null)
-        code = _run_kept(its)
+        code = _run_kept(its, rank)
         if rundir and _is_ours_to_remove(broker, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
@@ -400,7 +400,7 @@ def _is_ours_to_remove(broker: int, starter: int) -> bool:
     return True
 
 
-def _run_kept(sock: socket.socket) -> int:
+def _run_kept(sock: socket.socket, rank: int) -> int:
     """Be the agent, or its keeper; returns the exit code."""
     # A group of its own: what kills the broker's must leave us to clean up.
     os.setpgid(0, 0)
@@ -410,7 +410,9 @@ def _run_kept(sock: socket.socket) -> int:
         pid = os.fork()
         if pid:
             sock.close()
+            linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
             return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
         keeper.follow(own)
+    linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
     run_agent(sock)
     return 0

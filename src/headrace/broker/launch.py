@@ -112,7 +112,9 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
             print(f"flux-broker: warning: {line}", file=sys.stderr)
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
-    agent = spawn_agent(rundir if own or starter else "", starter)
+    # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
+    linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
+    agent = spawn_agent(rundir if own or starter else "", starter, info.rank)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ..agent import linux
 from ..spec import message as m
 from ..spec.message import Message
 from . import signals
@@ -255,6 +256,8 @@ async def _start(module: ModuleType, sock: socket.socket, batch: list[Message]) 
 def run(sock: socket.socket, path: str) -> None:
     """Be the process of module `path` and end it; never returns."""
     code = 1
+    name = os.path.basename(path).removesuffix(".py")
+    linux.name_process(name, f"flux-module: {name}")
     with contextlib.suppress(AttributeError):
         # Whoever reads the log wants a line when it is printed.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -1,0 +1,68 @@
+"""What the agent asks of Linux: names, children, environments and states of processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headrace.agent import linux
+
+
+def test_a_process_is_named_and_has_the_title_that_fits() -> None:
+    script = (
+        "import os, sys; from headrace.agent import linux; linux.name_process('a-name-of-more-than-15', sys.argv[1]);"
+        "print(open('/proc/self/comm').read().strip()); print(open('/proc/self/cmdline').read().rstrip('\\0'));"
+        "print(sys.argv[1]); print(os.environ['AFTER'])"
+    )
+    title = "flux-broker: rank 7"
+    env = {**os.environ, "AFTER": "as it was"}
+    ran = subprocess.run([sys.executable, "-c", script, title], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["a-name-of-more-", title, title, "as it was"]
+
+
+def test_a_title_longer_than_the_arguments_is_cut() -> None:
+    script = (
+        "import os; from headrace.agent import linux; linux.name_process('n', 't' * 100000);"
+        "line = open('/proc/self/cmdline').read();"
+        "print(set(line.rstrip('\\0')), len(line) < 1000, os.environ['AFTER'])"
+    )
+    env = {**os.environ, "AFTER": "as it was"}
+    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout == "{'t'} True as it was\n"
+
+
+def test_children_and_what_they_started_are_found_parents_first() -> None:
+    parent = subprocess.Popen(["sh", "-c", "sleep 100 & wait"], start_new_session=True)
+    try:
+        while len(found := linux.descendants_of(os.getpid())) < 2:
+            time.sleep(0.01)
+        assert parent.pid in linux.children_of(os.getpid())
+        assert found.index(parent.pid) < found.index(linux.children_of(parent.pid)[0])
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+    assert linux.children_of(parent.pid) == []
+
+
+def test_a_process_that_ended_does_not_run_even_before_it_is_collected() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{child.pid}").exists()
+    assert not linux.is_running(child.pid)
+    child.wait()
+    assert not linux.is_running(child.pid)
+    assert linux.is_running(os.getpid())
+
+
+def test_the_environment_of_a_process_is_read_as_it_was_started_with() -> None:
+    child = subprocess.Popen(["sleep", "100"], env={"A": "b=c", "N": "one\ntwo"})
+    try:
+        assert linux.environment_of(child.pid) == {"A": "b=c", "N": "one\ntwo"}
+    finally:
+        child.kill()
+        child.wait()
+    assert linux.environment_of(child.pid) == {}
