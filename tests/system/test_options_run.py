@@ -119,6 +119,12 @@ STARTING = [
     Line("flux start -v sh -c 'echo started'", "started\nflux-start: flux broker sh -c echo started\n"),
     Line("flux start -o,-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
     Line("flux start --broker-opts=--conf=a.b=3,-q true", like("flux-broker: unrecognized option '-q'\n.*"), 1),
+    Line("flux start -s4 -Scron.directory=/x -Stbon.fanout=2 flux getattr tbon.topo", "kary:2\n"),
+    Line(
+        "flux submit --wait-event=memo flux start -Sbroker.rc2_none >id; flux proxy $(cat id) flux getattr size; "
+        "flux shutdown --quiet $(cat id)",
+        "1\n",
+    ),
     Line("flux start --broker-opts=--conf=a.b=3 flux config get a.b", "3\n"),
     Line("flux alloc -n1 --broker-opts=-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
     Line("mkdir rd; flux start -s1 --test-rundir=rd ls rd; ls -d rd", "local-0\nrd\n"),

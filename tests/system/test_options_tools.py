@@ -63,7 +63,7 @@ REACHING = [
     # the end of the instance hangs the command up, unless told otherwise
     Line(
         f"flux proxy $(cat id) sh -c 'trap \"echo hup; exit 3\" HUP; {INSIDE} while :; do sleep .02; done'",
-        "hup\nflux-proxy: lost connection to the broker\n",
+        "hup\nflux-proxy: lost connection to the broker, sending SIGHUP to the command\n",
         3,
     ),
     Line(
@@ -71,6 +71,11 @@ REACHING = [
         f"'trap \"echo hup\" HUP; {INSIDE} until test -s err; do sleep .02; done; sleep .1; echo on' 2>err; cat err",
         "on\nflux-proxy: lost connection to the broker\n",
     ),
+    Line("flux proxy bloop:1 true", like("flux-proxy: Unable to resolve bloop:1 to a URI: .*"), 1),
+    Line("flux hostlist -m 'h[1,1,1]' h1; flux hostlist -um 'h[1,1,1]' h1", "h[1,1]\nh1\n"),
+    Line("flux config set --type=integer job-manager.inactive-age-limit 5", like(".*Expected string.*"), 1),
+    Line("flux config set --type=string job-manager.inactive-age-limit x", like(".*invalid FSD.*"), 1),
+    Line("flux config set --type=integer job-manager.inactive-num-limit -- -5", like(".*must be >= 0.*"), 1),
     # an instance that comes back at the same place
     Line(
         "mkdir pr; up() { flux start -s1 --test-rundir=pr sh -c 'touch up; sleep 60' 2>/dev/null & }; up; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
@@ -19,7 +20,11 @@ PREFIX = "flux-hostlist: ERROR: "
 
 
 def _parser() -> Parser:
-    parser = Parser("flux-hostlist", description="Fetch, combine and query lists of hosts")
+    parser = Parser(
+        "flux-hostlist",
+        description="Fetch, combine and query lists of hosts",
+        epilog="SOURCES may include instance, jobid, local, avail, stdin (or -), job ids and lists of hosts.",
+    )
     add = parser.add_argument
     add("-e", "--expand", action="store_true", help="Print every host, not the short form")
     add("-d", "--delimiter", metavar="S", default=" ", help="What stands between hosts with --expand")
@@ -36,7 +41,7 @@ def _parser() -> Parser:
     add("-f", "--fallback", action="store_true", help="Take an argument that is no job id for a host")
     add("-l", "--local", action="store_true", help="Take the hosts of this job or instance where no source is given")
     add("-q", "--quiet", action="store_true", help="Print nothing; exit 1 if the list is empty")
-    add("sources", metavar="SOURCES", nargs="*", help="instance, jobid, local, avail, stdin (or -), a JOBID or HOSTS")
+    add("sources", metavar="SOURCES", nargs="*", help="Where the hosts come from (default: stdin)")
     return parser
 
 
@@ -151,8 +156,15 @@ def _combine(lists: List[List[str]], args: Namespace) -> List[str]:
         rest = [set(other) for other in lists[1:]]
         return [host for host in first if all(host in other for other in rest)]
     if args.minus:
-        away = {host for other in lists[1:] for host in other}
-        return [host for host in first if host not in away]
+        # One host takes one away, as often as it stands there.
+        away = Counter(host for other in lists[1:] for host in other)
+        left = []
+        for host in first:
+            if away[host] > 0:
+                away[host] -= 1
+            else:
+                left.append(host)
+        return left
     if args.xor:
         for other in lists[1:]:
             here, there = set(first), set(other)

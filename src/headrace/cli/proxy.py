@@ -48,7 +48,10 @@ _GRACE = 0.5
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv, stop_early=True)
     target, *command = options.need(1)
-    uri = resolve(target)
+    try:
+        uri = resolve(target)
+    except CommandError as exc:
+        raise CommandError(f"Unable to resolve {target} to a URI: {exc.text}") from None
     handle = Handle(uri)
     _check_version(handle.attr_get("version"), options.has("force"))
     os.environ["FLUX_URI"] = uri
@@ -121,11 +124,16 @@ class _Proxy:
             sys.stderr.write(f"flux-proxy: lost connection to the broker: {exc.strerror}, trying to reconnect\n")
             self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
             return
+        if os.isatty(2):
+            # A full-screen program that loses its broker may leave the cursor hidden.
+            sys.stderr.write("\033[?25h")
         self.reactor.add_timer(_GRACE, self._hang_up)
 
     def _hang_up(self) -> None:
-        sys.stderr.write("flux-proxy: lost connection to the broker\n")
-        if not self.options.has("nohup"):
+        hang_up = not self.options.has("nohup")
+        told = ", sending SIGHUP to the command" if hang_up else ""
+        sys.stderr.write(f"flux-proxy: lost connection to the broker{told}\n")
+        if hang_up:
             self.child.send_signal(signal.SIGHUP)
             self.child.send_signal(signal.SIGCONT)
 

@@ -30,9 +30,17 @@ def attributes(settings: List[str]) -> Dict[str, str]:
     """-S options as a table. Raises CommandError."""
     out = {}
     for setting in settings:
-        name, _, value = setting.partition("=")
+        name, equals, value = setting.partition("=")
         if not name:
             raise CommandError(f"-S {setting}: write ATTR=VAL")
+        if name == "tbon.fanout":
+            # The name it had before there were other shapes; the Flux Operator still writes it.
+            name, value = "tbon.topo", f"kary:{value}"
+        elif name == "broker.rc2_none" and not equals:
+            value = "1"
+        elif name == "cron.directory":
+            # Every cluster that the Flux Operator starts has it; there is no cron here that would look into it.
+            continue
         out[name] = value
     return out
 

@@ -78,6 +78,7 @@ def _greet(sock: _socket.socket) -> _socket.socket:
 
 def _connect_ssh(host: str, path: str) -> _socket.socket:
     """A socket whose other end is `flux relay PATH` on `host`, started by ssh (FLUX_SSH names another program)."""
+    import shlex
     import subprocess
 
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -85,7 +86,11 @@ def _connect_ssh(host: str, path: str) -> _socket.socket:
     argv: List[str] = os.environ.get("FLUX_SSH", "ssh").split()
     if port:
         argv += ["-p", port]
-    argv += [name, os.environ.get("FLUX_SSH_RCMD", "flux"), "relay", path]
+    argv.append(name)
+    if os.environ.get("LD_LIBRARY_PATH"):
+        # A shell at the other end sets it for the relay, whose Python may need what ours needs.
+        argv.append("LD_LIBRARY_PATH=" + shlex.quote(os.environ["LD_LIBRARY_PATH"]))
+    argv += [_remote_command(), "relay", shlex.quote(path)]
     try:
         subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno())
     except OSError as exc:
@@ -94,6 +99,13 @@ def _connect_ssh(host: str, path: str) -> _socket.socket:
     finally:
         theirs.close()
     return ours
+
+
+def _remote_command() -> str:
+    """`flux` at the other end of ssh: FLUX_SSH_RCMD, else the path it has here, as no login has set PATH there."""
+    import shutil
+
+    return os.environ.get("FLUX_SSH_RCMD") or shutil.which("flux") or "flux"
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:

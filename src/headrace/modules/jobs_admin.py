@@ -42,10 +42,14 @@ class Admin:
         age, number = table.get("inactive-age-limit", ""), table.get("inactive-num-limit", -1)
         if not isinstance(number, int) or isinstance(number, bool):
             raise RpcError(errno.EINVAL, "job-manager.inactive-num-limit: must be a number")
+        if number < 0 and "inactive-num-limit" in table:
+            raise RpcError(errno.EINVAL, "job-manager.inactive-num-limit: must be >= 0")
+        if not isinstance(age, str):
+            raise RpcError(errno.EINVAL, f"job-manager.inactive-age-limit: Expected string, not {age!r}")
         try:
             self.age_limit = durations.parse(age) if age else -1.0
-        except (ValueError, TypeError) as exc:
-            raise RpcError(errno.EINVAL, f"job-manager.inactive-age-limit: {exc}") from None
+        except ValueError as exc:
+            raise RpcError(errno.EINVAL, f"job-manager.inactive-age-limit: invalid FSD: {exc}") from None
         self.number_limit = number
         if not self._timer and (self.age_limit >= 0 or number >= 0):
             self._timer = True
