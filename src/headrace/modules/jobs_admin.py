@@ -16,7 +16,7 @@ from headrace.spec import duration as durations
 from headrace.spec.message import Message
 
 # Seconds between two looks at the configured limits on inactive jobs, and how many are purged at a time.
-_PURGE_PERIOD = 10.0
+_PURGE_PERIOD = 2.0
 _PURGE_BATCH = 100
 
 
