@@ -31,6 +31,9 @@ class ScriptedHandle:
     def pump(self, timeout: float | None = None) -> bool:
         return False
 
+    def expected(self) -> int:
+        return 1
+
     def mark_ready(self, call: Any) -> None:
         self._ready.append(call)
 

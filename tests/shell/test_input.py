@@ -76,10 +76,23 @@ def test_the_lead_logs_what_a_client_sent_and_passes_it_on_to_every_node() -> No
         shells.append(Input({}, 2, tasks, logs.extend, lambda to, message: shells[to].from_peer(message)))
     sent = [{"stream": "stdin", "rank": "1-2", "data": "ü\n"}, {"stream": "stdin", "rank": "all", "eof": True}]
     for io in sent:
-        shells[0].from_client(io)
+        shells[0].from_client(io, 4)
     given = [[feed and (feed.data, feed.ended) for feed in here] for here in feeds]
     assert given == [[(b"", True), ("ü\n".encode(), True)], [("ü\n".encode(), True), None]]
     assert [(name, context) for _, name, context in logs] == [("data", io) for io in sent]
+
+
+def test_input_after_the_end_of_all_that_it_is_for_is_a_broken_pipe() -> None:
+    logs: list[Any] = []
+    given = Input({}, 1, [], logs.extend, lambda _to, _message: None)
+    given.from_client({"stream": "stdin", "rank": "0", "eof": True}, 2)
+    given.from_client({"stream": "stdin", "rank": "0-1", "data": "x"}, 2)
+    with pytest.raises(BrokenPipeError):
+        given.from_client({"stream": "stdin", "rank": "0", "data": "x"}, 2)
+    given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2)
+    with pytest.raises(BrokenPipeError):
+        given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2)
+    assert len(logs) == 3
 
 
 @pytest.mark.parametrize(

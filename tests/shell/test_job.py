@@ -78,9 +78,19 @@ def _raw(job: Job) -> list[bytes]:
 def test_the_output_limit_keeps_what_comes_before_it(world: World, script: str) -> None:
     job = world.shell(script, options={"output": {"limit": "1k"}})
     assert [len(b"".join(_raw(job)))] == [1024]
-    assert "output limit of 1024 bytes reached, the rest is dropped" in [
-        context["message"] for name, context in job.entries if name == "log"
-    ]
+    assert "stdout truncated: output limit of 1024 bytes reached, the rest is dropped" in job.logs()
+
+
+def test_each_stream_has_its_own_limit(world: World) -> None:
+    job = world.shell("head -c 600 /dev/zero; head -c 600 /dev/zero >&2", options={"output": {"limit": "1k"}})
+    assert (len(job.text()), len(job.text("stderr")), job.logs()) == (600, 600, [])
+
+
+def test_the_shell_writes_to_the_file_of_stderr_too(world: World, tmp_path: Path) -> None:
+    file = {"type": "file", "path": str(tmp_path / "err")}
+    world.run(["no-such-program"], options={"output": {"stderr": file}})
+    text = "FATAL: task 0 (host host0): start failed: no-such-program: No such file or directory"
+    assert (tmp_path / "err").read_text() == f"flux-shell[0]: {text}\n"
 
 
 def test_much_output_arrives_whole(world: World) -> None:

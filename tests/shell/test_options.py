@@ -23,6 +23,7 @@ from headrace.spec.idset import Idset
         ({"pty": {"ranks": "3-1"}}, "invalid pty option: ranks=3-1"),
         ({"rlimit": {"foo": 1}}, "invalid rlimit option: foo=1"),
         ({"rlimit": 1}, "invalid rlimit option"),
+        ({"output": {"mode": "foo"}}, "invalid output.mode=foo"),
         ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
         ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
     ],

@@ -118,6 +118,26 @@ ATTACHING = [
     # standard input: whose it becomes, when it goes, and none at all
     Line("flux submit -n2 cat >id; printf hello | flux job attach --stdin-ranks=1 --label-io $(cat id)", "1: hello"),
     Line(
+        "flux submit -n2 cat >id; echo hi | flux job attach -i1-2 --label-io $(cat id)",
+        like("(1: hi\n|flux-job: warning: adjusting --stdin-ranks from 1-2 to 1\n){2}"),
+    ),
+    Line("flux job attach -i1 --read-only $(cat id)", "flux-job: Do not use --stdin-ranks with --read-only\n", 1),
+    Line(
+        "FLUX_ATTACH_NONINTERACTIVE=t flux job attach --show-status $(cat id) </dev/null",
+        like("1: hi\n|hi\n"),
+    ),
+    Line(
+        "flux submit -o pty.interactive cat >id; flux job attach --read-only $(cat id); flux cancel $(cat id)",
+        "flux-job: Cannot connect to pty in readonly mode\n",
+    ),
+    # The first has said that there is no more; nothing can be added.
+    Line(
+        "flux submit sleep 60 >id; (echo x | flux job attach $(cat id) 2>/dev/null &); "
+        "flux job wait-event -p guest.input -W -t10 -m eof=true $(cat id) data >/dev/null; "
+        "echo y | flux job attach $(cat id); echo $?; flux cancel $(cat id)",
+        "1\nflux-job: error writing stdin: Broken pipe\n",
+    ),
+    Line(
         "flux submit --unbuffered cat >id; rm -f go; "
         + after_first(
             "sh -c 'printf part; until test -e go; do sleep .02; done' | flux job attach --unbuffered $(cat id)",

@@ -83,9 +83,11 @@ class Attach:
         self._stdin_waiting = 0
         self._stdin_watched = False
         self._interrupted = 0.0
+        self._left = False
         self._terminal: Optional[TerminalLink] = None
         self._status_line: Optional[StatusLine] = None
-        if show_status or (_interactive() and not show_events):
+        shown = show_status or (_at_terminal() and not show_events)
+        if shown and not os.environ.get("FLUX_ATTACH_NONINTERACTIVE"):
             from headrace.cli.status_line import StatusLine as Line
 
             self._status_line = Line(self.name, self.reactor, 0.0 if show_status else _STATUS_AFTER)
@@ -94,8 +96,8 @@ class Attach:
         """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
         self.reactor.add_handle(self.handle)
         self._watch("eventlog")
-        self.reactor.add_signal(signal.SIGINT, self._interrupt)
-        if sys.stdin is not None and os.isatty(0):
+        if not self.read_only:
+            self.reactor.add_signal(signal.SIGINT, self._interrupt)
             self.reactor.add_signal(signal.SIGTSTP, self._suspend)
         try:
             self.reactor.run()
@@ -190,6 +192,8 @@ class Attach:
             self.leader = event.context["leader-rank"]
             self._watch("guest.output")
             terminal = event.context.get("pty")
+            if terminal and terminal != "capture" and self.read_only:
+                raise CommandError("flux-job: Cannot connect to pty in readonly mode", bare=True)
             if terminal and terminal != "capture" and not self.read_only and os.isatty(0) and os.isatty(1):
                 self._join_terminal()
             elif not self.read_only:
@@ -206,7 +210,13 @@ class Attach:
         from headrace.spec.idset import Idset
         from headrace.spec.taskmap import TaskMap
 
-        others = Idset(range(TaskMap.decode(taskmap).ntasks)) - Idset.parse(self.stdin_ranks)
+        everyone = Idset(range(TaskMap.decode(taskmap).ntasks))
+        wanted = Idset.parse(self.stdin_ranks)
+        others = everyone - wanted
+        if wanted - everyone:
+            there = str(wanted & everyone)
+            sys.stderr.write(f"flux-job: warning: adjusting --stdin-ranks from {self.stdin_ranks} to {there}\n")
+            self.stdin_ranks = there
         if others:
             io = {"stream": "stdin", "rank": str(others), "eof": True}
             self.handle.rpc(f"{self.service}.stdin", io, self.leader).then(_ignore_errors)
@@ -315,6 +325,8 @@ class Attach:
             try:
                 call.get()
             except OSError as exc:
+                if exc.errno == errno.EPIPE and had_data:
+                    raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
                 if exc.errno == errno.ENOSYS and had_data and self.status is None:
                     raise CommandError("flux-job: stdin not accepted by job", bare=True) from None
                 self._unwatch_stdin()
@@ -340,6 +352,7 @@ class Attach:
     def _suspend(self) -> None:
         if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
             self._detach()
+            self._left = True
             return
         os.kill(0, signal.SIGSTOP)
 
@@ -354,16 +367,16 @@ class Attach:
         self._release_held()
         sys.stdout.flush()
         if self.status is None:
-            return 1 if self.fatal else 0
+            return 1 if self.fatal or self._left else 0
         code = exit_code(self.status)
         if code and not self.quiet:
             sys.stderr.write(f"flux-job: {ending(self.status)}\n")
         return code
 
 
-def _interactive() -> bool:
+def _at_terminal() -> bool:
     """Whether somebody sits at the terminal that all our streams are."""
-    return not os.environ.get("FLUX_ATTACH_NONINTERACTIVE") and all(os.isatty(fd) for fd in range(3))
+    return all(os.isatty(fd) for fd in range(3))
 
 
 def _ignore_errors(call: Rpc) -> None:

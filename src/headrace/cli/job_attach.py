@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.attach import Attach
+from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.cli.job import parse_id
 from headrace.client.handle import Handle
@@ -40,6 +41,8 @@ def attach(argv: List[str]) -> int:
         from headrace.spec import jobid
 
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
+    if options.has("stdin-ranks") and options.has("read-only"):
+        raise CommandError("Do not use --stdin-ranks with --read-only")
     return Attach(
         Handle(),
         job,

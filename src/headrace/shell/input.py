@@ -35,6 +35,8 @@ class Input:
         self._tasks = tasks
         self._keep = keep
         self._send = send
+        # Tasks whose input is at its end; in the lead.
+        self._ended = Idset()
 
     def _spec(self) -> dict[str, Any]:
         given = self._options.get("input")
@@ -53,9 +55,18 @@ class Input:
             return ""
         return expand(str(spec["path"]), lookup)
 
-    def from_client(self, io: dict[str, Any]) -> None:
-        """In the lead: a client sent a data event's context. Raises StdioError; ValueError for a rank that is none."""
+    def from_client(self, io: dict[str, Any], ntasks: int) -> None:
+        """In the lead: a client sent a data event's context.
+
+        Raises StdioError; ValueError for a rank that is none; BrokenPipeError when the tasks it is for had their end.
+        """
         decoded = stdio.decode_data(io)
+        everyone = Idset(range(ntasks))
+        wanted = everyone if decoded.rank == "all" else Idset.parse(decoded.rank) & everyone
+        if wanted and not wanted - self._ended:
+            raise BrokenPipeError
+        if decoded.eof:
+            self._ended = self._ended | wanted
         self._keep([[time.time(), "data", dict(io)]])
         data, eof = decoded.data or b"", decoded.eof
         self._feed(decoded.rank, data, eof)

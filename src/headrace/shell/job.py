@@ -329,7 +329,7 @@ class ShellJob:
             return
         try:
             if method == "stdin" and self._input.from_clients:
-                self._input.from_client(op["payload"])
+                self._input.from_client(op["payload"], self.size)
                 self._reply(token, None)
             elif method == "kill":
                 self.kill(int(op["payload"]["signum"]))
@@ -341,6 +341,8 @@ class ShellJob:
             else:
                 text = f"Unknown service method '{self.op['service']}.{method}'"
                 self._refuse(token, errno.ENOSYS, text)
+        except BrokenPipeError:
+            self._refuse(token, errno.EPIPE, "Broken pipe")
         except (KeyError, TypeError, ValueError) as exc:
             self._refuse(token, errno.EPROTO, f"{method}: {exc}")
 

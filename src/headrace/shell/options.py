@@ -19,6 +19,7 @@ _EXIT_TIMEOUT = 30.0
 _PTY = {"ranks", "capture", "interactive"}
 _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
+_MODES = {"truncate", "append"}
 
 
 class OptionError(ValueError):
@@ -30,6 +31,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
     exit_timeout(options)
     pty_ranks(options)
     _check_input(options.get("input"))
+    _check_output(options.get("output"))
     return [*_limits(options.get("rlimit")), *_buffers(options.get("output"))]
 
 
@@ -87,6 +89,12 @@ def _check_input(option: Any) -> None:
         raise OptionError(f"invalid input type specified: {kind}: it is service or file")
     if kind == "file" and not spec.get("path"):
         raise OptionError("path for stdin file input not specified")
+
+
+def _check_output(option: Any) -> None:
+    mode = option.get("mode", "truncate") if isinstance(option, dict) else "truncate"
+    if mode not in _MODES:
+        raise OptionError(f"invalid output.mode={mode}: it is truncate or append")
 
 
 def _limits(option: Any) -> list[str]:

@@ -19,6 +19,8 @@ from .mustache import expand, tags
 _DEFAULT_LIMIT = 1 << 30
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
+# How a shell's messages begin in a file.
+_LEVELS = {0: "FATAL: ", 3: "ERROR: ", 4: " WARN: "}
 
 Entry = list[Any]
 
@@ -65,8 +67,9 @@ class Output:
         self._specs = _stream_specs(options)
         self._limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
         self._append = options.get("mode") == "append"
-        self._used = 0
-        self._cut = False
+        # Bytes of each stream in the log, and the streams that are full.
+        self._used = dict.fromkeys(STREAMS, 0)
+        self._cut: set[str] = set()
         self._partial: dict[tuple[int, str], bytes] = {}
         self._files: dict[str, int] = {}
         self._shared: dict[str, str] = {}
@@ -178,14 +181,15 @@ class Output:
             self._to_lead({"kind": "output", "entries": [entry]})
             return
         if size:
-            if self._cut:
+            stream = entry[2]["stream"]
+            if stream in self._cut:
                 return
-            left = self._limit - self._used
-            self._used += size
+            left = self._limit - self._used[stream]
+            self._used[stream] += size
             if size > left:
-                self._cut = True
+                self._cut.add(stream)
                 self._emit_start(entry, left)
-                text = f"output limit of {self._limit} bytes reached, the rest is dropped"
+                text = f"{stream} truncated: output limit of {self._limit} bytes reached, the rest is dropped"
                 self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
                 return
         self._emit([entry])
@@ -207,8 +211,17 @@ class Output:
             self._log(entry, size)
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
-        """A shell's own message (RFC 24 log event)."""
+        """A shell's own message (RFC 24 log event); also in the file of stderr, if all tasks share one."""
         self._log([time.time(), "log", stdio.log(level, message, rank, component)])
+        path = self._shared.get("stderr")
+        if path is None:
+            return
+        origin = f"{component}: " if component else ""
+        line = f"flux-shell[{rank}]: {_LEVELS.get(level, '')}{origin}{message}\n".encode()
+        if self._lead:
+            self._put(path, line)
+        else:
+            self._to_lead({"kind": "file", "path": path, "data": line.decode("latin-1")})
 
     def close(self) -> None:
         for fd in self._files.values():
