@@ -99,12 +99,12 @@ class World:
 
 def snapshot(scheduler: Scheduler) -> Any:
     """Everything that the planners say."""
-    planners = [scheduler.plans, scheduler.shared, *scheduler.busy.values()]
+    planners: list[Any] = [scheduler.plans, scheduler.shared, *scheduler.busy.values()]
     return [{k: (list(p.times), list(p.used)) for k, p in each.items() if p.times} for each in planners]
 
 
 def recount(scheduler: Scheduler, moment: int) -> tuple[dict[int, int], dict[int, int], dict[int, dict[str, int]]]:
-    """From the jobs alone: units held of each vertex, users of each shared one, and by type what is held below it."""
+    """From the jobs alone: units held of each vertex, users that hold nothing countable of it, and what below it."""
     graph = scheduler.graph
     held: dict[int, int] = defaultdict(int)
     users: dict[int, int] = defaultdict(int)
@@ -118,9 +118,14 @@ def recount(scheduler: Scheduler, moment: int) -> tuple[dict[int, int], dict[int
             pool = graph.size[v] > 1 and not graph.children[v]
             if item.exclusive:
                 held[v] += graph.size[v]
-            else:
+            elif pool:
+                held[v] += item.needs
+            elif not any(
+                i.exclusive or (graph.size[u] > 1 and not graph.children[u])
+                for u, i in items.items()
+                if v in graph.ancestors(u)
+            ):
                 users[v] += 1
-                held[v] += item.needs if pool else 0
             if any(items[u].exclusive for u in above):
                 continue
             amounts = graph.totals[v] if item.exclusive else {graph.type[v]: item.needs} if pool else {}

@@ -115,10 +115,10 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
             request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
             at = rng.choice([0, 0, rng.randint(1, 90)])
             expected = searched(scheduler, request, at)
-            selection, matcher = scheduler.match_at(request, at)
+            selection, end, _ = scheduler.match_at(request, at)
             assert (None if selection is None else taken(selection)) == expected
             if selection is not None:
                 # Starts in the future stay in the future: time does not go by here.
-                scheduler.add(jobid, selection, at, matcher.end, at > 0)
+                scheduler.add(jobid, selection, at, end, at > 0)
                 answered += at > 0
     assert answered > 20

@@ -79,9 +79,9 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
                 assert left.marks == free.marks
         if fits:
             at = fits[ask % len(fits)]
-            selection, matcher = scheduler.match_at(wanted, at)
+            selection, end, _ = scheduler.match_at(wanted, at)
             assert selection is not None
-            gaps.put(jobid, scheduler.add(jobid, selection, at, matcher.end, at > 0))
+            gaps.put(jobid, scheduler.add(jobid, selection, at, end, at > 0))
         if not keep:
             gone = next(iter(scheduler.jobs), None)
             if gone is not None:

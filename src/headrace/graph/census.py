@@ -45,12 +45,16 @@ def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: 
 
 def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
     """How many nodes nobody uses any part of at a moment."""
-    used, shared = _Used(now), scheduler.shared
+    used, shared, busy = _Used(now), scheduler.shared, scheduler.busy
     plans, size = scheduler.plans, scheduler.graph.size
     count = 0
     for v in nodes:
-        plan, users = plans.get(v), shared.get(v)
-        count += not ((plan is not None and used(plan) >= size[v]) or (users is not None and used(users)))
+        plan, users, counts = plans.get(v), shared.get(v), busy.get(v)
+        if plan is not None and used(plan) >= size[v]:
+            continue
+        if counts is not None and any([used(planner) for planner in counts.values()]):
+            continue
+        count += users is None or not used(users)
     return count
 
 

@@ -45,13 +45,21 @@ Found = dict[str, list[Candidate]]
 
 class View(NamedTuple):
     """What a match reads: the graph, and its use over time (by vertex; `busy` by vertex and type for whole
-    subtrees).
+    subtrees; see `Usage`).
     """
 
     graph: Graph
     plans: Mapping[int, Planner]
     shared: Mapping[int, Planner]
     busy: Mapping[int, Mapping[str, Planner]]
+
+    def shares(self, v: int, start: int, end: int) -> bool:
+        """Whether somebody uses a vertex, or anything below it, in [start, end) without having the vertex whole."""
+        users = self.shared.get(v)
+        if users is not None and users.peak(start, end):
+            return True
+        counts = self.busy.get(v)
+        return counts is not None and any([planner.peak(start, end) for planner in counts.values()])
 
 
 class Failure(NamedTuple):
@@ -159,11 +167,9 @@ class Matcher:
                 self.blocked = True
                 return False
             available -= used
-        if exclusive:
-            users = self.view.shared.get(v)
-            if users is not None and users.peak(self.at, self.end):
-                self.blocked = True
-                return False
+        if exclusive and self.view.shares(v, self.at, self.end):
+            self.blocked = True
+            return False
         if kind == "node":
             if self.allowed is not None and v not in self.allowed:
                 return False

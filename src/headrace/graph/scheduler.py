@@ -48,6 +48,14 @@ class Outcome(NamedTuple):
     unsatisfiable: bool = False
 
 
+class Match(NamedTuple):
+    """What a job would get until `end` (seconds); None, and where a search says so, why not."""
+
+    selection: Selection | None
+    end: int
+    failure: Failure | None = None
+
+
 class Starts(NamedTuple):
     """Starts to look at, in [begin, end). If `may` is there, nodes (vertices) for which it is false are of no use."""
 
@@ -105,10 +113,12 @@ class Scheduler:
 
     def matcher(self, request: JobRequest, at: int, idle: bool = False, policy: Policy | None = None) -> Matcher:
         """A search at a moment, on the graph as it is used or idle."""
-        end = min(at + request.duration, self.graph.end) if request.duration else self.graph.end
-        view = View(self.graph, {}, {}, {}) if idle else View(self.graph, self.plans, self.shared, self.busy)
+        view = View(self.graph, {}, {}, {}) if idle else self._usage.view
         allowed = self._constraints.allowed(request.constraint)
-        return Matcher(view, policy or self.policy, at, end, self._order, allowed)
+        return Matcher(view, policy or self.policy, at, self._end(request, at), self._order, allowed)
+
+    def _end(self, request: JobRequest, at: int) -> int:
+        return min(at + request.duration, self.graph.end) if request.duration else self.graph.end
 
     def allowed(self, constraint: Any) -> frozenset[int] | None:
         """The nodes that a constraint (RFC 31) leaves, None for all. Raises constraint.ConstraintError."""
@@ -117,21 +127,23 @@ class Scheduler:
     def _in_time(self, request: JobRequest, at: int) -> bool:
         return self.graph.start <= at < self.graph.end and at + request.duration <= self.graph.end
 
-    def match_at(
-        self, request: JobRequest, at: int, may: Callable[[int], object] | None = None
-    ) -> tuple[Selection | None, Matcher]:
-        """What a job would get that starts at a moment, or None. `may`: see `Starts`."""
-        matcher = self.matcher(request, at)
+    def match_at(self, request: JobRequest, at: int, may: Callable[[int], object] | None = None) -> Match:
+        """What a job would get that starts at a moment. `may`: see `Starts`."""
+        end = self._end(request, at)
         if not self._in_time(request, at):
-            return None, matcher
-        quick = self._timeline.match(request.resources, matcher.allowed, at, matcher.end, may)
+            return Match(None, end)
+        allowed = self._constraints.allowed(request.constraint)
+        quick = self._timeline.match(request.resources, allowed, at, end, may)
+        if quick is NOTHING:
+            return Match(None, end)
         if quick is not None:
-            if quick is NOTHING:
-                return None, matcher
-            return select(self.graph, quick.picks, self.policy.whole, quick.runs), matcher
+            return Match(select(self.graph, quick.picks, self.policy.whole, quick.runs), end)
         self._lift_fully()
+        matcher = self.matcher(request, at)
         picks = matcher.match(request.resources)
-        return (None if picks is None else select(self.graph, picks, self.policy.whole)), matcher
+        if picks is None:
+            return Match(None, end, matcher.failure)
+        return Match(select(self.graph, picks, self.policy.whole), end)
 
     def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
         """Which type is short in the whole graph, or the first one asked for where it is a matter of place."""
@@ -156,14 +168,11 @@ class Scheduler:
     ) -> Outcome:
         """Give the job resources from `now`, or say why not; a queue that tries many may do without the reason."""
         self._timeline.settle(now)
-        selection, matcher = self.match_at(request, now)
+        selection, end, failure = self.match_at(request, now)
         if selection is None:
             lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
-            return Outcome(None, self._reason(request, now, matcher) if explain else None, lasting)
-        return Outcome(self.enter(jobid, selection, now, matcher.end, False))
-
-    def _reason(self, request: JobRequest, at: int, matcher: Matcher) -> Failure:
-        return matcher.failure or self._shortage(request, at, matcher.end)
+            return Outcome(None, (failure or self._shortage(request, now, end)) if explain else None, lasting)
+        return Outcome(self.enter(jobid, selection, now, end, False))
 
     def reserve(self, jobid: int, request: JobRequest, now: int) -> Outcome:
         """Give the job resources from `now`, or from the earliest later moment at which it fits."""
@@ -197,9 +206,9 @@ class Scheduler:
             if tried == effort:
                 return Found(None, at, 0, tried, True)
             tried += 1
-            selection, matcher = self.match_at(request, at, may)
+            selection, end, _ = self.match_at(request, at, may)
             if selection is not None:
-                return Found(selection, at, matcher.end, tried)
+                return Found(selection, at, end, tried)
         return Found(None, self.graph.end, 0, tried)
 
     def _moments(

@@ -17,7 +17,6 @@ from headrace.graph.candidates import ChildOrder
 from headrace.graph.free import Footprint
 from headrace.graph.index import Answer, FreeIndex, index_of
 from headrace.graph.model import Graph
-from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
 from headrace.graph.request import Request
 from headrace.graph.reservations import Reservations
@@ -50,8 +49,9 @@ class Timeline:
         self._reserved: Reservations | None = None
         # What running jobs touch from each of their ends backwards; None when that changed.
         self._running: tuple[list[int], list[int]] | None = None
-        # As a planner, one step a moment however many jobs end then.
-        self._ends = Planner()
+        # The moments at which jobs end, and how many do at each.
+        self.ends: list[int] = []
+        self._ending: dict[int, int] = {}
 
     @property
     def now(self) -> int:
@@ -61,7 +61,10 @@ class Timeline:
     def add(self, jobid: int, start: int, end: int, selection: Selection) -> None:
         job = self._index.state.footprint(selection) if self._index is not None else None
         entry = self._jobs[jobid] = _Entry(start, end, selection, job)
-        self._ends.add(-1, end, 1)
+        count = self._ending.get(end, 0)
+        self._ending[end] = count + 1
+        if not count:
+            insort(self.ends, end)
         if start > self._now:
             insort(self._later, (start, jobid))
             self._promise(jobid, entry)
@@ -70,7 +73,11 @@ class Timeline:
 
     def remove(self, jobid: int) -> None:
         entry = self._jobs.pop(jobid)
-        self._ends.add(-1, entry.end, -1)
+        count = self._ending[entry.end] - 1
+        if count:
+            self._ending[entry.end] = count
+        else:
+            del self._ending[entry.end], self.ends[bisect_left(self.ends, entry.end)]
         if entry.start > self._now:
             del self._later[bisect_left(self._later, (entry.start, jobid))]
             self._lift(jobid, entry)
@@ -120,11 +127,6 @@ class Timeline:
         """The earliest end for which [at, end) still meets the same reservations."""
         i = bisect_left(self._later, (end,))
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1
-
-    @property
-    def ends(self) -> list[int]:
-        """The moments at which jobs end, earliest first. Not to be changed."""
-        return self._ends.times
 
     def forget(self) -> None:
         """The graph has changed: the index is made anew when next asked."""

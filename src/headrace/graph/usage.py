@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.graph.matcher import View
 from headrace.graph.model import Graph
 from headrace.graph.planner import Planner
 from headrace.graph.selection import Selection
@@ -34,8 +35,9 @@ class Allocation(NamedTuple):
 
 
 class Usage:
-    """The jobs of a graph with their allocations, as planners by vertex: `plans` of units that are taken, `shared` of
-    jobs that use a vertex without having it for themselves, `busy` of what is taken below it, by type.
+    """The jobs of a graph with their allocations, as planners by vertex: `plans` of units that are taken, `busy` of
+    what is taken below it, by type, and `shared` of jobs that use it for neither: they keep others from having it
+    whole.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -43,6 +45,7 @@ class Usage:
         self.plans: dict[int, Planner] = {}
         self.shared: dict[int, Planner] = {}
         self.busy: dict[int, dict[str, Planner]] = {}
+        self.view = View(graph, self.plans, self.shared, self.busy)
         self.jobs: dict[int, Allocation] = {}
         self._spans: dict[int, Spans] = {}
 
@@ -72,6 +75,7 @@ class Usage:
                 for v in vertices:
                     hold(plans, v, own, start, end, 1)
             sums[h] = {kind: bits.bit_count() for kind, bits in run.ids.items()}
+        maps, keys, counted, common = spans.maps, spans.keys, spans.amounts, spans.common
         for v, needs, exclusive, _, _ in selection.inner_order():
             up = parent[v]
             amounts: dict[str, int] | None
@@ -91,22 +95,33 @@ class Usage:
                     continue
                 amounts = totals[v]
             else:
-                users_held.append(v)
-                if v in shared:
-                    hold(shared, v, own, start, end, 1)
-                else:
-                    shared[v] = own
                 amounts = sums.get(v)
-                if not children[v]:
-                    if size[v] > 1:
-                        spans.hold(plans, v, start, end, needs)
-                        amounts = {types[v]: needs}
-                elif amounts:
+                if amounts:
                     counts = busy.get(v)
                     if counts is None:
                         counts = busy[v] = {}
                     for name, amount in amounts.items():
-                        spans.hold(counts, name, start, end, amount)
+                        # As `spans.hold`, which is not called for what large jobs do most.
+                        of_amount = common.get(amount)
+                        if of_amount is None:
+                            of_amount = common[amount] = Planner(start, end, amount)
+                            of_amount.common = True
+                        plan = counts.get(name)
+                        if plan is None:
+                            counts[name] = of_amount
+                        else:
+                            if plan.common:
+                                plan = counts[name] = plan.copy()
+                            plan.add(start, end, amount)
+                        maps.append(counts)
+                        keys.append(name)
+                        counted.append(amount)
+                elif not children[v] and size[v] > 1:
+                    spans.hold(plans, v, start, end, needs)
+                    amounts = {types[v]: needs}
+                else:
+                    users_held.append(v)
+                    hold(shared, v, own, start, end, 1)
             if up >= 0 and amounts:
                 above = sums.get(up)
                 if above is None:
@@ -138,10 +153,8 @@ class Usage:
                     raise SpanConflictError(self.graph, v)
             elif needs > size[v]:
                 raise SpanConflictError(self.graph, v)
-            if exclusive:
-                users = shared.get(v)
-                if users is not None and users.times and users.peak(start, end):
-                    raise SpanConflictError(self.graph, v)
+            if exclusive and self.view.shares(v, start, end):
+                raise SpanConflictError(self.graph, v)
 
     def cancel(self, jobid: int) -> None:
         """Give back everything the job holds. Raises KeyError for an unknown job."""

@@ -50,20 +50,20 @@ class Improver:
             return None
         outlook.spent += 1
         request = entry.request if part is entry else entry.request.lasting(part.length)
-        selection, matcher = scheduler.match_at(request, now)
+        selection, end, _ = scheduler.match_at(request, now)
         if selection is None:
             outlook.failed_now(part)
             return None
         if part is not entry:
             outlook.spent += 1
             scheduler.lift(jobid)
-            selection, matcher = scheduler.match_at(entry.request, now)
+            selection, end, _ = scheduler.match_at(entry.request, now)
             scheduler.restore()
             if selection is None:
                 outlook.failed_now(entry)
                 return None
         self._promises.drop(jobid)
-        return scheduler.enter(jobid, selection, now, matcher.end, False)
+        return scheduler.enter(jobid, selection, now, end, False)
 
     def improve(self, depth: int, start: Callable[[int, Allocation], None]) -> None:
         """Move promises forward into what has become free, in order, as far as the effort goes, `depth` at most.
@@ -73,6 +73,8 @@ class Improver:
         """
         misses, outlook, now = self._outlook.misses, self._outlook, self._outlook.now
         promised, checked = self._promises.places, self._promises.checked
+        if not promised:
+            return
         if self._gifts != misses.count:
             self._reached = ()
         at = bisect_right(promised, self._reached)

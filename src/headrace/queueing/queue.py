@@ -88,8 +88,8 @@ class Queue:
         self.planned = self._promises.kept
         # No running job ends before.
         self._first_end = 0
-        # Jobs known to be possible, with the generation of the graph they are possible in.
-        self._possible: dict[int, int] = {}
+        # The length for which jobs of a shape are known to be possible, in the present generation of the graph.
+        self._possible: dict[str, int] = {}
         self._generation = scheduler.generation
         self._changed = False
         # Jobs may hold something else than was entered.
@@ -167,11 +167,11 @@ class Queue:
 
     def _remove(self, jobid: int) -> None:
         shape = self.pending[jobid].shape
-        self._possible.pop(jobid, None)
         self._promises.forget(jobid)
         self._promises.first -= self.line.remove(jobid) < self._promises.first
         if shape not in self.line.shapes:
             self._outlook.forget(shape)
+            self._possible.pop(shape, None)
 
     # Scheduling
 
@@ -222,6 +222,7 @@ class Queue:
     def _drop_lost(self) -> None:
         """The graph has changed: promises of what is down cannot be kept."""
         self._generation = self.scheduler.generation
+        self._possible.clear()
         self._outlook.redraw(self.running | self.planned.keys())
         self._promises.first = 0
         up = self.scheduler.graph.up
@@ -327,14 +328,14 @@ class Queue:
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
         entry = self.pending[jobid]
-        if self._possible.get(jobid) == self.scheduler.generation:
+        if entry.request.duration <= self._possible.get(entry.shape, -1):
             return False
         outcome = self.scheduler.satisfiable(entry.request)
         if outcome.unsatisfiable:
             self._remove(jobid)
             decisions.append(Refused(jobid, outcome.failure))
         else:
-            self._possible[jobid] = self.scheduler.generation
+            self._possible[entry.shape] = entry.request.duration
         return outcome.unsatisfiable
 
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
