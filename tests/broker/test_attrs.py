@@ -35,6 +35,9 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
         table.update("log-level", "5")
     table.update("mine", "5")
     assert table.get("mine") == "5"
+    table.update("log-ring-size", "5")
+    with pytest.raises(RpcError, match="is no number"):
+        table.update("log-ring-size", "many")
     table.remove("mine")
     with pytest.raises(RpcError):
         table.remove("mine")

@@ -437,7 +437,7 @@ def test_sync_leaves_a_checkpoint_that_the_content_service_can_load(in_broker):
         client = store(broker)
         root = await client.rpc("kvs.commit", commit(put("d.big", b"x" * 99), flags=kvs.SYNC))
         checkpoint = (await client.rpc("content.checkpoint-get", {}))["value"][0]
-        assert (checkpoint["rootref"], checkpoint["rootseq"]) == (root["rootref"], root["rootseq"])
+        assert (checkpoint["rootref"], checkpoint["sequence"]) == (root["rootref"], root["rootseq"])
         again = await client.rpc("kvs.commit", commit(flags=kvs.SYNC))
         assert again == root
         await broker.contexts.pop("kvs").unload()

@@ -99,6 +99,12 @@ LOGGING = [
     ),
     Line("flux dmesg --color=always | head -1", like("\033\\[32m\\S+\033\\[0m \033\\[33mlogger.*\033\\[0m: one\n")),
     Line("flux dmesg --color=always | grep two", like(".*: \033\\[31mtwo\033\\[0m\n")),
+    Line("flux dmesg --delta", "flux-dmesg: --delta can only be used with --human\n", 1),
+    Line("printf 'in1\\n\\nin2\\r\\n' | flux logger -n me; flux dmesg | sed -n 's/.*me.notice.*: //p'", "in1\nin2\n"),
+    Line(
+        "flux setattr own 1; flux getattr own; flux setattr --expunge own; flux getattr own", like("1\nflux-g.*\n"), 1
+    ),
+    Line("flux exec -r 1 flux ping -c1 -r upstream broker | grep -o '^0!broker.ping'", "0!broker.ping\n"),
     Line("flux dmesg --color=nosuch", like("flux-dmesg: Invalid argument to --color: nosuch.*\n"), 1),
     # what is there and what comes, or only what comes
     Line(
@@ -113,6 +119,11 @@ LOGGING = [
         1,
     ),
     Line("flux dmesg --clear; flux dmesg"),
+    Line(
+        "flux setattr log-ring-size 2; flux logger a; flux logger b; flux logger c; flux dmesg | wc -l; "
+        "flux module stats -p ring-used log; flux setattr log-ring-size 1024",
+        "2\n2\n",
+    ),
 ]
 
 ASKING = [

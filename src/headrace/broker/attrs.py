@@ -97,7 +97,9 @@ _DURATIONS = (
     "tbon.torpid_min",
 )
 _LIMITS = ("broker.cleanup-timeout", "broker.sd-stop-timeout", "broker.shutdown-timeout")
-_COUNTS = ("tbon.child_rcvhwm", "tbon.zmq_io_threads")
+_COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads")
+# Flux's own attributes that may change in a running broker.
+_RUNTIME = ("log-ring-size",)
 
 # Set empty by default means "not set": attr.get answers ENOENT.
 _SETTABLE_PREFIXES = ("user.", "test.", "config.path", "sched.")
@@ -148,9 +150,14 @@ class AttrTable:
         return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
 
     def update(self, name: str, value: str) -> None:
-        """attr.set: only attributes outside Flux's own names may change in a running broker. Raises RpcError(EPERM)."""
-        if name in _USER_DEFAULTS or name in _READ_ONLY:
+        """attr.set: few of Flux's own names may change in a running broker. Raises RpcError(EPERM, EINVAL)."""
+        if (name in _USER_DEFAULTS or name in _READ_ONLY) and name not in _RUNTIME:
             raise RpcError(errno.EPERM, "attribute may not be updated")
+        if name in _RUNTIME:
+            try:
+                _check(name, value)
+            except AttrError as exc:
+                raise RpcError(errno.EINVAL, str(exc)) from None
         self.set(name, value)
 
     def remove(self, name: str) -> None:

@@ -93,8 +93,11 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
         log.clear()
         return EMPTY
 
+    def stats(_msg: Message) -> dict[str, Any]:
+        return {"count": log.count, "ring-used": len(log.ring), "ring-size": log.ring.maxlen}
+
     log.followers.append(appended)
-    methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear}
+    methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
     ctx.service("log", methods, open=("append", "dmesg"))
     if broker.rank:
         log.forward = _Forwarding(ctx)

@@ -53,6 +53,7 @@ class Logbook:
         if not size.isdigit():
             raise AttrError("log-ring-size: Invalid argument")
         self.ring: deque[str] = deque(maxlen=int(size))
+        attrs.watchers.append(self._resize)
         # Lines that ever came to the ring; the newest in it has this number less one.
         self.count = 0
         self.level = int(attrs.get("log-level", "7"))
@@ -106,3 +107,7 @@ class Logbook:
 
     def clear(self) -> None:
         self.ring.clear()
+
+    def _resize(self, name: str, value: str | None) -> None:
+        if name == "log-ring-size" and value is not None:
+            self.ring = deque(self.ring, maxlen=int(value))

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 PREFIX = "flux-{name}: "
 
 _GETATTR = Command("flux-getattr", "[OPTIONS] NAME", "Get broker attribute")
-_SETATTR = Command("flux-setattr", "[OPTIONS] NAME VALUE", "Set broker attribute")
+_SETATTR = Command(
+    "flux-setattr",
+    "[OPTIONS] NAME VALUE",
+    "Set broker attribute",
+    [("e", "expunge", "", "Unset the attribute instead")],
+)
 _LSATTR = Command(
     "flux-lsattr", "[OPTIONS]", "List broker attributes", [("v", "values", "", "List values with attributes")]
 )
@@ -40,10 +45,15 @@ def _getattr(argv: List[str]) -> int:
 
 
 def _setattr(argv: List[str]) -> int:
-    attr, value = _SETATTR.parse(argv).need(2, 2)
+    options = _SETATTR.parse(argv)
+    expunge = options.has("expunge")
+    attr, *value = options.need(1, 1) if expunge else options.need(2, 2)
     handle = Handle()
     try:
-        handle.rpc("attr.set", {"name": attr, "value": value}).get()
+        if expunge:
+            handle.rpc("attr.rm", {"name": attr}).get()
+        else:
+            handle.rpc("attr.set", {"name": attr, "value": value[0]}).get()
     except OSError as exc:
         raise CommandError(f"{attr}: {exc.strerror}") from None
     return 0

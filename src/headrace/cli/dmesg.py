@@ -7,6 +7,7 @@ import errno
 import sys
 import time
 
+from headrace.cli.errors import CommandError
 from headrace.cli.eventlog_format import HumanTime, wants_color
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle, response_error
@@ -47,6 +48,8 @@ _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "de
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     options.need(0, 0)
+    if options.has("delta") and not options.has("human"):
+        raise CommandError("--delta can only be used with --human")
     colored = wants_color((options.get("color") or "always") if options.has("color") else "auto")
     handle = Handle()
     if not options.has("clear"):

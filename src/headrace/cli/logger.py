@@ -1,8 +1,9 @@
-"""`flux logger`: append a message to the broker's log."""
+"""`flux logger`: append a message, or the lines of standard input, to the broker's log."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from headrace.cli.errors import CommandError
@@ -18,7 +19,7 @@ PREFIX = "flux-logger: "
 
 _COMMAND = Command(
     "flux-logger",
-    "[OPTIONS] message ...",
+    "[OPTIONS] [message ...]",
     "create a flux log entry",
     (
         ("s", "severity", "LEVEL", "Set the severity of the message (default: notice)"),
@@ -31,17 +32,21 @@ _USER_FACILITY = 1 << 3
 
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
-    words = options.need(1)
+    words = options.need(0)
     level = options.get("severity", "notice")
     if level not in _SEVERITIES:
         raise CommandError(f"invalid severity: {level}: use one of {', '.join(_SEVERITIES)}")
     handle = Handle()
-    now = time.time()
-    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1e6):06d}Z"
     app = options.get("appname", "logger")
-    rank = handle.attr_get("rank")
-    line = f"<{_USER_FACILITY | _SEVERITIES.index(level)}>1 {stamp} {rank} {app} {os.getpid()} - - {' '.join(words)}"
-    # Real brokers do not answer log.append; the next answer shows that it was taken.
-    handle.send(request("log.append", payload=line.encode()))
+    head = f"<{_USER_FACILITY | _SEVERITIES.index(level)}>1"
+    name = f"{handle.attr_get('rank')} {app} {os.getpid()} - -"
+    for text in [" ".join(words)] if words else sys.stdin.buffer.read().decode("utf-8", "replace").splitlines():
+        if text.strip("\r\n\0"):
+            # Real brokers do not answer log.append; the next answer shows that it was taken.
+            handle.send(request("log.append", payload=f"{head} {_stamp(time.time())} {name} {text}".encode()))
     handle.attr_get("size")
     return 0
+
+
+def _stamp(now: float) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1e6):06d}Z"

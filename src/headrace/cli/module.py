@@ -166,7 +166,7 @@ def _reload(argv: List[str]) -> int:
 
 def _stats(argv: List[str]) -> int:
     options = _STATS.parse(argv)
-    name = (options.need(0, 1) or ["broker"])[0]
+    (name,) = options.need(1, 1)
     handle = Handle()
     try:
         if options.has("clear-all"):

@@ -19,8 +19,10 @@ from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect
 from headrace.spec.message import (
     EVENT,
     FLAG_STREAMING,
+    FLAG_UPSTREAM,
     MATCHTAG_NONE,
     NODEID_ANY,
+    NODEID_UPSTREAM,
     REQUEST,
     RESPONSE,
     Deframer,
@@ -211,7 +213,13 @@ class Handle:
         flags: int = 0,
         payload: Optional[bytes] = None,
     ) -> Rpc:
-        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may hold FLAG_STREAMING."""
+        """Call `topic` with a JSON object, or with `payload` as it is; `flags` may hold FLAG_STREAMING.
+
+        `nodeid` is a rank, NODEID_ANY or NODEID_UPSTREAM.
+        """
+        if nodeid == NODEID_UPSTREAM:
+            # Which broker's parent is meant stands in the request (RFC 6).
+            nodeid, flags = int(self.attr_get("rank")), flags | FLAG_UPSTREAM
         if self._free_tags:
             tag = heappop(self._free_tags)
         else:

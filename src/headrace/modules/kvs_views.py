@@ -178,7 +178,7 @@ class Fetcher:
     async def checkpoint(self, root: Dir, seq: int) -> None:
         """Store `root` and make it the content service's latest checkpoint. Raises KvsError."""
         await self.keep(root)
-        value = {"version": 1, "rootref": root.reference(self.refs), "rootseq": seq, "timestamp": self.ctx.now()}
+        value = {"version": 1, "rootref": root.reference(self.refs), "sequence": seq, "timestamp": self.ctx.now()}
         reply = await self._call("content.checkpoint-put", {"key": "kvs-primary", "value": value})
         if reply.errnum:
             raise KvsError(reply.errnum, reply.text)
