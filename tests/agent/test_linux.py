@@ -59,10 +59,12 @@ def test_a_process_that_ended_does_not_run_even_before_it_is_collected() -> None
 
 
 def test_the_environment_of_a_process_is_read_as_it_was_started_with() -> None:
-    child = subprocess.Popen(["sleep", "100"], env={"A": "b=c", "N": "one\ntwo"})
+    # Until it has begun, there is nothing to read.
+    argv = ["/bin/sh", "-c", "echo up; read line"]
+    child = subprocess.Popen(argv, env={"A": "b=c", "N": "one\ntwo"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert child.stdout is not None and child.stdout.readline() == b"up\n"
         assert linux.environment_of(child.pid) == {"A": "b=c", "N": "one\ntwo"}
     finally:
-        child.kill()
-        child.wait()
+        child.communicate(b"end\n")
     assert linux.environment_of(child.pid) == {}

@@ -331,8 +331,9 @@ class Agent:
 
     def _kill_all(self) -> None:
         if self._program:
-            # The broker was killed: its initial program would have nobody to talk to.
-            for pid in (*linux.descendants_of(self._program), self._program):
+            # The broker was killed: its initial program would have nobody to talk to. Parents first: a script would go
+            # on with its next line when what it waits for is killed.
+            for pid in (self._program, *linux.descendants_of(self._program)):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         for job in list(self.jobs.values()):

@@ -1,0 +1,74 @@
+"""The agent as a process: what ends it, and that it leaves nothing when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_world import PATIENCE, World
+
+from headrace.agent import linux
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[World]:
+    """An agent for this test only."""
+    made = World(1, str(tmp_path))
+    yield made
+    made.close()
+
+
+def begin(world: World, script: str, tmp_path: Path) -> int:
+    """Start a job that writes its pid to a file; returns that when it runs."""
+    path = tmp_path / "pid"
+    world.start(["sh", "-c", f"{script} echo $$ > {path}.new; mv {path}.new {path}; exec sleep 1000"])
+    limit = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def test_when_the_broker_is_gone_its_jobs_are_killed_wherever_they_went(alone: World, tmp_path: Path) -> None:
+    begin(alone, "setsid sleep 1000 &", tmp_path)
+    everything = linux.descendants_of(alone.processes[0].pid)
+    assert len(everything) >= 2
+    alone.sockets[0].close()
+    assert alone.processes[0].wait(PATIENCE) == 0
+    assert [pid for pid in everything if linux.is_running(pid)] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["pid"]
+
+
+def test_the_initial_program_of_a_killed_broker_goes_with_it(alone: World, tmp_path: Path) -> None:
+    # The broker started it, so it is nobody's child that the agent knows of.
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 1000 & wait"], dict(os.environ), setpgroup=0)
+    alone.send({"op": "program", "pid": pid})
+    alone.sockets[0].close()
+    alone.processes[0].wait(PATIENCE)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_terminals_processes_does_not_end_it(alone: World, tmp_path: Path, number: int) -> None:
+    assert alone.shell("true").status == 0
+    os.kill(alone.processes[0].pid, number)
+    assert alone.shell("echo still here").text() == "still here\n"
+
+
+@pytest.mark.parametrize(
+    "op", [{"op": "nosuch"}, {}, {"op": "kill", "id": 5, "signum": 9}, {"op": "rpc"}, {"op": "exec", "handle": 1}]
+)
+def test_an_operation_that_makes_no_sense_costs_nothing_else(alone: World, op: dict[str, object]) -> None:
+    alone.send(op)
+    assert alone.shell("echo still here").text() == "still here\n"
+
+
+def test_a_request_for_a_job_that_is_gone_is_answered(alone: World) -> None:
+    job = alone.shell("true")
+    token = alone.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "x"})
+    alone.pump(lambda: bool(alone.replies[token]))
+    assert alone.replies[token][0]["errnum"]

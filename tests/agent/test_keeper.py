@@ -1,0 +1,92 @@
+"""The keeper: what an agent leaves behind is killed, and nothing else is. Each case forks a process to be it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+# As a child of `python -c`: become a keeper, start what the case says, and print what is left.
+_BEGIN = """
+import os, subprocess, sys, time
+from headrace.agent import keeper, linux
+def start(script, **env):
+    child = subprocess.Popen(["sh", "-c", script], env={**os.environ, **env}, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"up\\n"
+    return child
+"""
+
+
+def outcome(script: str) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=30, check=True
+    )
+    return ran.stdout.split()
+
+
+def test_orphans_of_an_agent_that_died_are_killed_with_their_own() -> None:
+    script = """
+own = os.getpid()
+linux.become_subreaper()
+ready, tell = os.pipe()
+agent = os.fork()
+if agent == 0:
+    # A task in a session of its own, and what that started.
+    task = subprocess.Popen(["sh", "-c", "sleep 1000 & echo up; wait"], start_new_session=True, stdout=subprocess.PIPE)
+    task.stdout.readline()
+    os.write(tell, b"x")
+    os._exit(7)
+os.read(ready, 1)
+print(os.waitstatus_to_exitcode(keeper.keep(agent)), linux.descendants_of(own))
+"""
+    assert outcome(script) == ["7", "[]"]
+
+
+def test_strays_of_one_broker_are_told_by_their_environment() -> None:
+    script = """
+keeper.become_keeper()
+assert keeper.is_kept()
+mine = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
+other = start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
+program = start("echo up; exec sleep 1000", FLUX_URI="local:///a")
+known = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
+print(keeper.kill_strays([known.pid], "local:///a"))
+print(*[linux.is_running(child.pid) for child in (mine, other, program, known)])
+print(keeper.kill_strays([known.pid]))
+print(*[linux.is_running(child.pid) for child in (mine, other, program, known)])
+known.kill()
+"""
+    assert outcome(script) == ["True", "False", "True", "True", "True", "True", "False", "False", "False", "True"]
+
+
+def test_an_agent_hears_that_its_keeper_is_gone() -> None:
+    script = """
+import signal
+ready, tell = os.pipe()
+linux.become_subreaper()
+keeping = os.fork()
+if keeping == 0:
+    own = os.getpid()
+    if os.fork() == 0:
+        signal.signal(keeper.ORPHANED, lambda *_: (os.write(tell, b"told"), os._exit(0)))
+        keeper.follow(own)
+        os.write(tell, b"up")
+        time.sleep(30)
+        os._exit(1)
+    time.sleep(30)
+assert os.read(ready, 2) == b"up"
+os.kill(keeping, signal.SIGKILL)
+print(os.read(ready, 4).decode())
+"""
+    assert outcome(script) == ["told"]
+
+
+def test_whoever_follows_a_keeper_that_is_gone_already_is_told_so() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    script = f"""
+try:
+    keeper.follow({gone.pid})
+except ProcessLookupError:
+    print("gone")
+"""
+    assert outcome(script) == ["gone"]

@@ -1,0 +1,52 @@
+"""Which processes are leftovers of a job: by descent and by the job path in their environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_BEGIN = """
+import os, signal, subprocess
+from headrace.agent import leftovers, linux
+linux.become_subreaper()
+def start(path, script="echo up; exec sleep 1000"):
+    env = {**os.environ, **({"FLUX_JOB_ID_PATH": path} if path else {})}
+    child = subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE, start_new_session=True)
+    assert child.stdout.readline() == b"up\\n"
+    return child
+def left(*children):
+    print(*[child.poll() is None for child in children])
+def settle(child):
+    child.wait(10)
+"""
+
+
+def outcome(script: str) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=30, check=True
+    )
+    return ran.stdout.splitlines()
+
+
+def test_a_job_is_killed_with_what_is_below_its_path_and_with_what_was_named() -> None:
+    script = """
+own, nested, other, named = start("/f1"), start("/f1/f2"), start("/f11"), start("")
+leftovers.kill_job("/f1", signal.SIGKILL, [named.pid], os.getpid())
+for child in (own, nested, named):
+    settle(child)
+left(own, nested, other, named)
+other.kill()
+"""
+    assert outcome(script) == ["False False True False"]
+
+
+def test_orphans_are_those_of_jobs_that_live_no_more() -> None:
+    script = """
+dead, live, known, foreign, outer = start("/f9/f1"), start("/f9/f2/f3"), start("/f9/f1"), start("/f8/f1"), start("/f9")
+leftovers.kill_orphans(os.getpid(), [known.pid], "/f9", lambda: ["/f9/f2"])
+settle(dead)
+left(dead, live, known, foreign, outer)
+for child in (live, known, foreign, outer):
+    child.kill()
+"""
+    assert outcome(script) == ["False True True True True"]

@@ -1,0 +1,94 @@
+"""Starting one process: which program, where, within which limits, and what a failure says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.agent import spawn
+
+ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def output_of(argv: Sequence[str], **options: object) -> str:
+    """Standard output of a process that is spawned with `options`."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = spawn.spawn(list(argv), ENV, [(writer, 1)], **options)  # type: ignore[arg-type]
+    os.close(writer)
+    with open(reader) as stream:
+        text = stream.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    return text.strip()
+
+
+def script(path: Path, text: str, mode: int = 0o755) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_program_is_found_along_the_path_it_is_given(tmp_path: Path) -> None:
+    here = script(tmp_path / "find-me", "#!/bin/sh\n")
+    assert spawn.find_program("find-me", f"/nowhere:{tmp_path}") == str(here)
+    assert spawn.find_program("./as/it/is", "/nowhere") == "./as/it/is"
+
+
+@pytest.mark.parametrize(("mode", "number"), [(0o644, errno.EACCES), (None, errno.ENOENT)])
+def test_what_cannot_be_run_says_why(tmp_path: Path, mode: int | None, number: int) -> None:
+    if mode is not None:
+        script(tmp_path / "not-to-run", "", mode)
+    with pytest.raises(OSError) as failure:
+        spawn.spawn(["not-to-run"], {"PATH": str(tmp_path)}, ())
+    assert failure.value.errno == number
+
+
+def test_a_program_that_moved_is_found_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    old = script(first / "moves", "#!/bin/sh\necho old\n")
+    env = {"PATH": f"{first}:{second}:/bin"}
+    os.waitpid(spawn.spawn(["moves"], env, ()), 0)
+    old.rename(second / "moves")
+    pid = spawn.spawn(["moves"], env, ())
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_script_without_an_interpreter_line_is_the_shells(tmp_path: Path) -> None:
+    path = script(tmp_path / "plain", "echo of the shell\n")
+    assert output_of([str(path)]) == "of the shell"
+
+
+def test_it_runs_where_it_shall_and_leads_a_group_of_its_own(tmp_path: Path) -> None:
+    before = os.getcwd()
+    try:
+        spawn.enter(str(tmp_path))
+        where, pid, group = output_of(["sh", "-c", "pwd -P; echo $$; ps -o pgid= -p $$"]).split()
+    finally:
+        spawn.enter(before)
+    assert where == str(tmp_path.resolve())
+    assert pid == group
+    with pytest.raises(FileNotFoundError):
+        spawn.enter(str(tmp_path / "missing"))
+
+
+def test_soft_limits_hold_for_the_child_alone() -> None:
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    limits = spawn.limits_that_differ({"core": 0, "nosuch": 1})
+    if before[0] != 0:
+        assert limits == {resource.RLIMIT_CORE: 0}
+    spawn.limits_that_differ({"nofile": 64})
+    assert output_of(["sh", "-c", "ulimit -n"], limits={resource.RLIMIT_NOFILE: 64}) == "64"
+    assert resource.getrlimit(resource.RLIMIT_CORE) == before
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 64
+
+
+def test_a_soft_limit_above_the_hard_one_is_the_hard_one() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = spawn.limits_that_differ({"nofile": resource.RLIM_INFINITY})
+    assert wanted.get(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[0]) == hard
