@@ -363,7 +363,8 @@ class FreeIndex:
             for n in merge(fresh, sorted(again)) if again else fresh:
                 later = None
                 for h in holders[n]:
-                    count, rest = self._take_scored(shape.parts, h, score, count, taken)
+                    took, rest = self._take_scored(shape.parts, h, score, taken, last)
+                    count -= took
                     if not count:
                         return taken
                     if rest is not None and (later is None or order * rest > order * later):
@@ -375,23 +376,23 @@ class FreeIndex:
         return {}
 
     def _take_scored(
-        self, parts: Parts, h: int, score: int, count: int, taken: dict[int, int]
+        self, parts: Parts, h: int, score: int, taken: dict[int, int], last: bool
     ) -> tuple[int, int | None]:
-        """Take slots of just this score from a holder: how many are still wanted then, and the score of the next."""
+        """Take the best slot of a holder if it has just this score: how many were taken, and the score of the next.
+
+        Slots of a holder differ in score. The next does not matter if this score is the `last` that is looked at.
+        """
         layout, state = self.layout, self.state
         if state.blocked and state.blocked.get(h):
-            return count, None
+            return 0, None
         gone = taken.get(h, 0)
         free = state.free[h] ^ gone
-        while count and (found := layout.next_slot(parts, h, free)) is not None:
-            bits, reached = found
-            if reached != score:
-                return count, reached
-            free ^= bits
-            gone |= bits
-            taken[h] = gone
-            count -= 1
-        return count, None
+        found = layout.next_slot(parts, h, free)
+        if found is None or found[1] != score:
+            return 0, None if found is None else found[1]
+        taken[h] = gone | found[0]
+        following = None if last else layout.next_slot(parts, h, free ^ found[0])
+        return 1, None if following is None else following[1]
 
     def _in_order(self, n: int) -> list[int]:
         """The holders of a node in the order in which a search would come to them."""

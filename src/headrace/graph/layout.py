@@ -204,6 +204,9 @@ class Layout:
 
     def run(self, parts: Parts, h: int, bits: int) -> Run:
         """Resources of a holder, as they stand in a selection."""
+        if not bits & (bits - 1):
+            v = self.graph.children[h][bits.bit_length() - 1]
+            return Run((v,), bits, {parts[0][0]: 1 << self.graph.id[v]})
         children, masks, shift = self.graph.children[h], self.masks[h], self.shift.get(h)
         vertices: list[int] = []
         ids: dict[str, int] = {}

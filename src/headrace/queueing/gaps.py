@@ -272,7 +272,12 @@ class Gaps:
         whole = 0
         nodes: list[int] = []
         parts: dict[tuple[int, str], int] = {}
-        for v, _, exclusive, _, _ in allocation.selection.order():
+        for h, run in allocation.selection.runs.items():
+            at = place.get(h)
+            if at is not None:
+                for kind, ids in run.ids.items():
+                    parts[at, kind] = ids.bit_count()
+        for v, _, exclusive, _, _ in allocation.selection.inner_order():
             if exclusive:
                 if children[v] or v in place:
                     whole |= self._mask(v)
