@@ -26,7 +26,7 @@ def test_a_folder_whose_parent_is_missing_is_refused_and_not_made(attribute: str
 @pytest.mark.parametrize("attribute", ["rundir", "statedir"])
 def test_a_file_is_not_taken_for_a_folder(attribute: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert refusal(**{attribute: str(tmp_path / "file")}) == f"{attribute} {tmp_path}/file: not a folder"
+    assert refusal(**{attribute: str(tmp_path / "file")}) == f"{attribute} {tmp_path}/file: Not a directory"
 
 
 def test_a_new_statedir_goes_when_there_can_be_no_rundir(tmp_path: Path) -> None:
@@ -44,7 +44,11 @@ def test_a_run_directory_is_made_where_it_is_asked_for_or_in_tmpdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert make_rundir(LaunchOptions(attrs={"rundir": f"{tmp_path}/run"})) == f"{tmp_path}/run"
+    for cleanup in ("1", "0"):
+        options = LaunchOptions(attrs={"rundir": f"{tmp_path}/run"})
+        assert make_rundir(options) == f"{tmp_path}/run"
+        # the second time it was there before
+        assert options.attrs["rundir-cleanup"] == cleanup
     made = Path(make_rundir(LaunchOptions()))
     assert made.parent == tmp_path
     assert made.stat().st_mode & 0o777 == 0o700

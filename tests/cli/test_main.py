@@ -59,6 +59,20 @@ def test_program_named_after_flux_is_a_command(flux, tmp_path):
     assert outcome.stdout == "hello you\n"
 
 
+def test_program_given_by_its_path_is_run(flux, tmp_path):
+    (tmp_path / "here").write_text("#!/bin/sh\necho $1; exit 3\n")
+    (tmp_path / "here").chmod(0o755)
+    outcome = flux("./here", "it")
+    assert (outcome.stdout, outcome.rc) == ("it\n", 3)
+    assert flux("./nowhere").stderr == "flux: ./nowhere: No such file or directory\n"
+
+
+def test_packages_may_add_their_commands_to_the_help(flux, tmp_path):
+    (tmp_path / "x.json").write_text('[{"category": "mine", "command": "do", "description": "does it"}]')
+    shown = flux("help", FLUX_CMDHELP_PATTERN="*.json").stdout
+    assert shown.endswith("\nCommon commands from flux-mine:\n   do                 does it\n")
+
+
 def test_version_option_is_the_version_command(flux):
     assert flux("-V").stdout == flux("version").stdout
     assert flux("-V").stdout.startswith("commands:")

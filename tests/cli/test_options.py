@@ -140,6 +140,12 @@ def test_bcc_leaves_the_environment_alone(flux):
             "flux-run: ERROR: Per-resource options (--cores, --tasks-per-node ...) can't be used with per-task options",
             1,
         ),
+        (
+            ["batch", "-n1", "--conf=named", "--wrap", "x"],
+            "flux-batch: ERROR: --conf: No such file: named (there is no named config support)\n",
+            1,
+        ),
+        (["batch", "-n1", "--conf=[a\nb", "--wrap", "x"], "flux-batch: ERROR: --conf: failed to parse its text: ", 1),
         (["start", "--xx"], "flux-start: unrecognized option '--xx'\nTry `flux-start --help' for", 1),
         (["submit", "--cc=x", "true"], "flux-submit: ERROR: --cc: ", 1),
         (["submit", "--cc=1", "--bcc=2", "true"], "flux-submit: ERROR: specify only one of --cc or --bcc\n", 1),

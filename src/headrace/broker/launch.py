@@ -73,8 +73,10 @@ def _rundir(options: LaunchOptions) -> str:
     if given:
         if len(os.fsencode(given)) > _RUNDIR_LIMIT:
             raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
-        options.attrs.setdefault("rundir-cleanup", "0")
-        return _folder("rundir", given)[0]
+        path, new = _folder("rundir", given)
+        # What was there before us stays.
+        options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
+        return path
     base = os.environ.get("TMPDIR") or "/tmp"
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
         base = "/tmp"
@@ -97,7 +99,7 @@ def _folder(attribute: str, path: str) -> tuple[str, bool]:
     except OSError as exc:
         raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
     if not os.path.isdir(path):
-        raise LaunchError(f"{attribute} {path}: not a folder")
+        raise LaunchError(f"{attribute} {path}: Not a directory")
     if not os.access(path, os.W_OK | os.X_OK):
         raise LaunchError(f"{attribute} {path}: not writable")
     return path, new

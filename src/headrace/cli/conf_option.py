@@ -30,7 +30,7 @@ def _read(text: str) -> Dict[str, Any]:
         return read_path(text)
     key, equals, value = text.partition("=")
     if not equals:
-        raise CommandError(f"--conf: No such file: {text}")
+        raise CommandError(f"--conf: No such file: {text} (there is no named config support)")
     try:
         parsed = json.loads(value)
     except ValueError:
@@ -57,7 +57,8 @@ def decode(text: str, where: str) -> Dict[str, Any]:
     try:
         found = json.loads(text) if text.lstrip()[:1] == "{" else _toml(text)
     except ValueError as exc:
-        raise CommandError(f"{where}: {exc}") from None
+        trouble = "failed to parse its text" if where == "--conf" else "parse error"
+        raise CommandError(f"{where}: {trouble}: {exc}") from None
     if not isinstance(found, dict):
         raise CommandError(f"{where}: a configuration is a table, this is a {type(found).__name__}")
     return found

@@ -14,7 +14,7 @@ from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Optional, Tuple
+    from typing import Any, Dict, List, Optional, Tuple
 
 # command: (module of this package, what it does)
 COMMANDS = {
@@ -229,7 +229,12 @@ def _load(name: str, entry: Tuple[str, str]) -> Any:
 
 
 def _run_external(name: str, argv: List[str], verbose: bool) -> int:
-    if "/" not in name:
+    if "/" in name:
+        try:
+            os.execv(name, [name, *argv])
+        except OSError as exc:
+            raise CommandError(f"{name}: {exc.strerror}", 127 if isinstance(exc, FileNotFoundError) else 126) from None
+    else:
         for folder in (os.environ.get("FLUX_EXEC_PATH", "") + ":" + os.environ.get("PATH", "")).split(":"):
             for path in (f"{folder}/flux-{name}", f"{folder}/flux-{name}.py"):
                 if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
@@ -249,7 +254,24 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
 
 
 def _command_list() -> str:
-    return "Commands:\n" + "".join(f"   {name:<17}  {text}\n" for name, (_, text) in COMMANDS.items())
+    text = "Commands:\n" + "".join(f"   {name:<17}  {text}\n" for name, (_, text) in COMMANDS.items())
+    return text + _added_commands(os.environ.get("FLUX_CMDHELP_PATTERN", ""))
+
+
+def _added_commands(pattern: str) -> str:
+    """What the files that match a shell pattern, JSON lists of category, command and description, add to the help."""
+    if not pattern:
+        return ""
+    import glob
+    import json
+
+    categories: Dict[str, str] = {}
+    for path in sorted(glob.glob(pattern)):
+        with open(path, encoding="utf-8") as file:
+            for entry in json.load(file):
+                line = f"   {entry['command']:<17}  {entry['description']}\n"
+                categories[entry["category"]] = categories.get(entry["category"], "") + line
+    return "".join(f"\nCommon commands from flux-{name}:\n{lines}" for name, lines in categories.items())
 
 
 def prepare_environment() -> None:
