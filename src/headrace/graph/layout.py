@@ -153,17 +153,23 @@ class Layout:
             bits[i >> 3] |= 1 << (i & 7)
         return int.from_bytes(bits, "little")
 
-    def fit(self, parts: Parts, h: int, free: int) -> int:
-        """How many slots a holder can serve from those resources that are free."""
-        return bitsets.fit(parts, free, self.masks[h])
-
     def able(self, parts: Parts, per_node: int, free: Mapping[int, int]) -> int:
         """The nodes, by rank, that can serve so many slots each from what is free by holder."""
-        fit, masks = bitsets.fit, self.masks
-        return self.set_of(
-            (n for n, hs in enumerate(self.holders) if sum([fit(parts, free[h], masks[h]) for h in hs]) >= per_node),
-            True,
-        )
+        masks = self.masks
+        # Most holders are alike: few have to be looked at.
+        known: dict[tuple[int, int], int] = {}
+        able = []
+        for n, holders in enumerate(self.holders):
+            slots = 0
+            for h in holders:
+                key = (id(masks[h]), free[h])
+                fit = known.get(key)
+                if fit is None:
+                    fit = known[key] = bitsets.fit(parts, free[h], masks[h])
+                slots += fit
+            if slots >= per_node:
+                able.append(n)
+        return self.set_of(able, True)
 
     def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
         """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""

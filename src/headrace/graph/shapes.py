@@ -74,7 +74,11 @@ class Shapes:
     def _weigh_all(self, shape: Shape) -> None:
         count = len(self._layout.nodes)
         if not shape.scored:
-            shape.can = self._layout.set_of([n for n in range(count) if self.can(shape, n)], True)
+            shape.can = self._layout.able(shape.parts, shape.per_node or 1, self._state.free)
+            for u in self._state.blocked:
+                n = self._layout.number.get(u, self._layout.node_of.get(u))
+                if n is not None and not self.can(shape, n):
+                    shape.can &= ~(1 << self._layout.rank[n])
             return
         shape.scores = [self._score(shape.parts, n) for n in range(count)]
         buckets: dict[int, list[int]] = {}

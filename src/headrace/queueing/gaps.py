@@ -134,7 +134,9 @@ class Gaps:
         self._whole_only = bool(whole)
         self._jobs: dict[int, _Effect] = {}
         self._place: dict[int, int] = {}
-        self._have: list[dict[str, int]] = []
+        # What places have, of `_kinds` of places, of which there are few.
+        self._have: list[int] = []
+        self._kinds: list[dict[str, int]] = []
         # By node: its places as a set, and the first of them, which stands for the node.
         self._masks: dict[int, int] = {}
         self._first: dict[int, int] = {}
@@ -155,6 +157,14 @@ class Gaps:
         types, children, size = graph.type, graph.children, graph.size
         seen: dict[str, int] = {}
         odd: set[str] = set()
+        number: dict[tuple[tuple[str, int], ...], int] = {}
+
+        def add(have: dict[str, int]) -> None:
+            kind = number.setdefault(tuple(sorted(have.items())), len(self._kinds))
+            if kind == len(self._kinds):
+                self._kinds.append(have)
+            self._have.append(kind)
+
         holders: dict[str, set[int]] = {}
         for node in graph.preorder(graph.root):
             if types[node] != "node":
@@ -170,15 +180,17 @@ class Gaps:
                             odd.add(kind)
                 if have:
                     above = [u for u in graph.ancestors(v) if u in self._place]
-                    odd.update(kind for u in above for kind in have.keys() & self._have[self._place[u]].keys())
+                    odd.update(
+                        kind for u in above for kind in have.keys() & self._kinds[self._have[self._place[u]]].keys()
+                    )
                     for kind, count in have.items():
                         seen[kind] = seen.get(kind, 0) + count
                         holders.setdefault(kind, set()).add(len(self._have))
                     self._place[v] = len(self._have)
-                    self._have.append(have)
+                    add(have)
             if len(self._have) == first:
                 self._place[node] = first
-                self._have.append({})
+                add({})
             self._first[node] = 1 << first
             self._masks[node] = (1 << len(self._have)) - (1 << first)
         totals = graph.totals[graph.root]
@@ -316,7 +328,7 @@ class Gaps:
         if parts is None:
             return None
         # So many slots do not fit into fewer places than this.
-        most = max((min(have.get(kind, 0) // n for kind, n in parts) for have in self._have), default=0)
+        most = max((min(have.get(kind, 0) // n for kind, n in parts) for have in self._kinds), default=0)
         if not most:
             return None
         if self._whole_only:
@@ -345,12 +357,17 @@ class Gaps:
         return level.steps
 
     def _make_level(self, parts: Parts) -> _Level:
-        room = {kind: [have.get(kind, 0) - count for have in self._have] for kind, count in parts}
-        able = sum(1 << place for place in range(len(self._have)) if all(rooms[place] >= 0 for rooms in room.values()))
+        rooms = [{kind: have.get(kind, 0) - count for kind, count in parts} for have in self._kinds]
+        room = {kind: list(map([of[kind] for of in rooms].__getitem__, self._have)) for kind, _ in parts}
+        bits = bytearray(len(self._have) // 8 + 1)
+        for place, kind in enumerate(self._have):
+            if min(rooms[kind].values()) >= 0:
+                bits[place >> 3] |= 1 << (place & 7)
+        able = int.from_bytes(bits, "little")
         level = _Level(room, able)
-        for (place, kind), planner in self._used.items():
-            if kind in room and planner.times:
-                for a, b in _crossing(planner, planner.times[0], planner.times[-1], room[kind][place], None):
+        for (place, type), planner in self._used.items():
+            if type in room and planner.times:
+                for a, b in _crossing(planner, planner.times[0], planner.times[-1], room[type][place], None):
                     level.steps.take(a, b, 1 << place)
         return level
 
