@@ -1,0 +1,91 @@
+"""A broker small enough for a test of one of its services: the real router, events and context, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker.attrs import AttrTable
+from headrace.broker.events import Events
+from headrace.broker.logbook import Logbook
+from headrace.broker.module import ModuleContext
+from headrace.broker.router import Router
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+
+class Peer:
+    """A client of user `userid`, with what was sent to it."""
+
+    def __init__(self, broker: Any, uuid: str, userid: int, rolemask: int) -> None:
+        self.broker, self.uuid, self.userid, self.rolemask = broker, uuid, userid, rolemask
+        self.got: list[Message] = []
+        broker.router.add_peer(self)
+
+    def send(self, msg: Message) -> None:
+        self.got.append(msg)
+
+    async def ask(
+        self, topic: str, obj: Any = None, flags: int = 0, tag: int = 1, payload: bytes | None = None
+    ) -> list[Message]:
+        """Send a request; returns what has come for it when all is quiet."""
+        msg = m.request(topic, obj, m.NODEID_ANY, tag, flags, self.userid, self.rolemask, payload)
+        msg.routes.append(self.uuid.encode())
+        self.broker.router.request(msg)
+        await settle()
+        return [reply for reply in self.got if reply.type == m.RESPONSE and reply.matchtag == tag]
+
+
+async def settle() -> None:
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+class Little(SimpleNamespace):
+    """Attributes of `Broker` as far as its services use them; `up` keeps what would climb the tree."""
+
+    def __init__(self, rank: int, size: int, attrs: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        table, router = AttrTable(attrs), Router(rank, loop)
+        self.up: list[Message] = []
+        router.up = lambda msg: self.up.append(msg) is None
+        router.toward = lambda msg, _rank: self.up.append(msg) is None
+        super().__init__(
+            rank=rank,
+            size=size,
+            loop=loop,
+            attrs=table,
+            config={},
+            owner=os.getuid(),
+            router=router,
+            events=Events(rank, router, os.getuid()),
+            log=Logbook(table, rank),
+            past=lambda _state: False,
+        )
+
+    def context(self, name: str) -> ModuleContext:
+        return ModuleContext(self, name)  # type: ignore[arg-type]
+
+    def owner_peer(self, uuid: str = "owner") -> Peer:
+        return Peer(self, uuid, self.owner, m.ROLE_OWNER)
+
+    def guest(self, uuid: str = "guest") -> Peer:
+        return Peer(self, uuid, self.owner + 1, m.ROLE_USER)
+
+
+@pytest.fixture
+def in_broker() -> Callable[..., None]:
+    """`in_broker(scenario, rank=, size=, **attributes)` runs the coroutine function with a broker of its own."""
+
+    def run(scenario: Callable[[Any], Coroutine[Any, Any, None]], rank: int = 0, size: int = 4, **attrs: str) -> None:
+        async def main() -> None:
+            await scenario(Little(rank, size, attrs))
+
+        asyncio.run(main())
+
+    return run

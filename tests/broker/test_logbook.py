@@ -1,0 +1,110 @@
+"""The ring of the log, what goes to stderr, the file and the leader, and lines that are none."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.attrs import AttrError, AttrTable
+from headrace.broker.logbook import Logbook, format_line, parse_line, severity
+
+
+def book(rank: int = 0, **attrs: str) -> Logbook:
+    return Logbook(AttrTable({name.replace("_", "-"): value for name, value in attrs.items()}), rank)
+
+
+def texts(log: Logbook) -> list[str]:
+    return [parse_line(line)[4] for line in log.ring]
+
+
+def test_a_line_reads_as_it_was_written() -> None:
+    line = format_line(3, "7", "broker", "a text - with [all] of it", 1700000000.25)
+    assert line == "<11>1 2023-11-14T22:13:20.250000Z 7 broker - - - a text - with [all] of it"
+    assert parse_line(line) == (3, "2023-11-14T22:13:20.250000Z", "7", "broker", "a text - with [all] of it")
+
+
+@pytest.mark.parametrize("line", ["", "no line", "<14 1 2 3 4 5 6 7", "<x>1 a b c d e f g"])
+def test_what_is_no_syslog_line_is_refused(line: str) -> None:
+    with pytest.raises(ValueError):
+        book().append(line)
+
+
+@pytest.mark.parametrize(
+    ("level", "wanted"), [(logging.DEBUG, 7), (logging.CRITICAL, 2), (0, 0), (6, 6), (-5, 0), (99, 7)]
+)
+def test_levels_are_those_of_syslog_or_of_logging(level: int, wanted: int) -> None:
+    assert severity(level) == wanted
+
+
+def test_the_ring_keeps_the_newest_and_counts_all() -> None:
+    log = book(log_ring_size="3")
+    for number in range(5):
+        log(logging.INFO, "test", f"line {number}")
+    assert texts(log) == ["line 2", "line 3", "line 4"]
+    assert log.count == 5
+    log.clear()
+    assert (texts(log), log.count) == ([], 5)
+
+
+def test_lines_of_one_text_are_lines_of_the_log_and_a_long_one_is_cut() -> None:
+    log = book()
+    log(logging.INFO, "test", "one\ntwo\n")
+    log(logging.INFO, "test", "x" * 100_000)
+    assert texts(log)[:2] == ["one", "two"]
+    assert texts(log)[2].endswith("x [cut]")
+    assert len(log.ring[2]) < 9000
+
+
+def test_what_is_below_the_level_is_not_kept() -> None:
+    log = book(log_level="4")
+    log(logging.INFO, "test", "quiet")
+    log(logging.WARNING, "test", "heard")
+    assert texts(log) == ["heard"]
+
+
+def test_followers_hear_each_line_that_is_kept() -> None:
+    log, heard = book(log_level="6"), []
+    log.followers.append(heard.append)
+    log(logging.INFO, "test", "a")
+    log(logging.DEBUG, "test", "b")
+    assert [parse_line(line)[4] for line in heard] == ["a"]
+
+
+def test_errors_of_all_ranks_are_shown_by_the_leader_and_what_is_critical_where_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = format_line(3, "2", "test", "an error of another rank", 1700000000.25)
+    book().append(line, local=False)
+    assert capsys.readouterr().err == "Nov 14 22:13:20.250000 UTC 2023 test.err[2]: an error of another rank\n"
+    follower = book(rank=2)
+    follower(logging.ERROR, "test", "left to the leader")
+    assert capsys.readouterr().err == ""
+    follower(logging.CRITICAL, "test", "said here")
+    assert capsys.readouterr().err.endswith("test.crit[2]: said here\n")
+
+
+def test_a_follower_forwards_its_own_lines_up_to_a_level() -> None:
+    log = book(rank=1, log_forward_level="4")
+    sent: list[tuple[int, str]] = []
+    log.forward = lambda level, line: sent.append((level, line))
+    log(logging.INFO, "test", "not this")
+    log(logging.ERROR, "test", "this")
+    log.append(format_line(3, "5", "test", "of another rank", 0.0), local=False)
+    assert [(level, parse_line(line)[4]) for level, line in sent] == [(3, "this")]
+
+
+def test_the_file_is_the_leaders(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    book(log_filename=str(path))(logging.INFO, "test", "kept")
+    book(rank=1, log_filename=str(path))(logging.INFO, "test", "not twice")
+    assert [parse_line(line)[4] for line in path.read_text().splitlines()] == ["kept"]
+    with pytest.raises(AttrError, match="No such file or directory"):
+        book(log_filename=str(tmp_path / "missing" / "log"))
+
+
+@pytest.mark.parametrize("attrs", [{"log_level": "8"}, {"log_stderr_level": "x"}, {"log_ring_size": "-1"}])
+def test_a_level_or_size_that_is_none_is_refused(attrs: dict[str, str]) -> None:
+    with pytest.raises(AttrError):
+        book(**attrs)

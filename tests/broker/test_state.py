@@ -1,0 +1,63 @@
+"""The states a broker goes through, and when enough brokers are there."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker import state
+
+EVENTS = st.sampled_from(sorted({event for _state, event in state._NEXT}))
+
+
+def walk(*events: str, begin: str = "none") -> str:
+    return reduce(state.step, events, begin)
+
+
+def test_a_life_without_trouble_passes_every_state() -> None:
+    events = (
+        "start parent-ready rc1-success quorum-full rc2-success cleanup-success children-complete rc3-success goodbye"
+    )
+    seen = ["none"]
+    for event in events.split():
+        seen.append(state.step(seen[-1], event))
+    assert tuple(seen) == state.STATES
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        "start parent-fail",
+        "start parent-ready rc1-fail",
+        "start parent-ready rc1-success quorum-fail",
+        "start parent-ready rc1-success shutdown",
+    ],
+)
+def test_what_fails_before_it_runs_has_nothing_to_clean_up(events: str) -> None:
+    assert walk(*events.split()) == "shutdown"
+
+
+@given(st.lists(EVENTS, max_size=30))
+def test_no_event_leads_back(events: list[str]) -> None:
+    here = "none"
+    for event in events:
+        new = state.step(here, event)
+        assert new == here or state.before(here, new)
+        here = new
+
+
+@given(st.sampled_from(state.STATES[:-1]))
+def test_from_everywhere_there_is_a_way_to_the_end(begin: str) -> None:
+    here, steps = begin, 0
+    while here != "exit":
+        here = next(new for (old, _event), new in state._NEXT.items() if old == here)
+        steps += 1
+        assert steps < 20
+
+
+@pytest.mark.parametrize(("text", "brokers"), [("3", 3), ("0", 0), ("99", 8), ("0-3", 4), ("1,7", 2), ("all", 8)])
+def test_a_quorum_is_a_count_or_a_set_and_at_most_all(text: str, brokers: int) -> None:
+    assert state.quorum_size(text, 8) == brokers
