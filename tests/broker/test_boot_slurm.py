@@ -1,0 +1,74 @@
+"""Meeting in a folder: each reads what the others wrote, whenever they do, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.broker import boot_slurm
+from headrace.broker.boot_slurm import SlurmMeeting, offered
+from headrace.broker.pmi_client import PmiError
+
+
+def env(rank: int, folder: Path, **more: str) -> dict[str, str]:
+    return {
+        "SLURM_PROCID": str(rank),
+        "SLURM_NTASKS": "2",
+        "SLURM_JOB_ID": "17",
+        "SLURM_STEP_ID": "0",
+        "HEADRACE_SLURM_DIR": str(folder),
+        **more,
+    }
+
+
+def test_what_is_put_late_is_read_whole_and_the_last_removes_the_folder(tmp_path: Path) -> None:
+    one, two = (SlurmMeeting(env(rank, tmp_path)) for rank in range(2))
+    writer = threading.Timer(0.1, one.put, ("key", "a value, whole"))
+    writer.start()
+    assert two.get("key") == "a value, whole"
+    writer.join()
+    assert os.stat(tmp_path / "slurm-17.0" / "key").st_mode & 0o777 == 0o600
+    assert os.stat(tmp_path / "slurm-17.0").st_mode & 0o777 == 0o700
+    one.finalize()
+    assert (tmp_path / "slurm-17.0").exists()
+    two.finalize()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_does_not_come_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot_slurm, "_PATIENCE", 0.05)
+    with pytest.raises(PmiError, match="not written by its task"):
+        SlurmMeeting(env(0, tmp_path)).get("never")
+
+
+def test_tasks_of_one_node_are_told_so(tmp_path: Path) -> None:
+    assert SlurmMeeting(env(0, tmp_path, SLURM_STEP_NUM_NODES="1")).lookup("PMI_process_mapping") == "(vector,(0,1,2))"
+    assert SlurmMeeting(env(0, tmp_path, SLURM_NNODES="2")).lookup("PMI_process_mapping") == ""
+
+
+def test_the_step_counts_not_the_allocation(tmp_path: Path) -> None:
+    assert SlurmMeeting(env(1, tmp_path, SLURM_STEP_NUM_TASKS="9")).size == 9
+
+
+@pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_STEP_ID", "SLURM_NTASKS"])
+def test_variables_that_are_missing_are_named(tmp_path: Path, name: str) -> None:
+    variables = env(0, tmp_path)
+    del variables[name]
+    with pytest.raises(PmiError, match=name):
+        SlurmMeeting(variables)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PmiError, match="file"):
+        SlurmMeeting(env(0, tmp_path / "file"))
+
+
+def test_a_batch_script_is_no_step(tmp_path: Path) -> None:
+    variables = env(0, tmp_path)
+    assert offered(variables)
+    del variables["SLURM_STEP_ID"]
+    assert not offered(variables)
