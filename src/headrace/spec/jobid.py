@@ -13,7 +13,13 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
-from typing import Callable, Dict, List, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Tuple
+
+    # The digits of a base by value, and their values.
+    Digits = Tuple[List[str], Dict[str, int]]
 
 MAX_ID = (1 << 64) - 1
 TIMESTAMP_BITS, GENERATOR_BITS, SEQUENCE_BITS = 40, 14, 10
@@ -28,16 +34,13 @@ _BASE58_PAIRS = [high + low for high in _BASE58 for low in _BASE58]
 _F58_PREFIX = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
 _F58_MAX_DIGITS = 11
 
-_DECIMAL = re.compile(r"[0-9]{1,20}\Z")
-_HEX = re.compile(r"0x[0-9a-fA-F]{1,16}\Z")
-_DOTHEX = re.compile(r"(?:[0-9a-fA-F]{1,4}\.){3}[0-9a-fA-F]{1,4}\Z")
+# Compiled when first needed: most commands are given no id.
+_DECIMAL = r"[0-9]{1,20}\Z"
+_HEX = r"0x[0-9a-fA-F]{1,16}\Z"
+_DOTHEX = r"(?:[0-9a-fA-F]{1,4}\.){3}[0-9a-fA-F]{1,4}\Z"
 _WORD_BASE = 1626
 _EMOJI_BASE = 576
 _EMOJI_FIRST, _EMOJI_LAST = "\U0001f000", "\U0001ffff"
-
-
-# The digits of a base by value, and their values.
-Digits = Tuple[List[str], Dict[str, int]]
 
 
 class JobIdError(ValueError):
@@ -88,8 +91,8 @@ def encode(id: int, form: str = "f58") -> str:
     return encoder(id)
 
 
-def _need(pattern: re.Pattern[str], text: str) -> str:
-    if not pattern.match(text):
+def _need(pattern: str, text: str) -> str:
+    if not re.match(pattern, text):
         raise ValueError(text)
     return text
 

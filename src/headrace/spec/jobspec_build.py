@@ -9,13 +9,14 @@ give.
 from __future__ import annotations
 
 import json
-import signal as signal_
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from headrace.spec import archive
 from headrace.spec import duration as duration_
 
-Jobspec = Dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+    Jobspec = Dict[str, Any]
 
 # RFC 14 task slot label that all commands use.
 SLOT_LABEL = "task"
@@ -202,6 +203,8 @@ def set_shell_option(jobspec: Jobspec, key: str, value: Any = 1) -> None:
 
 def add_file(jobspec: Jobspec, path: str, content: Any, perms: int = 0o600) -> None:
     """Put a file into the jobspec (RFC 37) under a name: text, bytes, or a JSON value; raises ArchiveError."""
+    from headrace.spec import archive
+
     files = jobspec["attributes"]["system"].setdefault("files", {})
     files[path] = archive.entry(content, perms)
 
@@ -250,11 +253,13 @@ def parse_signal(text: str) -> Dict[str, Any]:
             timeleft = duration_.parse(when)
         except ValueError:
             raise ValueError(f"--signal: invalid Flux standard duration '{when}': use one such as 10s or 5m") from None
-    return {"signum": signal_number(name) if name else int(signal_.SIGUSR1), "timeleft": timeleft}
+    return {"signum": signal_number(name or "USR1"), "timeleft": timeleft}
 
 
 def signal_number(name: str) -> int:
     """Return the number of a signal given as ``USR1``, ``SIGUSR1`` or ``10``; raises ValueError."""
+    import signal as signal_
+
     if name.startswith("-") and name[1:].isdigit():
         raise ValueError(f"signal must be > 0, not {name}")
     try:

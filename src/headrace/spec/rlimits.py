@@ -6,7 +6,10 @@ Limits go into a jobspec as the shell option ``rlimit``: name to soft limit, -1 
 from __future__ import annotations
 
 import resource
-from typing import Dict, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Sequence
 
 # The order real Flux writes them in. Pending signals, memlock and the like are the machine's business, not the job's.
 PROPAGATED = ("cpu", "fsize", "data", "stack", "core", "nofile", "as", "rss", "nproc")
