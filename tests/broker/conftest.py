@@ -53,8 +53,12 @@ class Little(SimpleNamespace):
         loop = asyncio.get_running_loop()
         table, router = AttrTable(attrs), Router(rank, loop)
         self.up: list[Message] = []
-        router.up = lambda msg: self.up.append(msg) is None
-        router.toward = lambda msg, _rank: self.up.append(msg) is None
+
+        def away(msg: Message, _rank: int = -1) -> bool:
+            self.up.append(msg)
+            return True
+
+        router.up, router.toward = away, away
         super().__init__(
             rank=rank,
             size=size,
@@ -67,6 +71,9 @@ class Little(SimpleNamespace):
             log=Logbook(table, rank),
             past=lambda _state: False,
         )
+
+    async def settle(self) -> None:
+        await settle()
 
     def context(self, name: str) -> ModuleContext:
         return ModuleContext(self, name)  # type: ignore[arg-type]

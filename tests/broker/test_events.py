@@ -38,7 +38,7 @@ def test_subscribers_get_what_begins_with_their_topic_in_order(in_broker: Run) -
         await other.ask("event.subscribe", {"topic": ""})
         for topic in ("a.b", "ab", "a.c"):
             broker.events.publish(m.event(topic))
-        await peer.ask("nothing.here", tag=9)
+        await broker.settle()
         assert heard(peer) == [("a.b", 1), ("a.c", 3)]
         assert heard(other) == [("a.b", 1), ("ab", 2), ("a.c", 3)]
 
@@ -96,7 +96,7 @@ def test_elsewhere_an_event_goes_up_and_is_heard_when_it_comes_down(in_broker: R
         assert heard(peer) == []
         up[0].aux1 = 17
         broker.events.deliver(up[0])
-        await peer.ask("nothing.here", tag=9)
+        await broker.settle()
         assert heard(peer) == [("t", 17)]
         assert down == up
 
@@ -110,7 +110,7 @@ def test_who_left_gets_nothing(in_broker: Run) -> None:
         await peer.ask("event.subscribe", {"topic": "t"})
         broker.events.drop(peer)
         broker.events.publish(m.event("t"))
-        await peer.ask("nothing.here", tag=9)
+        await broker.settle()
         assert heard(peer) == []
 
     in_broker(scenario)

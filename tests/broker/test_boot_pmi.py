@@ -1,0 +1,131 @@
+"""Boot by exchange: each broker gets its parent's address and key, a parent the keys of its children alone."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from headrace.broker import boot_pmi
+from headrace.broker.boot import BootError, BootInfo
+from headrace.broker.boot_pmi import from_launcher, launcher
+from headrace.broker.boot_slurm import SlurmMeeting
+from headrace.broker.pmi2_client import Pmi2Client
+from headrace.broker.pmi_client import PmiClient, PmiError
+
+
+class Server:
+    """What the clients of one launch share."""
+
+    def __init__(self, size: int, **known: str) -> None:
+        self.size, self.known = size, known
+        self.fence = threading.Barrier(size)
+        self.kvs: dict[str, str] = {}
+
+
+class Client:
+    """A launcher's client without a launcher; `env` carries its server and rank."""
+
+    kvsname = "ƒ2AniAMV"
+
+    def __init__(self, env: Any) -> None:
+        self.server: Server = env["server"]
+        self.rank, self.size = env["rank"], self.server.size
+
+    def put(self, key: str, value: str) -> None:
+        self.server.kvs[key] = value
+
+    def get(self, key: str) -> str:
+        return self.server.kvs[key]
+
+    def lookup(self, key: str) -> str:
+        return self.server.known.get(key, "")
+
+    def barrier(self) -> None:
+        self.server.fence.wait(10)
+
+    def finalize(self) -> None:
+        pass
+
+
+def launched(server: Server, method: str = "simple", topo: str = "kary:2", **env: str) -> list[BootInfo]:
+    """All brokers of a launch."""
+
+    def broker(rank: int) -> BootInfo:
+        variables: Any = {"server": server, "rank": rank, **env}
+        return from_launcher(method, Client, variables, "/run/x", topo)  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor(server.size) as pool:
+        return list(pool.map(broker, range(server.size)))
+
+
+def test_everyone_knows_its_neighbours_and_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUX_FAKE_HOSTNAME", "node")
+    infos = launched(Server(6, PMI_process_mapping="(vector,(0,1,6))"))
+    assert len({info.secret_key for info in infos}) == 6
+    for info in infos:
+        children = info.topology.children(info.rank)
+        assert info.members == {infos[child].public_key for child in children}
+        assert info.bind == (f"ipc:///run/x/tbon-{info.rank}" if children else "")
+        if info.rank:
+            parent = infos[info.topology.parent(info.rank)]
+            assert (info.parent_uri, info.parent_key) == (parent.bind, parent.public_key)
+    assert infos[0].hosts == ["node"] * 6
+    assert infos[3].hosts == []
+
+
+@pytest.mark.parametrize("mapping", ["", "(vector,(0,2,1))", "(vector,(0,1,1),(1,1,1))", "nonsense"])
+def test_brokers_that_may_be_on_several_hosts_talk_over_tcp(mapping: str) -> None:
+    lead, follower = launched(Server(2, PMI_process_mapping=mapping))
+    assert lead.bind.startswith("tcp://*:")
+    assert follower.parent_uri.startswith("tcp://")
+    assert follower.parent_uri.rpartition(":")[2] == lead.bind.rpartition(":")[2]
+
+
+def test_one_broker_exchanges_nothing() -> None:
+    (info,) = launched(Server(1))
+    assert (info.size, info.members, info.attrs) == (1, set(), {})
+
+
+def test_a_job_of_an_instance_knows_its_parent_and_its_level() -> None:
+    server = Server(1, **{"flux.instance-level": "1", "flux.taskmap": "[[0,1,1,1]]"})
+    env = {"FLUX_URI": "local:///parent", "FLUX_KVS_NAMESPACE": "job-7", "FLUX_JOB_ID_PATH": "/f1/f2"}
+    (info,) = launched(server, **env)
+    assert info.attrs == {
+        "instance-level": "2",
+        "jobid-path": "/f1/f2",
+        "jobid": "ƒ2AniAMV",
+        "parent-uri": "local:///parent",
+        "parent-kvs-namespace": "job-7",
+        "broker.mapping": "[[0,1,1,1]]",
+    }
+
+
+def test_a_launcher_that_is_not_flux_says_nothing_of_a_parent() -> None:
+    (info,) = launched(Server(1), FLUX_URI="local:///another")
+    assert (info.attrs, info.method) == ({}, "simple")
+
+
+def test_a_failed_exchange_names_the_method() -> None:
+    class Broken(Client):
+        def lookup(self, key: str) -> str:
+            raise PmiError("the process manager closed the connection")
+
+    with pytest.raises(BootError, match="pmi2: the process manager closed the connection"):
+        from_launcher("pmi2", Broken, {"server": Server(2), "rank": 0}, "/run/x", "kary:2")  # type: ignore[arg-type]
+
+
+def test_who_launched_us_is_seen_by_the_variables() -> None:
+    pmi = {"PMI_FD": "3", "PMI_RANK": "0", "PMI_SIZE": "1"}
+    slurm = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_JOB_ID": "1"}
+    assert launcher({}) is None
+    assert launcher(pmi) == ("simple", PmiClient)
+    assert launcher({**pmi, **slurm}) == ("pmi2", Pmi2Client)
+    assert launcher(slurm) == ("slurm", SlurmMeeting)
+
+
+def test_the_address_is_one_that_others_can_use() -> None:
+    parts = boot_pmi._address("localhost").split(".")
+    assert len(parts) == 4 and all(0 <= int(part) < 256 for part in parts)
