@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.format import Format, FormatError
 
 HEADINGS = {"id": "JOBID", "name": "NAME", "username": "USER", "queue": "QUEUE", "n": "N", "t": "TIME"}
 
@@ -122,14 +122,6 @@ def test_somebody_at_a_terminal_sees_all_fields(monkeypatch):
 
 def test_open_prefixes_admit_unknown_names():
     assert Format("{sched.anything}", HEADINGS, ("sched.",)).names == ["sched.anything"]
-
-
-def test_named_formats_and_their_help():
-    assert choose("long", {"long": "{id}"}) == "{id}"
-    assert choose("{n}", {"long": "{id}"}) == "{n}"
-    with pytest.raises(FormatError, match="Unknown format name nosuch"):
-        choose("nosuch", {"long": "{id}"})
-    assert help_text("flux-x", {"long": ""}, {"long": "The long one"}).startswith("\nConfigured flux-x output formats:")
 
 
 @given(st.text(max_size=30))

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cli.errors import CommandError
 from headrace.cli.format import Format
+from headrace.cli.named_formats import Formats
 from headrace.cli.table import layout_of, show
 
 FORMATS = {"default": "{name:<4} ?:{note}"}
@@ -15,7 +16,7 @@ HEADINGS = {"name": "NAME", "note": "NOTE"}
 
 
 def layout(text: str) -> Format:
-    made = layout_of(text, "flux-x", FORMATS, {"default": "What is usual"}, HEADINGS)
+    made = layout_of(text, Formats("flux-x", FORMATS, {"default": "What is usual"}), HEADINGS)
     assert made is not None
     return made
 
@@ -30,7 +31,7 @@ def test_rows_stand_under_the_header_and_an_empty_column_goes(
 
 
 def test_help_lists_the_formats_and_is_no_layout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert layout_of("help", "flux-x", FORMATS, {"default": "What is usual"}, HEADINGS) is None
+    assert layout_of("help", Formats("flux-x", FORMATS, {"default": "What is usual"}), HEADINGS) is None
     assert "Configured flux-x output formats:" in capsys.readouterr().out
 
 

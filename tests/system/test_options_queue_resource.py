@@ -76,7 +76,26 @@ QUEUE = [
 RESOURCE = [
     # list, info, R
     Line("flux resource list --no-header --states=up --format='{state} {nodelist}'", "up node[0-3]\n"),
-    Line("flux resource list --states=odd", "flux-resource: ERROR: Invalid resource state odd specified\n", 1),
+    Line("flux resource list --states=odd", like("flux-resource: ERROR: Invalid resource state odd specified: .*"), 1),
+    Line(
+        'printf \'{"all":%s,"down":%s,"allocated":null}\' "$(flux R encode -r0-3 -H a[0-3])" '
+        '"$(flux R encode -r3 -H a3)" '
+        ">in; for c in list info 'R -s down'; do FLUX_URI= flux resource $c --from-stdin <in; done "
+        "| sed s/'.*starttime.*'/R/",
+        "     STATE NNODES NCORES NGPUS NODELIST\n"
+        "      free      3      3     0 a[0-2]\n"
+        " allocated      0      0     0 \n"
+        "      down      1      1     0 a3\n"
+        "4 Nodes, 4 Cores, 0 GPUs\n"
+        "R\n",
+    ),
+    Line(
+        'printf \'{"R":%s,"online":"0-2","drain":{"1":{"timestamp":1.0,"reason":"x"}}}\' '
+        '"$(flux R encode -r0-3 -H a[0-3])" | '
+        "FLUX_URI= flux resource status -no '{state} {up.ascii} {nodelist}' --from-stdin",
+        "avail y a[0,2]\navail n a3\ndrained y a1\n",
+    ),
+    Line("flux resource status --from-stdin -no {state} </dev/null", ""),
     Line("flux resource list -n --include=node[1-2] -o '{nodelist} {ranks}'", "node[1-2] 1-2\n"),
     Line("flux resource list -n --include=3 -o {nodelist}", "node3\n"),
     Line("flux resource list -n --queue=debug -s up -o '{queue} {nodelist}'", "debug node3\n"),

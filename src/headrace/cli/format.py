@@ -18,7 +18,7 @@ from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
+    from typing import Any, Callable, Iterable, List, Mapping, Sequence
 
     Getter = Callable[[str], Any]
 
@@ -244,16 +244,7 @@ def _percent(value: Any) -> str:
     return f"{percent:.0f}%"
 
 
-def choose(name: str, formats: Mapping[str, str]) -> str:
-    """The format string for `-o name`: one of the named formats, or the text itself."""
-    if name in formats:
-        return formats[name]
-    if "{" not in name:
-        raise FormatError(f"Unknown format name {name}")
-    return name
-
-
-def help_text(program: str, formats: Mapping[str, str], purposes: Dict[str, str]) -> str:
+def help_text(program: str, formats: Mapping[str, str], purposes: Mapping[str, str]) -> str:
     """What `-o help` shows."""
     width = max(11, *(len(name) for name in formats))
     lines = "".join(f"  {name:<{width}}  {purposes.get(name, '')}".rstrip() + "\n" for name in formats)

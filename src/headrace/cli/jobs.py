@@ -12,9 +12,10 @@ from headrace.cli import jobinfo
 from headrace.cli.arguments import Parser, job_id, positive_int
 from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.format import Format, FormatError
 from headrace.cli.jobinfo import JobInfo
 from headrace.cli.joblist import Query, list_ids, list_jobs
+from headrace.cli.named_formats import Formats
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -86,11 +87,11 @@ def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
     args.recursive = args.recursive or args.recurse_all
     args.path = ""
-    if args.format == "help":
-        sys.stdout.write(help_text("flux-jobs", FORMATS, _PURPOSES))
-        return 0
     try:
-        args.format, keys = _split_sort(choose(args.format, FORMATS))
+        chosen = Formats("flux-jobs", FORMATS, _PURPOSES).resolve(args.format)
+        if chosen is None:
+            return 0
+        args.format, keys = _split_sort(chosen)
         args.sort = args.sort or keys
         layout = _layout(args.format)
         if args.json and (args.stats or args.stats_only):
@@ -117,7 +118,7 @@ def _split_sort(text: str) -> Tuple[str, str]:
 
 def _layout(text: str) -> Format:
     headings = dict(jobinfo.HEADINGS)
-    layout = Format(choose(text, FORMATS), headings, jobinfo.OPEN_FIELDS)
+    layout = Format(text, headings, jobinfo.OPEN_FIELDS)
     for name in layout.names:
         if name.startswith("annotations."):
             # Whatever a scheduler or a user has put there has its own name as heading.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.arguments import queues_named
 from headrace.cli.color import stdout_colored
+from headrace.cli.named_formats import Formats
 from headrace.cli.queue import status_of
 from headrace.cli.resource_sets import SchedulerResources
 from headrace.cli.table import layout_of, show
@@ -134,12 +135,12 @@ def _seconds(value: Any) -> float:
 
 
 def list_queues(args: Namespace) -> int:
-    layout = layout_of(args.format, "flux-queue", FORMATS, _PURPOSES, _HEADINGS)
+    layout = layout_of(args.format, Formats("flux-queue", FORMATS, _PURPOSES, "list", ("list",)), _HEADINGS)
     if layout is None:
         return 0
     handle = Handle()
     config_call = handle.rpc("config.get")
-    resources = SchedulerResources(handle)
+    resources = SchedulerResources(handle.rpc("resource.sched-status", nodeid=0))
     config = config_call.get()
     resources.configure(config)
     names = sorted(config.get("queues", {})) or [""]

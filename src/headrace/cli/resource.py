@@ -35,6 +35,9 @@ def _parser() -> Parser:
         one.add_argument("-s", "--states", metavar="STATE,...", help="Only these states")
         one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
         one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
+        one.add_argument(
+            "--from-stdin", action="store_true", help="Show what standard input has, as the module says it"
+        )
         if name in ("list", "status"):
             one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
             one.add_argument("-o", "--format", metavar="FORMAT", default=_format(name))

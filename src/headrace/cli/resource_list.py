@@ -6,7 +6,8 @@ import json
 
 from headrace.cli.arguments import queues_named
 from headrace.cli.errors import CommandError
-from headrace.cli.resource_sets import STATES, SchedulerResources, included
+from headrace.cli.named_formats import Formats
+from headrace.cli.resource_sets import STATES, SchedulerResources, given_on_stdin, included
 from headrace.cli.table import layout_of, show
 from headrace.client.handle import Handle
 from headrace.spec.rset import ResourceSet
@@ -62,9 +63,11 @@ class _Line:
 
 
 def _resources(args: Namespace) -> SchedulerResources:
+    if args.from_stdin:
+        return SchedulerResources(given_on_stdin())
     handle = Handle()
     config = handle.rpc("config.get")
-    resources = SchedulerResources(handle)
+    resources = SchedulerResources(handle.rpc("resource.sched-status", nodeid=0))
     resources.configure(config.get())
     return resources
 
@@ -73,7 +76,7 @@ def _states(text: Any, default: List[str]) -> List[str]:
     states = text.split(",") if text else default
     for state in states:
         if state not in STATES:
-            raise CommandError(f"Invalid resource state {state} specified")
+            raise CommandError(f"Invalid resource state {state} specified: valid states are {', '.join(STATES)}")
     return list(states)
 
 
@@ -82,7 +85,9 @@ def _wanted_queues(args: Namespace, resources: SchedulerResources) -> List[str]:
 
 
 def list_resources(args: Namespace) -> int:
-    layout = layout_of(args.format, "flux-resource", FORMATS, _PURPOSES, _HEADINGS)
+    layout = layout_of(
+        args.format, Formats("flux-resource", FORMATS, _PURPOSES, "list", ("list", "status", "drain")), _HEADINGS
+    )
     if layout is None:
         return 0
     resources = _resources(args)

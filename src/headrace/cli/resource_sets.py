@@ -16,16 +16,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-    from headrace.client.handle import Handle
+    from headrace.client.handle import Rpc
 
 STATES = ("all", "down", "allocated", "up", "free")
 
 
 class SchedulerResources:
-    """Asks at once, reads the answer when it is needed. `configure` before asking by queue."""
+    """What `call` (of resource.sched-status) answers, read when it is needed. `configure` before asking by queue."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._call = handle.rpc("resource.sched-status", nodeid=0)
+    def __init__(self, call: Rpc | Given) -> None:
+        self._call = call
         self._sets: Dict[str, ResourceSet] = {}
         self._config: Dict[str, Any] = {}
         self._cut: Dict[Any, ResourceSet] = {}
@@ -40,7 +40,7 @@ class SchedulerResources:
     def _load(self) -> None:
         answer = self._call.get()
         for name in ("all", "down", "allocated"):
-            self._sets[name] = ResourceSet.from_obj(answer[name])
+            self._sets[name] = ResourceSet.from_obj(answer[name]) if answer.get(name) else ResourceSet()
         everything = self._sets["all"]
         # The scheduler names properties once, on the whole set.
         for name in ("down", "allocated"):
@@ -71,6 +71,31 @@ class SchedulerResources:
     def count(self, state: str, kind: str, queue: str) -> int:
         """How many nodes, cores or gpus (`nnodes`, `ncores`, `ngpus`) of a queue are in a state."""
         return int(getattr(self.in_queue(state, queue), kind))
+
+
+class Given:
+    """An answer that is there already, in the place of a call."""
+
+    def __init__(self, answer: Dict[str, Any]) -> None:
+        self._answer = answer
+
+    def get(self) -> Dict[str, Any]:
+        return self._answer
+
+
+def given_on_stdin() -> Given:
+    """The answer that standard input has as a JSON object, an empty one for nothing. Raises CommandError."""
+    import json
+    import sys
+
+    text = sys.stdin.read()
+    try:
+        answer = json.loads(text) if text.strip() else {}
+    except ValueError as exc:
+        raise CommandError(f"standard input is not JSON: {exc}") from None
+    if not isinstance(answer, dict):
+        raise CommandError("standard input must be a JSON object")
+    return Given(answer)
 
 
 def included(found: ResourceSet, text: str) -> ResourceSet:

@@ -7,7 +7,8 @@ from functools import partial
 from headrace.cli.arguments import queues_named
 from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
-from headrace.cli.resource_sets import included
+from headrace.cli.named_formats import Formats
+from headrace.cli.resource_sets import given_on_stdin, included
 from headrace.cli.table import layout_of, show
 from headrace.client.handle import Handle
 from headrace.spec.constraint import of_queue
@@ -58,26 +59,20 @@ _GREEN, _RED, _OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
 
 
 class _Nodes:
-    """What the resource module says of nodes, and which of them are at work."""
+    """What the resource module says of nodes, and which of them are at work (resource sets)."""
 
-    def __init__(self, handle: Handle) -> None:
-        status = handle.rpc("resource.status", nodeid=0)
-        stats = handle.rpc("job-manager.stats-get", nodeid=0)
-        self.status: Dict[str, Any] = status.get()
-        self.R = ResourceSet.from_obj(self.status["R"])
+    def __init__(self, status: Dict[str, Any], allocated: Any, housekeeping: Idset) -> None:
+        self.status = status
+        self.R = ResourceSet.from_obj(status["R"]) if status.get("R") else ResourceSet()
         self.ranks = self.R.ranks
-        self.online = Idset.parse(self.status["online"])
-        self.exclude = Idset.parse(self.status.get("exclude", ""))
-        self.torpid = Idset.parse(self.status.get("torpid", ""))
-        sched = handle.rpc("resource.sched-status", nodeid=0)
-        running = stats.get().get("housekeeping", {}).get("running", {})
-        self.housekeeping = Idset([])
-        for entry in running.values():
-            self.housekeeping = self.housekeeping | Idset.parse(entry["pending"])
-        self.allocated = ResourceSet.from_obj(sched.get()["allocated"]).ranks
+        self.online = Idset.parse(status.get("online", ""))
+        self.exclude = Idset.parse(status.get("exclude", ""))
+        self.torpid = Idset.parse(status.get("torpid", ""))
+        self.housekeeping = housekeeping
+        self.allocated = ResourceSet.from_obj(allocated).ranks if allocated else Idset([])
         self.drains: List[Tuple[Idset, float, str]] = [
             (Idset.parse(ids), float(entry["timestamp"]), str(entry.get("reason") or ""))
-            for ids, entry in self.status["drain"].items()
+            for ids, entry in status.get("drain", {}).items()
         ]
         self.drain = Idset([])
         for ids, _, _ in self.drains:
@@ -96,6 +91,16 @@ class _Nodes:
 
     def nodelist(self, ranks: Idset) -> str:
         return ResourceSet.select_ranks(self.R, ranks).nodelist
+
+
+def _ask(handle: Handle) -> _Nodes:
+    calls = [handle.rpc(f"resource.{name}", nodeid=0) for name in ("status", "sched-status")]
+    stats = handle.rpc("job-manager.stats-get", nodeid=0).get()
+    housekeeping = Idset([])
+    for entry in stats.get("housekeeping", {}).get("running", {}).values():
+        housekeeping = housekeeping | Idset.parse(entry["pending"])
+    status, sched = [call.get() for call in calls]
+    return _Nodes(status, sched["allocated"], housekeeping)
 
 
 # What stands for the nodes when lines are compared.
@@ -135,20 +140,27 @@ class _Line:
         }[field]
 
 
-def _chosen(handle: Handle, nodes: _Nodes, args: Namespace) -> Idset:
+def _chosen(nodes: _Nodes, args: Namespace) -> Idset:
     """The ranks that `--include` and `--queue` leave."""
     chosen = included(nodes.R, args.include).ranks if args.include else nodes.ranks
-    return chosen & _queue_ranks(handle, nodes, args.queue) if args.queue else chosen
+    return chosen & _queue_ranks(nodes, args.queue) if args.queue else chosen
 
 
 def status(args: Namespace) -> int:
-    layout = layout_of(args.format, "flux-resource", _STATUS_FORMATS, _STATUS_PURPOSES, _HEADINGS)
+    layout = layout_of(
+        args.format,
+        Formats("flux-resource", _STATUS_FORMATS, _STATUS_PURPOSES, "status", ("list", "status", "drain")),
+        _HEADINGS,
+    )
     if layout is None:
         return 0
-    handle = Handle()
-    nodes = _Nodes(handle)
-    chosen = _chosen(handle, nodes, args)
     states, ups = _asked(args.states)
+    if args.from_stdin:
+        given = given_on_stdin().get()
+        nodes = _Nodes(given, given.get("allocated"), Idset([]))
+    else:
+        nodes = _ask(Handle())
+    chosen = _chosen(nodes, args)
     tint = stdout_colored(args.color)
     lines = []
     for state in states:
@@ -156,7 +168,7 @@ def status(args: Namespace) -> int:
             ranks = nodes.in_state(state) & chosen
             ranks = ranks & nodes.online if up else ranks - nodes.online
             shown = bool(args.states) and not args.skip_empty and (up or len(ups) == 1)
-            if ranks or shown or (up and state in _ALWAYS and not args.skip_empty):
+            if ranks or (nodes.ranks and (shown or (up and state in _ALWAYS and not args.skip_empty))):
                 reasons = {text for ids, _, text in nodes.drains if ids & ranks}
                 lines.append(_Line(nodes, state, ranks, up, ",".join(sorted(reasons)), 0.0, tint))
     show(layout, [line.get for line in _joined(layout, lines)], args.no_header)
@@ -193,12 +205,13 @@ def _asked(text: Any) -> Tuple[List[str], List[bool]]:
         elif name in _STATES:
             states.append(name)
         else:
-            raise CommandError(f"Invalid resource state {name} specified")
+            valid = ", ".join((*_STATES, "drain", "online", "offline", "all"))
+            raise CommandError(f"Invalid resource state {name} specified: valid states are {valid}")
     return states or list(_STATES), ups or [True, False]
 
 
-def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
-    queues = handle.rpc("config.get").get().get("queues", {})
+def _queue_ranks(nodes: _Nodes, texts: List[str]) -> Idset:
+    queues = Handle().rpc("config.get").get().get("queues", {})
     ranks = Idset([])
     for name in queues_named(texts, queues):
         constraint = of_queue(queues[name])
@@ -209,12 +222,15 @@ def _queue_ranks(handle: Handle, nodes: _Nodes, texts: List[str]) -> Idset:
 
 def drained(args: Namespace) -> int:
     """List drained nodes, one line for each time and reason."""
-    layout = layout_of(args.format, "flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES, _HEADINGS)
+    layout = layout_of(
+        args.format,
+        Formats("flux-resource", _DRAIN_FORMATS, _DRAIN_PURPOSES, "drain", ("list", "status", "drain")),
+        _HEADINGS,
+    )
     if layout is None:
         return 0
-    handle = Handle()
-    nodes = _Nodes(handle)
-    chosen = _chosen(handle, nodes, args)
+    nodes = _ask(Handle())
+    chosen = _chosen(nodes, args)
     lines = []
     for ids, when, reason in nodes.drains:
         for state in ("draining", "drained"):

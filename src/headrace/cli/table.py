@@ -5,24 +5,21 @@ from __future__ import annotations
 import sys
 
 from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError, choose, help_text
+from headrace.cli.format import Format, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional
+    from typing import List, Mapping, Optional
 
     from headrace.cli.format import Getter
+    from headrace.cli.named_formats import Formats
 
 
-def layout_of(
-    text: str, program: str, formats: Mapping[str, str], purposes: Dict[str, str], headings: Mapping[str, str]
-) -> Optional[Format]:
-    """The format of `-o text`; None when that is `help`, which is then shown. Raises CommandError."""
-    if text == "help":
-        sys.stdout.write(help_text(program, formats, purposes))
-        return None
+def layout_of(text: str, formats: Formats, headings: Mapping[str, str]) -> Optional[Format]:
+    """The format of `-o text`; None when that asks for help, which is then shown. Raises CommandError."""
     try:
-        return Format(choose(text, formats), headings)
+        chosen = formats.resolve(text)
+        return None if chosen is None else Format(chosen, headings)
     except FormatError as exc:
         raise CommandError(str(exc)) from None
 
