@@ -25,7 +25,7 @@ LINES = [
     ("flux job wait", 2, "flux-job: there are no more waitable jobs\n"),
     ("flux exec -l echo x | sort", 0, "0: x\n1: x\n"),
     ("echo in | flux exec cat", 0, "in\nin\n"),
-    ("flux exec sh -c 'exit 3'", 3, "0-1: Exit 3\n"),
+    ("flux exec sh -c 'exit 3'", 3, r"\[0-1\]: Exit 3\n"),
     ("flux exec -q sh -c 'kill -TERM $$'", 143, ""),
     ("flux submit --dry-run true | flux job submit", 0, f"{ID}\n"),
     ("flux job memo $(flux job last) a=1", 1, "flux-job: memo: job is inactive\n"),

@@ -145,6 +145,14 @@ ASKING = [
 
 EXECUTING = [
     Line("flux exec --dir=/ pwd", "/\n/\n"),
+    Line("D=$(flux getattr rundir); cd $D; flux exec -r1 --dir=none pwd | grep -c $D", "0\n", 1),
+    Line("flux exec -r1 -l sh -c 'printf a; sleep .1; printf \"b\\nc\"'", "1: ab\n1: c"),
+    Line("flux exec --setopt=stdin_BUFSIZE=4096 -r1 echo x; flux exec --setopt=y true", like("x\nflux-exec.*\n"), 1),
+    Line(
+        "flux exec -r0 --bg --label=lb sh -c 'exit 3' >id; until flux dmesg | grep -q Exit; do sleep .02; done; "
+        "flux dmesg | grep -c 'rexec.*: lb: sh.[0-9]*.: Exit 3'",
+        "1\n",
+    ),
     Line("flux exec --exclude=0 flux getattr rank", "1\n"),
     Line("echo in | flux exec --noinput -r0 cat"),
     Line("echo in | flux exec -r0 cat", "in\n"),

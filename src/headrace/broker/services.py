@@ -83,7 +83,8 @@ def _states(broker: Broker, ctx: ModuleContext) -> None:
         return None
 
     def monitor(msg: Message) -> None:
-        ctx.streams("monitor").add(msg)
+        if msg.streaming:
+            ctx.streams("monitor").add(msg)
         ctx.respond(msg, {"state": broker.state_number})
 
     def shutdown(msg: Message) -> None:
@@ -117,6 +118,8 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
         peer = broker.router.local_peer(msg)
         if peer is None or not name:
             raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
+        if "." in name:
+            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not have a point: that is for its methods")
         if name in broker.router.services:
             raise RpcError(errno.EEXIST, f"service {name} is already registered")
         broker.router.services[name] = peer
@@ -134,16 +137,27 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
 
 
 def _getenv(msg: Message) -> dict[str, Any]:
-    names = (msg.obj or {}).get("names", [])
+    names = (msg.obj or {}).get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RpcError(errno.EPROTO, "broker.getenv: names must be an array of strings")
     return {"env": {name: os.environ[name] for name in names if name in os.environ}}
 
 
 def _setenv(msg: Message) -> _Empty:
-    for name, value in (msg.obj or {}).get("env", {}).items():
+    """`broker.setenv {env: {name: value or null}}`: all of them, or none where one is not well formed."""
+    env = (msg.obj or {}).get("env")
+    if not isinstance(env, dict):
+        raise RpcError(errno.EPROTO, "broker.setenv: env must be an object")
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name:
+            raise RpcError(errno.EPROTO, f"broker.setenv: '{name}' cannot be the name of a variable")
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            raise RpcError(errno.EPROTO, f"broker.setenv: {name} must be a string without NUL, or null")
+    for name, value in env.items():
         if value is None:
             os.environ.pop(name, None)
         else:
-            os.environ[name] = str(value)
+            os.environ[name] = value
     return EMPTY
 
 

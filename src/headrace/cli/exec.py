@@ -16,7 +16,7 @@ from headrace.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List, Optional, Tuple
 
     from headrace.cli.getopts import Options
     from headrace.client.handle import Rpc
@@ -31,7 +31,7 @@ _COMMAND = Command(
         ("r", "rank", "IDSET", 'Target ranks (with --jobid: of its nodes) in IDSET. Default is "all" ranks'),
         ("x", "exclude", "IDSET", "Exclude ranks (with --jobid: of its nodes) from target."),
         ("j", "jobid", "JOBID", "Target the nodes assigned to JOBID, which then are rank 0, 1, ..."),
-        ("d", "dir", "PATH", "Set the working directory to PATH"),
+        ("d", "dir", "PATH", 'Set the working directory to PATH; "none" leaves the broker\'s'),
         ("l", "label-io", "", "Label lines of output with the source RANK"),
         ("n", "noinput", "", "Redirect stdin from /dev/null"),
         ("v", "verbose", "", "Run with more verbosity."),
@@ -40,6 +40,7 @@ _COMMAND = Command(
         ("", "bg", "", "Run processes in background and exit"),
         ("", "waitable", "", "With --bg, make processes waitable"),
         ("", "label", "NAME", "Name the processes"),
+        ("", "setopt", "NAME=VALUE", "Set an option of the subprocesses (may be given more than once)"),
     ),
 )
 _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
@@ -96,17 +97,26 @@ def _job_ranks(handle: Handle, text: str) -> List[int]:
 
 
 def _request(command: List[str], options: Options, flags: int) -> Dict[str, Any]:
+    settings = dict(_setting(text) for text in options.get_list("setopt"))
     cmd: Dict[str, Any] = {
-        "cwd": options.get("dir") or os.getcwd(),
         "cmdline": command,
         "env": dict(os.environ),
-        "opts": {},
+        "opts": settings,
         "channels": [],
         "msgchan": [],
     }
+    if options.get("dir") != "none":
+        cmd["cwd"] = options.get("dir") or os.getcwd()
     if options.has("label"):
         cmd["label"] = options.get("label")
     return {"cmd": cmd, "flags": flags, "local_flags": 0}
+
+
+def _setting(text: str) -> Tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise CommandError(f"--setopt: '{text}' must be NAME=VALUE")
+    return name, value
 
 
 def _background(handle: Handle, ranks: List[int], command: List[str], options: Options) -> int:
@@ -143,6 +153,8 @@ class _Exec:
         self.ended: Dict[int, List[int]] = {}
         self.status = 0
         self._reading: Optional[bool] = None
+        # What has come of lines that have not ended, by rank and stream; only with labels.
+        self._lines: Dict[Tuple[int, str], bytes] = {}
 
     def run(self) -> int:
         for rank in self.ranks:
@@ -198,9 +210,7 @@ class _Exec:
         sys.stderr.write(f"flux-exec: Error: rank {rank}: {self.command[0]}: {text}\n")
 
     def _output(self, rank: int, io: Dict[str, Any]) -> None:
-        text = io.get("data")
-        if not text:
-            return
+        text = io.get("data") or ""
         if io.get("encoding") == "base64":
             from binascii import a2b_base64
 
@@ -208,10 +218,21 @@ class _Exec:
         else:
             data = text.encode("utf-8", "surrogateescape")
         if self.label:
-            data = b"".join([f"{rank}: ".encode() + line for line in data.splitlines(keepends=True)])
+            data = self._labelled(rank, io["stream"], data, bool(io.get("eof")))
+        if not data:
+            return
         stream = sys.stderr if io["stream"] == "stderr" else sys.stdout
         stream.buffer.write(data)
         stream.buffer.flush()
+
+    def _labelled(self, rank: int, stream: str, data: bytes, ended: bool) -> bytes:
+        """The lines that are whole now, each after its rank; at the end of the stream also one that is not."""
+        whole, newline, rest = (self._lines.pop((rank, stream), b"") + data).rpartition(b"\n")
+        if rest and not ended:
+            self._lines[rank, stream] = rest
+            rest = b""
+        label = f"{rank}: ".encode()
+        return b"".join([label + line for line in (whole + newline + rest).splitlines(keepends=True)])
 
     # -- input: read no more than the slowest process has room for
 
@@ -271,4 +292,4 @@ class _Exec:
             return
         for status, ranks in sorted(self.ended.items()):
             how = signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
-            sys.stderr.write(f"{Idset(ranks)}: {how}\n")
+            sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {how}\n")

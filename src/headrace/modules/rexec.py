@@ -157,7 +157,7 @@ class _Server:
 
     def _find(self, body: dict[str, Any]) -> _Process:
         """The process of a request, by label or pid; raises RpcError(ENOENT)."""
-        label = body.get("label")
+        label = body.get("label") or None
         for process in self.by_handle.values():
             if process.label == label if label is not None else process.pid == body["pid"]:
                 return process
@@ -183,7 +183,7 @@ class _Server:
             raise RpcError(errno.EINVAL, f"process {process.pid} is not waitable")
         if process.status is None:
             if process.waiters:
-                raise RpcError(errno.EBUSY, f"process {process.pid} is already being waited for")
+                raise RpcError(errno.EINVAL, f"process {process.pid} is already being waited for")
             process.waiters.append(msg)
             return None
         del self.by_handle[process.handle]
@@ -255,8 +255,7 @@ class _Server:
         if client is None:
             if process.background and data:
                 level = logging.INFO if stream == "stdout" else logging.ERROR
-                text = data.decode("utf-8", "replace").rstrip("\n")
-                self.ctx.log(level, f"{process.cmd['cmdline'][0]}[{process.pid}]: {stream}: {text}")
+                self._log(process, level, data.decode("utf-8", "replace").rstrip("\n"))
             return
         if not process.flags & _STREAMS.get(stream, 0):
             return
@@ -266,6 +265,11 @@ class _Server:
             self._count(process, client, len(data))
         if eof:
             self.ctx.respond(client, {"type": "output", "pid": process.pid, "io": {**io, "eof": True}})
+
+    def _log(self, process: _Process, level: int, text: str) -> None:
+        """What a background process says, and how it ends, is told in the broker's log."""
+        name = f"{process.label}: " if process.label else ""
+        self.ctx.log(level, f"{name}{process.cmd['cmdline'][0]}[{process.pid}]: {text}")
 
     def _count(self, process: _Process, client: Message, size: int) -> None:
         """Hold the process after each portion of output until the client has it."""
@@ -301,6 +305,11 @@ class _Server:
 
     def _reap(self, process: _Process) -> None:
         """A background process is over: whoever waits learns it, a waitable one stays until somebody does."""
+        status = process.status or 0
+        if os.WIFSIGNALED(status):
+            self._log(process, logging.INFO, f"Killed by signal {os.WTERMSIG(status)}")
+        elif status:
+            self._log(process, logging.INFO, f"Exit {os.WEXITSTATUS(status)}")
         waiters, process.waiters = process.waiters, []
         for msg in waiters:
             self.ctx.respond(msg, {"status": process.status})
@@ -326,6 +335,8 @@ def _check(msg: Message) -> None:
         raise RpcError(errno.EPROTO, "exec: cmd.label must be a string that is not empty")
     if cmd.get("channels"):
         raise RpcError(errno.EINVAL, "exec: auxiliary channels are not supported")
+    if msg.streaming and flags & _WAITABLE:
+        raise RpcError(errno.EINVAL, "exec: waitable processes are only supported in background mode")
     if not msg.streaming and (flags & _WRITE_CREDIT or body.get("local_flags", 0) & _FALLTHROUGH):
         raise RpcError(errno.EINVAL, "exec: write-credit and stdio-fallthrough need a streaming request")
 
