@@ -55,6 +55,7 @@ QUEUE = [
         "batch enabled started\ndebug enabled started\n",
     ),
     Line("flux queue list --queue=debug --format='{queue}'", "QUEUE\ndebug\n"),
+    Line("flux queue list -q debug -o '{limits.range.ncores} {limits.max.ngpus}'", "NCORES MAXGPUS\n0-inf inf\n"),
     Line("flux queue list --queue=nosuch", "flux-queue: ERROR: No such queue: nosuch\n", 1),
     Line("flux queue list --no-header --color=never -q debug", like("debug +✔ +✔ +5m +1h .*\n")),
     Line("flux queue list --no-header --color=always -q debug", like("debug +\033\\[01;32m ✔\033\\[0;0m.*\n")),

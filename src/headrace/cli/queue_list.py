@@ -46,8 +46,8 @@ _HEADINGS = {
     "defaults.timelimit": "TDEFAULT",
     "limits.timelimit": "TLIMIT",
     **{f"limits.range.{kind}": kind.upper() for kind in _KINDS},
-    **{f"limits.min.{kind}": "MIN" + kind.upper() for kind in _KINDS},
-    **{f"limits.max.{kind}": "MAX" + kind.upper() for kind in _KINDS},
+    **{f"limits.min.{kind}": "MIN" + kind[1:].upper() for kind in _KINDS},
+    **{f"limits.max.{kind}": "MAX" + kind[1:].upper() for kind in _KINDS},
     **{kind: kind.upper() for kind in _KINDS},
     **{f"{part}.{kind}": part.upper()[:5] for part in ("all", "up", "down", "allocated", "free") for kind in _KINDS},
 }
@@ -56,14 +56,17 @@ _INFINITE = float("inf")
 
 
 class _Queue:
-    """One queue as configured, with its status and its resources."""
+    """One queue as configured, with its status and its resources; `capped` limits are no greater than these."""
 
-    def __init__(self, name: str, config: Any, status: Any, resources: SchedulerResources, colored: bool) -> None:
+    def __init__(
+        self, name: str, config: Any, status: Any, resources: SchedulerResources, colored: bool, capped: bool
+    ) -> None:
         self.name = name
         self.config = config
         self.status = status
         self.resources = resources
         self.colored = colored
+        self.capped = capped
         policy = config.get("policy", {})
         own = config.get("queues", {}).get(name, {}).get("policy", {}) if name else {}
         self.policies = [own, policy]
@@ -117,7 +120,7 @@ class _Queue:
         least = self._policy("limits", "job-size", "min", kind) or 0
         most = self._policy("limits", "job-size", "max", kind)
         if most is None or most == -1:
-            most = self.resources.count("all", kind, self.name)
+            most = self.resources.count("all", kind, self.name) if self.capped else _INFINITE
         if which == "range":
             return f"{least}-{most}"
         return least if which == "min" else most
@@ -148,6 +151,8 @@ def list_queues(args: Namespace) -> int:
         names = queues_named(args.queue, names)
     colored = stdout_colored(args.color)
     calls = [(name, status_of(handle, name, NODEID_ANY)) for name in names]
-    queues = [_Queue(name, config, call.get(), resources, colored) for name, call in calls]
+    # A format of one's own shows limits as they are configured.
+    capped = "{" not in args.format
+    queues = [_Queue(name, config, call.get(), resources, colored, capped) for name, call in calls]
     show(layout, [queue.get for queue in queues], args.no_header)
     return 0
