@@ -17,7 +17,8 @@ from ..spec.idset import Idset
 from ..spec.message import Message
 
 if TYPE_CHECKING:
-    from .overlay import Child, Overlay
+    from .overlay import Overlay
+    from .overlay_child import Child
 
 # CONTROL message type (aux1), next to those of the overlay.
 ALIVE = 4

@@ -13,7 +13,6 @@ import errno
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
 from .liveness import Liveness
 from .outstanding import Outstanding, disconnects, sender_of
+from .overlay_child import Child
 from .overlay_sockets import TreeSockets
 
 if TYPE_CHECKING:
@@ -40,38 +40,6 @@ _BATCH = 200
 _PROBE_AGAIN = 0.05
 # Characters of a host's name that are kept.
 _LONGEST_NAME = 64
-
-
-@dataclass
-class Child:
-    """A neighbour below, from hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
-
-    rank: int
-    uuid: str = ""
-    status: str = "offline"
-    since: float = field(default_factory=time.monotonic)
-    send: Callable[[Message], None] = lambda _msg: None
-    # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
-    owing: Outstanding = field(default_factory=Outstanding)
-    asking: Outstanding = field(default_factory=Outstanding)
-    error: str = ""
-    host: str = ""
-    heard: float = 0.0
-    torpid: bool = False
-
-    def become(self, status: str) -> None:
-        if status != self.status:
-            self.status = status
-            self.since = time.monotonic()
-
-    @property
-    def title(self) -> str:
-        """Rank and host, as far as it is known, for the log."""
-        return f"rank {self.rank} ({self.host})" if self.host else f"rank {self.rank}"
-
-    @property
-    def alive(self) -> bool:
-        return self.status not in ("offline", "lost")
 
 
 class Overlay:
