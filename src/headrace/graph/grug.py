@@ -2,15 +2,19 @@
 
 A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are
 numbered. Edges are followed breadth first, each for all its sources, which gives the vertices their numbers.
+
+A recipe may have a tree for each of several subsystems. Those beside containment have vertices of their own, such as a
+power panel, and associate others that containment has, such as the nodes it feeds.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from headrace.graph.model import MAX_VERTICES, Graph, GraphError
+from headrace.graph.model import DOMINANT, MAX_VERTICES, Graph, GraphError
 
 
 class _Attributes:
@@ -39,12 +43,19 @@ class _Attributes:
         return value
 
 
+# Source and target recipe nodes, and what the edge says.
+_Edge = tuple[str, str, _Attributes]
+
+
 def _tag(element: ElementTree.Element) -> str:
     return re.sub(r"^\{.*\}", "", str(element.tag))
 
 
-def read(text: str | bytes) -> Graph:
-    """Make the graph that a GraphML recipe describes. Raises GraphError saying what is wrong with the recipe."""
+def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
+    """Make the graph that a GraphML recipe describes, as the tree of a subsystem.
+
+    Raises GraphError saying what is wrong with the recipe.
+    """
     raw = text.encode() if isinstance(text, str) else text
     if b"<!ENTITY" in raw or b"<!DOCTYPE" in raw:
         raise GraphError("GraphML recipe: document type declarations are not accepted")
@@ -54,7 +65,7 @@ def read(text: str | bytes) -> Graph:
         raise GraphError(f"GraphML recipe: not well-formed XML: {exc}") from None
     defaults: dict[str, dict[str, str]] = {"node": {}, "edge": {}}
     kinds: dict[str, _Attributes] = {}
-    edges: list[tuple[str, str, _Attributes]] = []
+    edges: list[_Edge] = []
     for element in document.iter():
         tag = _tag(element)
         if tag == "key":
@@ -72,36 +83,112 @@ def read(text: str | bytes) -> Graph:
                 if end not in kinds:
                     raise GraphError(f"{where}: there is no recipe node {end!r}")
             edges.append((source, target, _Attributes(element, defaults["edge"], where)))
-    roots = [name for name, kind in kinds.items() if kind.number("root", 0)]
+    graph = _contain(kinds, edges, _root(kinds, DOMINANT))
+    return graph if subsystem == DOMINANT else _associate(kinds, edges, subsystem, graph)
+
+
+def _root(kinds: dict[str, _Attributes], subsystem: str) -> str:
+    roots = [
+        name for name, kind in kinds.items() if kind.number("root", 0) and kind.text("subsystem", DOMINANT) == subsystem
+    ]
+    if not roots and subsystem != DOMINANT:
+        raise GraphError(f"GraphML recipe: there is no node of subsystem {subsystem} with root=1")
     if len(roots) != 1:
         raise GraphError(f"GraphML recipe: exactly one node must have root=1, not {len(roots)}")
-    return _build(kinds, edges, roots[0])
+    return roots[0]
 
 
-def _build(kinds: dict[str, _Attributes], edges: list[tuple[str, str, _Attributes]], root: str) -> Graph:
-    graph = Graph()
-    made: dict[str, list[int]] = {name: [] for name in kinds}
-    made[root].append(_add(graph, kinds[root], -1, 0))
-    out: dict[str, list[tuple[str, _Attributes]]] = {}
-    for source, target, attributes in edges:
-        if attributes.text("e_subsystem", "containment") == "containment":
-            out.setdefault(source, []).append((target, attributes))
+def _steps(edges: list[_Edge], subsystem: str, root: str) -> Iterator[_Edge]:
+    """The edges of a subsystem's tree, breadth first. Raises GraphError for what is not a tree."""
+    out: dict[str, list[_Edge]] = {}
+    for edge in edges:
+        if edge[2].text("e_subsystem", DOMINANT) == subsystem:
+            out.setdefault(edge[0], []).append(edge)
     queue = deque([root])
     followed: set[str] = set()
     while queue:
-        source = queue.popleft()
-        for target, attributes in out.get(source, ()):
-            method = attributes.text("gen_method", "MULTIPLY")
-            if method != "MULTIPLY":
-                raise GraphError(
-                    f"{attributes.where}: generation method {method} is not known in containment; use MULTIPLY"
-                )
+        for edge in out.get(queue.popleft(), ()):
+            target = edge[1]
             if target in followed or target == root:
-                raise GraphError(f"{attributes.where}: {target} would be contained twice (a cycle, or two parents)")
+                raise GraphError(f"{edge[2].where}: {target} would be contained twice (a cycle, or two parents)")
             followed.add(target)
-            _multiply(graph, made[source], kinds[target], attributes, made[target])
+            yield edge
             queue.append(target)
+
+
+def _contain(kinds: dict[str, _Attributes], edges: list[_Edge], root: str) -> Graph:
+    graph = Graph()
+    made: dict[str, list[int]] = {name: [] for name in kinds}
+    made[root].append(_add(graph, kinds[root], -1, 0))
+    for source, target, attributes in _steps(edges, DOMINANT, root):
+        method = attributes.text("gen_method", "MULTIPLY")
+        if method != "MULTIPLY":
+            raise GraphError(
+                f"{attributes.where}: generation method {method} is not known in containment; use MULTIPLY"
+            )
+        _multiply(graph, made[source], kinds[target], attributes, made[target])
     return graph.finish()
+
+
+def _associate(kinds: dict[str, _Attributes], edges: list[_Edge], subsystem: str, contained: Graph) -> Graph:
+    """The tree of another subsystem, some of whose vertices are `contained` already."""
+    graph = Graph()
+    graph.subsystem = subsystem
+    root = _root(kinds, subsystem)
+    made: dict[str, list[int]] = {name: [] for name in kinds}
+    made[root].append(_add(graph, kinds[root], -1, 0))
+    # The vertices of this tree that are those of containment, and the reverse.
+    origin: dict[int, int] = {}
+    place: dict[int, int] = {}
+    for source, target, attributes in _steps(edges, subsystem, root):
+        method = attributes.text("gen_method", "MULTIPLY")
+        if method == "MULTIPLY":
+            _multiply(graph, made[source], kinds[target], attributes, made[target])
+            continue
+        if method not in ("ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN"):
+            raise GraphError(
+                f"{attributes.where}: generation method {method} is not known; use MULTIPLY, ASSOCIATE_IN or "
+                "ASSOCIATE_BY_PATH_IN"
+            )
+        known = attributes.text("as_tgt_subsystem", DOMINANT)
+        if known != DOMINANT:
+            raise GraphError(f"{attributes.where}: only what containment has can be associated, not what {known} has")
+        wanted = kinds[target].text("type")
+        others = [v for v in contained.preorder(contained.root) if contained.type[v] == wanted]
+        groups: dict[int, list[int]] = {}
+        if method == "ASSOCIATE_BY_PATH_IN":
+            up = attributes.number("as_tgt_uplvl", 1)
+            for v in others:
+                groups.setdefault(_above(contained, v, up), []).append(v)
+        for at in made[source]:
+            mine = others
+            if method == "ASSOCIATE_BY_PATH_IN":
+                if at not in origin:
+                    raise GraphError(
+                        f"{attributes.where}: {source} is not in containment, so that it has no path there"
+                    )
+                mine = groups.get(_above(contained, origin[at], attributes.number("as_src_uplvl", 1)), [])
+            for v in mine:
+                if v in place:
+                    graph.place(place[v], at)
+                place[v] = graph.add(
+                    contained.type[v],
+                    at,
+                    basename=contained.basename[v],
+                    id=contained.id[v],
+                    size=contained.size[v],
+                    rank=contained.rank[v],
+                    unit=contained.unit.get(v, ""),
+                )
+                origin[place[v]] = v
+                made[target].append(place[v])
+    return graph.finish()
+
+
+def _above(graph: Graph, v: int, levels: int) -> int:
+    for _ in range(levels):
+        v = max(graph.parent[v], graph.root)
+    return v
 
 
 def _multiply(graph: Graph, sources: list[int], kind: _Attributes, edge: _Attributes, made: list[int]) -> None:

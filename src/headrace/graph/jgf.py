@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.graph.model import DOMINANT, Graph, GraphError
+from headrace.graph.subsystems import leads_down, without
 
 _DIGITS = re.compile(r"(\d+)$")
 
@@ -84,11 +85,14 @@ def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], wher
             raise GraphError(f"JGF: graph.{where}[{i}]: {exc}") from None
 
 
-def read(text: str | bytes) -> Graph:
-    """The graph of a JGF document (an object with `graph`). Raises GraphError saying where it is wrong."""
+def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
+    """The graph of a JGF document (an object with `graph`), as the tree of a subsystem.
+
+    Raises GraphError saying where it is wrong.
+    """
     try:
         body = _decode(text).graph
-        return _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"))
+        return _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"), subsystem)
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
     except UnicodeDecodeError as exc:
@@ -103,11 +107,11 @@ def from_object(obj: Any) -> Graph:
         body = msgspec.convert(obj, _Document, strict=False).graph
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
-    return _graph(body.nodes, body.edges)
+    return _graph(body.nodes, body.edges, DOMINANT)
 
 
 class Vertex(msgspec.Struct):
-    """A vertex that a JGF document names: its containment path, and what the document says about its use."""
+    """A vertex that a JGF document names: its path, and what the document says about its use."""
 
     path: str
     type: str
@@ -117,7 +121,7 @@ class Vertex(msgspec.Struct):
     exclusive: bool
 
 
-def vertices(text: str | bytes) -> list[Vertex]:
+def vertices(text: str | bytes, subsystem: str = DOMINANT) -> list[Vertex]:
     """The vertices of a JGF document that describes part of a graph, in its own order. Raises GraphError."""
     try:
         nodes = list(_each(_decode(text).graph.nodes, _decode_node, "nodes"))
@@ -126,9 +130,9 @@ def vertices(text: str | bytes) -> list[Vertex]:
     found = []
     for node in nodes:
         meta = node.metadata
-        path = (meta.paths or {}).get(DOMINANT)
+        path = (meta.paths or {}).get(subsystem)
         if path is None:
-            raise GraphError(f"JGF vertex {node.id}: has no containment path")
+            raise GraphError(f"JGF vertex {node.id}: has no {subsystem} path")
         found.append(Vertex(path, meta.type, _uniq(node), meta.rank, meta.size, meta.exclusive))
     return found
 
@@ -142,8 +146,9 @@ def _uniq(node: _Node) -> int:
         return -1
 
 
-def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge]) -> Graph:
+def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
     graph = Graph()
+    graph.subsystem = tree
     index: dict[str, int] = {}
     add = graph.add
     for node in nodes:
@@ -153,7 +158,8 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge]) -> Graph:
             raise GraphError(f"JGF vertex {key}: appears twice")
         name, basename, number = meta.name, meta.basename, meta.id
         if name is None and (basename is None or number is None):
-            path = (meta.paths or {}).get(DOMINANT, "")
+            paths = meta.paths or {}
+            path = paths.get(DOMINANT) or paths.get(tree, "")
             name = path.rsplit("/", 1)[-1] or None
         if number is None:
             digits = _DIGITS.search(name) if name else None
@@ -189,17 +195,29 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge]) -> Graph:
         if meta.status:
             graph.up[v] = 0
         index[key] = v
+    inside: set[int] = set()
+    elsewhere: set[int] = set()
     for edge in edges:
         try:
             source, target = index[str(edge.source)], index[str(edge.target)]
         except KeyError as exc:
             raise GraphError(f"JGF edge {edge.source} to {edge.target}: there is no vertex {exc}") from None
         subsystem, relation = _edge_kind(edge)
-        if subsystem == DOMINANT:
-            if relation != "in":
+        if subsystem == tree:
+            if leads_down(tree, relation):
                 graph.place(target, source)
+            if tree != DOMINANT:
+                inside.update((source, target))
         else:
             graph.edges.append((subsystem, relation, source, target))
+            elsewhere.update((source, target))
+    if tree != DOMINANT:
+        # What is not in this hierarchy is left out.
+        graph = without(graph, [v for v in graph.vertices() if v not in inside])
+    elif elsewhere:
+        # So is what only others have, such as a power panel.
+        outside = [v for v in elsewhere if graph.parent[v] < 0 and not graph.children[v]]
+        graph = without(graph, outside) if outside and len(outside) < len(graph) else graph
     return graph.finish()
 
 

@@ -1,4 +1,4 @@
-"""The graph itself: vertices as parallel columns, containment as a tree, other subsystems as typed edges.
+"""The graph itself: vertices as parallel columns, one hierarchy as a tree, other subsystems as typed edges.
 
 A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per
 vertex would cost more memory than everything stored here. Names and paths are computed from basename, id and parent,
@@ -56,6 +56,7 @@ class Graph:
         "shapes",
         "size",
         "start",
+        "subsystem",
         "totals",
         "type",
         "uniq",
@@ -64,6 +65,8 @@ class Graph:
     )
 
     def __init__(self) -> None:
+        # The hierarchy that the tree is.
+        self.subsystem = DOMINANT
         self.type: list[str] = []
         self.basename: list[str] = []
         self.id: list[int] = []
@@ -77,7 +80,7 @@ class Graph:
         self.unit: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.properties: dict[int, dict[str, str]] = {}
-        # Edges outside containment: (subsystem, relation, source, target).
+        # Edges outside the tree: (subsystem, relation, source, target).
         self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
         # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
@@ -192,6 +195,8 @@ class Graph:
         Raises GraphError for no root, several roots, a cycle, or more than MAX_DEPTH levels.
         """
         n = len(self.type)
+        if n == 0 and self.subsystem != DOMINANT:
+            raise GraphError(f"the graph has no subsystem {self.subsystem}")
         if n == 0:
             raise GraphError("the graph has no vertices")
         self._root = -1

@@ -8,20 +8,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from headrace.graph import grug, jgf, rv1
 from headrace.graph.engine import Engine
 from headrace.graph.export import EXPORTS
-from headrace.graph.model import Graph, GraphError
+from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.policies import POLICIES
 from headrace.graph.scheduler import Scheduler
+from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
-_READERS = {"grug": grug.read, "jgf": jgf.read, "rv1exec": rv1.read}
+_READERS: dict[str, Callable[[str], Graph]] = {"grug": grug.read, "jgf": jgf.read, "rv1exec": rv1.read}
+_OTHERS: dict[str, Callable[[str, str], Graph]] = {"grug": grug.read, "jgf": jgf.read}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,7 +33,12 @@ def parser() -> argparse.ArgumentParser:
         "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
     )
     p.add_argument("-W", "--load-allowlist", default="", help="comma-separated resource types to load")
-    p.add_argument("-S", "--match-subsystems", default="CA", help="subsystems to use")
+    p.add_argument(
+        "-S",
+        "--match-subsystems",
+        default="CA",
+        help=f"the hierarchies of the graph to use, one of {', '.join(SETS)}: the first of them is walked (default CA)",
+    )
     p.add_argument("-P", "--match-policy", default="first", help="one of " + ", ".join(POLICIES))
     p.add_argument("-T", "--traverser-type", default="simple", choices=["simple", "flexible"])
     p.add_argument("-F", "--match-format", default="simple", choices=sorted(WRITERS))
@@ -58,8 +65,13 @@ def _filters(text: str) -> list[str]:
     return found or ["core"]
 
 
-def load(form: str, path: str) -> Graph:
-    return _READERS[form](Path(path).read_text())
+def load(form: str, path: str, subsystem: str = DOMINANT) -> Graph:
+    """The graph of a file, as the tree of a subsystem. Raises GraphError and OSError."""
+    if subsystem == DOMINANT:
+        return _READERS[form](Path(path).read_text())
+    if form not in _OTHERS:
+        raise GraphError(f"format {form} has no subsystem {subsystem}: only {' and '.join(sorted(_OTHERS))} may")
+    return _OTHERS[form](Path(path).read_text(), subsystem)
 
 
 def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
@@ -69,7 +81,12 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
         print(f"{_NAME}: match policy {args.match_policy!r}: must be one of {', '.join(POLICIES)}", file=sys.stderr)
         return 1
     try:
-        graph = load(args.load_format, args.load_file)
+        subsystem = walked(args.match_subsystems)
+    except ValueError as exc:
+        print(f"{_NAME}: {exc}", file=sys.stderr)
+        return 1
+    try:
+        graph = load(args.load_format, args.load_file, subsystem)
     except OSError as exc:
         print(f"{_NAME}: ERROR: can't open {args.load_file}: {exc.strerror}", file=sys.stderr)
         return 1

@@ -28,7 +28,7 @@ def read(graph: Graph, form: str, text: str) -> Selection:
 def _from_jgf(graph: Graph, text: str) -> Selection:
     taken = []
     seen: set[int] = set()
-    for vertex in jgf.vertices(text):
+    for vertex in jgf.vertices(text, graph.subsystem):
         matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type]
         if len(matches) > 1:
             matches = [v for v in matches if graph.rank[v] == vertex.rank] or matches

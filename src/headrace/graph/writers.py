@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.graph.inside import parts
-from headrace.graph.model import Graph
+from headrace.graph.model import DOMINANT, Graph
+from headrace.graph.subsystems import relation_down
 from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -58,21 +59,25 @@ def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | N
     amount = graph.size[v] if size is None else size
     if amount != 1:
         meta["size"] = amount
-    meta["paths"] = {"containment": graph.path(v)}
+    meta["paths"] = {graph.subsystem: graph.path(v)}
     return meta
 
 
 def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The chosen part of the graph as a JGF object."""
     nodes = []
-    edges = []
+    edges: list[dict[str, Any]] = []
+    # Edges are of containment where they do not say otherwise.
+    kind: dict[str, Any] = {}
+    if graph.subsystem != DOMINANT:
+        kind["metadata"] = {"subsystem": graph.subsystem, "relation": relation_down(graph.subsystem)}
     for item in allocation.selection.items:
         v = item.vertex
         meta = vertex_metadata(graph, v, item.exclusive, item.needs)
         nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
         up = graph.parent[v]
         if up >= 0:
-            edges.append({"source": str(graph.uniq[up]), "target": str(graph.uniq[v])})
+            edges.append({"source": str(graph.uniq[up]), "target": str(graph.uniq[v]), **kind})
     return {"graph": {"nodes": nodes, "edges": edges}}
 
 

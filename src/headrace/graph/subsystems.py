@@ -1,0 +1,83 @@
+"""The hierarchies of a resource graph, and Fluxion's names for sets of them (`resource-query -S`).
+
+The same vertices may be in several: a node is contained in a rack, is fed by a power panel, and hangs on a switch. A
+match walks one hierarchy, the first of a set. In Fluxion the others of a set do not decide what is chosen, so the graph
+that is read is that one tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.graph.model import DOMINANT, Graph
+
+_IB, _BANDWIDTH, _FILES, _POWER, _VIRTUAL = "ibnet", "ibnetbw", "pfs1bw", "power", "virtual1"
+
+SETS: dict[str, tuple[str, ...]] = {
+    "CA": (DOMINANT,),
+    "IBA": (_IB,),
+    "IBBA": (_BANDWIDTH,),
+    "PFS1BA": (_FILES,),
+    "PA": (_POWER,),
+    "C+IBA": (DOMINANT, _IB),
+    "C+IBBA": (DOMINANT, _BANDWIDTH),
+    "C+PFS1BA": (DOMINANT, _FILES),
+    "C+PA": (DOMINANT, _POWER),
+    "IB+IBBA": (_IB, _BANDWIDTH),
+    "C+P+IBA": (DOMINANT, _POWER, _IB),
+    "VA": (_VIRTUAL,),
+    "V+PFS1BA": (_VIRTUAL, _FILES),
+    "ALL": (DOMINANT, _IB, _BANDWIDTH, _FILES, _POWER),
+}
+# Relations that lead from a vertex down to those below it; in other hierarchies all do but "in".
+_DOWN = {_IB: "connected_down", _POWER: "supplies_to"}
+
+
+def walked(name: str) -> str:
+    """The hierarchy that a match walks for a set, in capitals or not. Raises ValueError listing the sets there are."""
+    found = SETS.get(name) or {known.lower(): of for known, of in SETS.items()}.get(name)
+    if found is None:
+        raise ValueError(f"subsystems {name!r}: must be one of {', '.join(SETS)}")
+    return found[0]
+
+
+def relation_down(subsystem: str) -> str:
+    """What leads from a vertex of a hierarchy to one below it."""
+    return _DOWN.get(subsystem, "contains")
+
+
+def leads_down(subsystem: str, relation: str) -> bool:
+    """Whether an edge of a hierarchy leads from a vertex to one below it; the others say the same the other way."""
+    return relation == _DOWN[subsystem] if subsystem in _DOWN else relation != "in"
+
+
+def without(graph: Graph, outside: Iterable[int]) -> Graph:
+    """A graph that is not finished, without vertices that are not in its hierarchy."""
+    gone = set(outside)
+    kept = Graph()
+    kept.subsystem = graph.subsystem
+    place: dict[int, int] = {}
+    for v in graph.vertices():
+        if v in gone:
+            continue
+        place[v] = kept.add(
+            graph.type[v],
+            basename=graph.basename[v],
+            id=graph.id[v],
+            size=graph.size[v],
+            rank=graph.rank[v],
+            unit=graph.unit.get(v, ""),
+            name=graph.names.get(v),
+            uniq=graph.uniq[v],
+            properties=graph.properties.get(v),
+        )
+        kept.up[place[v]] = graph.up[v]
+    for v, at in place.items():
+        for child in graph.children[v]:
+            kept.place(place[child], at)
+    kept.edges = [
+        (subsystem, relation, place[source], place[target])
+        for subsystem, relation, source, target in graph.edges
+        if source in place and target in place
+    ]
+    return kept
