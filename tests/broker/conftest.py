@@ -47,18 +47,20 @@ async def settle() -> None:
 
 
 class Little(SimpleNamespace):
-    """Attributes of `Broker` as far as its services use them; `up` keeps what would climb the tree."""
+    """Attributes of `Broker` as far as its services use them; `up` keeps what would leave it by the tree."""
 
     def __init__(self, rank: int, size: int, attrs: dict[str, str]) -> None:
         loop = asyncio.get_running_loop()
         table, router = AttrTable(attrs), Router(rank, loop)
         self.up: list[Message] = []
 
-        def away(msg: Message, _rank: int = -1) -> bool:
+        def away(msg: Message, _rank: int = 0) -> bool:
             self.up.append(msg)
             return True
 
-        router.up, router.toward = away, away
+        router.toward = away
+        if rank:
+            router.up = away
         super().__init__(
             rank=rank,
             size=size,

@@ -1,0 +1,107 @@
+"""Signals that end an instance: none is lost before the loop listens, and each does what it should."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker import signals
+
+_HELD = """
+import asyncio, os, signal, sys
+from types import SimpleNamespace
+from headrace.broker import signals
+signals.hold()
+for name in sys.argv[1:]:
+    os.kill(os.getpid(), getattr(signal, name))
+signals.catch()
+heard = []
+signals.received = lambda broker, number: heard.append(signal.Signals(number).name)
+async def main():
+    signals.listen(SimpleNamespace(loop=asyncio.get_running_loop()))
+    os.kill(os.getpid(), signal.SIGALRM)
+    while len(heard) < len(sys.argv):
+        await asyncio.sleep(0.005)
+    signals.hold()
+    os.kill(os.getpid(), signal.SIGTERM)
+asyncio.run(main())
+print(*sorted(heard))
+"""
+
+
+def test_what_came_early_is_heard_when_the_loop_listens_and_what_comes_late_waits() -> None:
+    argv = [sys.executable, "-c", _HELD, "SIGTERM", "SIGHUP"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stdout.split() == ["SIGALRM", "SIGHUP", "SIGTERM"]
+
+
+def test_a_long_wait_can_be_interrupted_and_is_put_back_in_order() -> None:
+    script = (
+        "import os, signal; from headrace.broker import signals; signals.hold()\n"
+        "try:\n    with signals.interruptible():\n        os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
+        "except signals.Interrupted as exc:\n    print(exc, exc.number)\n"
+        "os.kill(os.getpid(), signal.SIGTERM); print('held')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stdout.split() == ["SIGINT", "2", "held"]
+
+
+def leader(state: str = "run", ended_by: int = 0, program: Any = None) -> tuple[Any, list[str]]:
+    did: list[str] = []
+    order = ("run", "cleanup", "shutdown")
+    broker = SimpleNamespace(
+        rank=0,
+        state=state,
+        ended_by=ended_by,
+        exit_code=0,
+        program=program,
+        log=lambda *_: None,
+        past=lambda other: order.index(state) > order.index(other),
+        begin_shutdown=lambda: did.append("shutdown"),
+        advance=did.append,
+    )
+    return broker, did
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGALRM])
+def test_the_leader_ends_with_the_signals_status(number: int) -> None:
+    broker, did = leader()
+    signals.received(broker, number)
+    assert (did, broker.exit_code, broker.ended_by) == (["shutdown"], 128 + number, number)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended_by", "wanted"),
+    [
+        ("cleanup", 0, []),
+        ("cleanup", signal.SIGTERM, ["cleanup-fail"]),
+        ("shutdown", signal.SIGTERM, ["shutdown-timeout"]),
+    ],
+)
+def test_who_is_told_twice_waits_no_longer(state: str, ended_by: int, wanted: list[str]) -> None:
+    broker, did = leader(state, ended_by)
+    signals.received(broker, signal.SIGTERM)
+    assert did == wanted
+
+
+def test_an_interrupt_is_the_programs() -> None:
+    said: list[str] = []
+    broker, did = leader(program=SimpleNamespace(running=True, interrupt=lambda: said.append("interrupt")))
+    signals.received(broker, signal.SIGINT)
+    assert (said, did, broker.exit_code) == (["interrupt"], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "stopping", "leaves"),
+    [(signal.SIGTERM, False, 1), (signal.SIGTERM, True, 0), (signal.SIGINT, False, 0)],
+)
+def test_a_follower_that_is_told_alone_leaves_alone(number: int, stopping: bool, leaves: int) -> None:
+    left: list[int] = []
+    broker: Any = SimpleNamespace(rank=3, stopping=stopping, log=lambda *_: None, leave=lambda: left.append(number))
+    signals.received(broker, number)
+    assert len(left) == leaves
