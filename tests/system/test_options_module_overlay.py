@@ -51,7 +51,7 @@ MODULE = [
         "flux module remove heartbeat; flux module load --name=beat heartbeat; flux module list | grep -c ^beat", "1\n"
     ),
     Line(
-        "flux module reload --name=beat heartbeat; flux module remove beat; flux module list | grep -c ^beat", "0\n", 1
+        "flux module reload --name=beat heartbeat; flux module unload beat; flux module list | grep -c ^beat", "0\n", 1
     ),
     Line("flux module reload heartbeat", "flux-module: remove heartbeat: No such file or directory\n", 1),
     Line("flux module reload --force heartbeat; flux module list | grep -c ^heartbeat", "1\n"),

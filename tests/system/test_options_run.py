@@ -121,6 +121,11 @@ STARTING = [
     Line("flux start --broker-opts=--conf=a.b=3,-q true", like("flux-broker: unrecognized option '-q'\n.*"), 1),
     Line("flux start -s4 -Scron.directory=/x -Stbon.fanout=2 flux getattr tbon.topo", "kary:2\n"),
     Line(
+        "flux submit --wait-event=exec.shell.init sleep inf >id; flux run --wait-event=exec.shell.start sleep inf; "
+        "flux job wait-event $(cat id) start >/dev/null; flux cancel $(cat id) $(flux job last)",
+        "",
+    ),
+    Line(
         "flux submit --wait-event=memo flux start -Sbroker.rc2_none >id; flux proxy $(cat id) flux getattr size; "
         "flux shutdown --quiet $(cat id)",
         "1\n",

@@ -22,6 +22,8 @@ PREFIX = "flux-module: "
 _TABLE = {
     "list": ("List loaded modules", None),
     "remove": ("Unload module", None),
+    # Its other name.
+    "unload": ("", None),
     "load": ("Load module", None),
     "reload": ("Reload module", None),
     "stats": ("Display stats on module", None),
@@ -98,6 +100,7 @@ def main(argv: List[str]) -> int:
         "list": _list,
         "load": _load,
         "remove": _remove,
+        "unload": _remove,
         "reload": _reload,
         "stats": _stats,
         "debug": _debug,

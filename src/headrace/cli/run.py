@@ -55,7 +55,8 @@ def main(argv: List[str]) -> int:
 def _wait_for(handle: Handle, job: int, name: str) -> int:
     from headrace.spec.eventlog import decode_line
 
-    for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0}):
-        if decode_line(answer["event"]).name == name:
+    path, event = ("guest.exec.eventlog", name[5:]) if name.startswith("exec.") else ("eventlog", name)
+    for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": path, "flags": 0}):
+        if decode_line(answer["event"]).name == event:
             return 0
     raise CommandError(f"event '{name}' never received")

@@ -28,7 +28,7 @@ _IN_FLIGHT = 512
 class _Job:
     """A submitted job that is followed."""
 
-    __slots__ = ("args", "err", "id", "name", "open", "out", "submitted")
+    __slots__ = ("args", "calls", "err", "id", "name", "open", "out", "submitted")
 
     def __init__(self, job: int, args: Namespace, out: IO[str], err: IO[str]) -> None:
         self.id = job
@@ -38,6 +38,7 @@ class _Job:
         self.err = err
         self.submitted = 0.0
         self.open = 0
+        self.calls: List[Rpc] = []
 
 
 class Submitter:
@@ -52,14 +53,17 @@ class Submitter:
         self._pending: List[Tuple[Namespace, Rpc]] = []
         self._next = 0
         self._following: Dict[int, _Job] = {}
-        self._follow = bool(args.wait or args.watch or args.wait_event or args.progress)
+        self._follow = bool(args.wait or args.watch or args.wait_event)
         self._progress: Optional[Any] = None
 
     def run(self, jobs: Iterable[Tuple[Namespace, Callable[[], Dict[str, Any]]]]) -> int:
         if self.args.progress and sys.stdout.isatty():
             from headrace.cli.progress import Progress
 
-            self._progress = Progress(show_rate=self.args.jps)
+            jobs = list(jobs)
+            self._progress = Progress(total=len(jobs), followed=self._follow, show_rate=self.args.jps)
+        elif self.args.progress:
+            sys.stderr.write(f"{self.program}: WARNING: stdout is not a terminal. Ignoring --progress option\n")
         try:
             for args, make in jobs:
                 # The first jobspec is made before the broker is needed, so that a wrong option is told first.
@@ -95,9 +99,13 @@ class Submitter:
         except OSError as exc:
             self._stderr(args).write(f"{exc}\n")
             self.status = max(self.status, 1)
+            if self._progress is not None:
+                self._progress.refused()
             return
         if not args.quiet:
             self._stdout(args).write(f"{jobid.encode(job, 'f58')}\n")
+        if self._progress is not None:
+            self._progress.add()
         if self._follow:
             self._watch(_Job(job, args, self._stdout(args), self._stderr(args)))
 
@@ -133,11 +141,10 @@ class Submitter:
 
         job.open += 1
         self._following[job.id] = job
-        if self._progress is not None and path == "eventlog":
-            self._progress.add()
         call = self.handle.stream("job-info.eventlog-watch", {"id": job.id, "path": path, "flags": 0})
         takers = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}
         take = takers[path]
+        job.calls.append(call)
 
         def answered(call: Rpc) -> None:
             try:
@@ -148,7 +155,10 @@ class Submitter:
                     self.status = max(self.status, 1)
                 self._closed(job, path == "eventlog")
                 return
-            if take(job, decode_line(entry), call):
+            if job.id in self._following and take(job, decode_line(entry)):
+                # The event that was waited for: nothing more of this job is shown.
+                for other in job.calls:
+                    other.cancel()
                 self._closed(job, True)
 
         call.then(answered)
@@ -159,12 +169,12 @@ class Submitter:
         if job.open <= 0 and self._following.pop(job.id, None) is not None and not self._following:
             self.reactor.stop()
 
-    def _job_event(self, job: _Job, event: Any, call: Rpc) -> bool:
-        """Act on an event of the job's own eventlog. True when nothing more is awaited from it."""
+    def _job_event(self, job: _Job, event: Any) -> bool:
+        """Act on an event of the job's own eventlog. True when nothing more is awaited from the job."""
         name, context = event.name, event.context or {}
         if name == "submit":
             job.submitted = event.timestamp
-            if self.args.watch:
+            if self.args.watch or self.args.verbose > 2 or (job.args.wait_event or "").startswith("exec."):
                 self._watch(job, "guest.exec.eventlog")
         if self.args.verbose > 1:
             self._tell(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
@@ -180,20 +190,23 @@ class Submitter:
             if self.args.verbose:
                 self._tell(job, event.timestamp, f"complete: status={status}")
             self.status = max(self.status, 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8)
-        if self.args.wait_event == name and not (self.args.wait or self.args.watch):
-            call.cancel()
-            return True
-        return False
+        return self._awaited(job, str(name))
+
+    def _awaited(self, job: _Job, name: str) -> bool:
+        """Whether the event called `name` is the one that the command waits for."""
+        return bool(job.args.wait_event == name and not (self.args.wait or self.args.watch))
 
     def _tell(self, job: _Job, timestamp: float, text: str) -> None:
         job.err.write(f"{job.name}: {timestamp - job.submitted:.3f}s: {text}\n")
 
-    def _exec_event(self, job: _Job, event: Any, _call: Rpc) -> bool:
-        if event.name == "shell.init":
+    def _exec_event(self, job: _Job, event: Any) -> bool:
+        if event.name == "shell.init" and self.args.watch:
             self._watch(job, "guest.output")
-        return False
+        if self.args.verbose > 2:
+            self._tell(job, event.timestamp, f"exec.{event.name} {_sorted_json(event.context)}")
+        return self._awaited(job, f"exec.{event.name}")
 
-    def _output(self, job: _Job, event: Any, _call: Rpc) -> bool:
+    def _output(self, job: _Job, event: Any) -> bool:
         context = event.context
         if event.name == "data" and context.get("data"):
             text = context["data"]

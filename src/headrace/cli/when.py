@@ -60,6 +60,10 @@ def _parse(text: str, now: float, future: bool) -> float:
         except ValueError:
             raise WhenError(f'Invalid datetime: "{text}"') from None
         return float(now + (seconds if plain[0] == "+" else -seconds))
+    if future and (plain.startswith("in ") or plain.endswith(" from now")):
+        span = _span(plain[len("in ") :] if plain.startswith("in ") else plain[: -len(" from now")])
+        if span is not None:
+            return now + span
     if plain.endswith(" ago"):
         span = _span(plain[: -len(" ago")])
         if span is not None:
@@ -90,7 +94,10 @@ def _span(text: str) -> Optional[float]:
 
 
 def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetime]:
-    """`[today|tomorrow|yesterday|DAY] [CLOCK]`, either part alone as well."""
+    """`[today|tomorrow|yesterday|DAY] [CLOCK]`, in either order, either part alone as well."""
+    clock_text, _, last = plain.rpartition(" ")
+    if clock_text and _is_day(last):
+        plain = f"{last} {clock_text[:-3] if clock_text.endswith(' on') else clock_text}"
     first, _, rest = plain.partition(" ")
     day: Optional[datetime] = None
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -116,6 +123,12 @@ def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetim
         elif not future and when > here:
             when -= timedelta(days=1)
     return when
+
+
+def _is_day(word: str) -> bool:
+    return word in ("today", "tomorrow", "yesterday") or (
+        len(word) >= 3 and any(name.startswith(word) for name in _DAYS)
+    )
 
 
 def _clock(text: str) -> Optional[Tuple[int, int, int]]:

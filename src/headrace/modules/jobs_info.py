@@ -81,8 +81,8 @@ class JobInfo:
     # -- lookups
 
     def _lookup(self, msg: Message) -> dict[str, Any]:
+        flags = _flags(msg, _DECODE | _CURRENT)
         id = self._permit(msg)
-        flags = msg.obj.get("flags", 0)
         current = bool(flags & _CURRENT)
         out: dict[str, Any] = {"id": id}
         for key in msg.obj["keys"]:
@@ -222,10 +222,11 @@ class JobInfo:
     # -- jobspec and R with their updates
 
     def _update_key(self, msg: Message) -> tuple[int, str]:
-        id, key = self._permit(msg), msg.obj["key"]
+        key = msg.obj["key"]
         if key not in _UPDATES:
-            raise RpcError(errno.EINVAL, f"key {key} does not support updates: use jobspec or R")
-        return id, key
+            raise RpcError(errno.EINVAL, f"unsupported key {key}: use jobspec or R")
+        _flags(msg, 0)
+        return self._permit(msg), key
 
     def _current(self, id: int, key: str) -> dict[str, Any]:
         try:
@@ -267,11 +268,21 @@ class JobInfo:
             self.updates.pop(id, None)
 
     def stats(self) -> dict[str, Any]:
+        # Lookups are answered at once: none is ever waiting.
         return {
+            "lookups": 0,
+            "update_lookups": 0,
             "watchers": len(self.streams),
             "guest_watchers": sum(map(len, self.guest.values())),
             "update_watchers": len(self.update_streams),
         }
+
+
+def _flags(msg: Message, known: int) -> int:
+    flags = msg.obj.get("flags", 0)
+    if not isinstance(flags, int) or flags & ~known:
+        raise RpcError(errno.EPROTO, f"{msg.topic} request rejected with invalid flag")
+    return flags
 
 
 def _ends_with_done(log: Log) -> bool:
