@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headrace.cli.jobinfo import HEADINGS, JobInfo, attributes_for
@@ -53,6 +55,18 @@ def test_time_is_the_request_while_pending_and_the_run_time_after():
 )
 def test_info_says_why_a_job_waits_or_where_it_runs(raw, info):
     assert job(**raw).get("contextual_info") == info
+
+
+@pytest.mark.parametrize(
+    ("ahead", "clock", "shown"),
+    [(0, (6, 37, 19), "06:37:19"), (0, (20, 0, 0), "20:00"), (1, (20, 0, 0), "-20:00"), (1, (8, 0, 21), "-08:00:21")],
+)
+def test_a_begin_time_has_its_date_unless_it_is_today_and_its_seconds_if_there_are_any(ahead, clock, shown):
+    day = time.localtime(job().now + 86400 * ahead)
+    when = time.mktime((*day[:3], *clock, 0, 0, -1))
+    if ahead:
+        shown = time.strftime("%b%d", day) + shown
+    assert job(state=2, dependencies=[f"begin-time={when:.3f}"]).get("contextual_info") == f"depends:begin@{shown}"
 
 
 @pytest.mark.parametrize(

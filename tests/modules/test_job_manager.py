@@ -249,6 +249,26 @@ def test_a_job_moves_to_another_queue_if_it_fits_there(in_broker: Run) -> None:
     in_broker(scenario, CONFIG)
 
 
+def test_another_queue_and_a_running_job_keep_their_limits(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job()
+        updates = {"attributes.system.queue": "short", "attributes.system.duration": 120.0}
+        text = "requested duration (2m) exceeds policy limit of 1m for queue short"
+        await fails(world, "job-manager.update", {"id": id, "updates": updates}, errno.EINVAL, text)
+        updates["attributes.system.duration"] = 60.0
+        await world.client.rpc("job-manager.queue-start", {"all": True, "start": True, "nocheckpoint": True})
+        await world.client.rpc("job-manager.update", {"id": id, "updates": updates})
+        await world.alloc(id)
+        text = "update of queue for running job not supported"
+        await fails(world, "job-manager.update", {"id": id, "updates": updates}, errno.EINVAL, text)
+        world.end(id)
+
+    short = {"policy": {"limits": {"duration": "1m"}}}
+    in_broker(scenario, {**CONFIG, "queues": {**CONFIG["queues"], "short": short}})
+
+
 def test_queues_are_listed_switched_and_told(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

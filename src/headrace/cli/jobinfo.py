@@ -326,7 +326,8 @@ def _show_dependency(text: str, now: float) -> str:
     except (ValueError, OverflowError, OSError):
         return f"begin@{when:g}"
     today = local[:3] == time.localtime(now)[:3]
-    return "begin@" + time.strftime("%H:%M:%S" if today else "%a %d %b %H:%M", local)
+    clock = "%H:%M:%S" if local.tm_sec else "%H:%M"
+    return "begin@" + time.strftime(clock if today else f"%b%d-{clock}", local)
 
 
 def _contextual_info(job: JobInfo) -> Any:

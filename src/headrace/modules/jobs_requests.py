@@ -181,13 +181,14 @@ class Requests:
             raise RpcError(errno.EINVAL, "job is in CLEANUP: it cannot be updated any more")
         owner = bool(msg.rolemask & ROLE_OWNER)
         if job.state == RUN and (not owner or set(updates) != {_DURATION}):
-            what = "job is running: only its duration can be updated, by the instance owner"
-            raise RpcError(errno.EPERM if set(updates) == {_DURATION} else errno.EINVAL, what)
+            denied = errno.EPERM if set(updates) == {_DURATION} else errno.EINVAL
+            name = next((key for key in updates if key != _DURATION), _DURATION).rpartition(".")[2]
+            raise RpcError(denied, f"update of {name} for running job not supported")
         if _DURATION in updates:
             self._check_duration(job, updates[_DURATION])
         if _QUEUE in updates:
             self._change_queue(job, updates)
-        if not owner:
+        if not owner or _QUEUE in updates:
             try:
                 self.policy.check(updated_jobspec(job.jobspec, updates))
             except PolicyError as exc:
