@@ -33,14 +33,22 @@ def name_process(short: str, title: str = "") -> None:
     command line, as far as there is room: it takes the place of the one we were started with. Nothing if that fails.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
-        with open("/proc/self/comm", "w", encoding="utf-8") as comm:
-            comm.write(short)
+        # Known from now on in what we fork, too.
+        start, end = _arguments()
+        _write("/proc/self/comm", short.encode(), 0)
         if title:
-            start, end = _arguments()
-            text = title.encode()[: end - start - 1].ljust(end - start, b"\0")
-            with open("/proc/self/mem", "r+b", buffering=0) as memory:
-                memory.seek(start)
-                memory.write(text)
+            _write("/proc/self/mem", title.encode()[: end - start - 1].ljust(end - start, b"\0"), start)
+
+
+def _write(path: str, data: bytes, offset: int) -> None:
+    # Without a buffer: every broker of many does this as it starts.
+    fd = os.open(path, os.O_RDWR)
+    try:
+        if offset:
+            os.lseek(fd, offset, os.SEEK_SET)
+        os.write(fd, data)
+    finally:
+        os.close(fd)
 
 
 @functools.lru_cache(maxsize=1)

@@ -217,6 +217,7 @@ def start_many(options: LaunchOptions) -> int:
     hosts = options.hosts or [boot.local_hostname()] * size
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
+    linux.name_process("flux-start")
     # First what takes long: if we are killed before there are brokers, nobody removes the run directory.
     _preload(FOLLOWER_MODULES)
     rundir = make_rundir(options)
