@@ -103,7 +103,26 @@ BULK = [
         for command, inputs in (("submit", ""), ("bulksubmit", "::: a"))
         for option, rate in (("--progress", r"\d+:\d\d:\d\d"), ("--progress --jps", r"[0-9.]+ job/s"))
     ],
-    Line("flux submit --progress --quiet --wait true | cat", ""),
+    Line(
+        "flux submit --progress --quiet --wait true | cat",
+        "flux-submit: WARNING: stdout is not a terminal. Ignoring --progress option\n",
+    ),
+    Line(
+        "script -qec 'flux submit --cc=1-2 --quiet --progress sleep inf' /dev/null | cat; flux cancel --all --quiet",
+        like(".*2 jobs │█+│100.0% .*"),
+    ),
+    # each job waits for what its own arguments say, and shows nothing after it
+    Line(
+        "flux bulksubmit -vvv --quiet --wait-event={} --log-stderr={}.err true ::: start exec.shell.init; "
+        "tail -qn1 start.err exec.shell.init.err | cut -d' ' -f3",
+        "start\nexec.shell.init\n",
+    ),
+    Line(
+        "flux bulksubmit --dry-run -N {} -n {} --env=A --env=B echo {{x}} ::: 2",
+        "bulksubmit: submit -n2 -N2 --env=['A', 'B'] echo {{x}}\n",
+    ),
+    Line("flux bulksubmit --dry-run -n {1} x ::: 0", like(".*Invalid replacement .1. in -n: .*"), 1),
+    Line("flux bulksubmit --dry-run {f} ::: 0", like(".*Replacement key 'f' not found in command: .*"), 1),
 ]
 
 STARTING = [

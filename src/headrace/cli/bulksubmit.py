@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-bulksubmit: ERROR: "
 
-_REPLACEMENT = re.compile(r"\{(\d*)(?:\.(//|/%|/|%|[A-Za-z_]\w*))?\}|\{(seq1?|cc)\}")
+_REPLACEMENT = re.compile(r"\{(\d*)(?:\.(//|/%|/|%|[A-Za-z_]\w*))?\}|\{(seq1?|cc)\}|(?<![{$])\{([A-Za-z_]\w*)\}(?!\})")
 _SEPARATORS = (":::", ":::+", "::::", "::::+")
 _PATH_FORMS: Dict[str, Callable[[str], str]] = {
     "/": os.path.basename,
@@ -37,13 +37,14 @@ _PATH_FORMS: Dict[str, Callable[[str], str]] = {
 # How --dry-run writes the options of a job that stand in one letter; the others are written in full.
 _SHORT = {
     "queue": "-q",
-    "nodes": "-N",
     "ntasks": "-n",
+    "nodes": "-N",
     "cores_per_task": "-c",
     "gpus_per_task": "-g",
     "time_limit": "-t",
-    "setopt": "-o ",
+    "setopt": "-o",
 }
+_SIZES = ("ntasks", "nodes", "cores_per_task", "gpus_per_task", "time_limit")
 # What belongs to the command line as a whole, not to one of its jobs.
 _NOT_OF_A_JOB = (
     "command",
@@ -102,15 +103,23 @@ def main(argv: List[str]) -> int:
 
 
 def _shown(args: Namespace) -> List[str]:
-    """A job's options as --dry-run prints them."""
+    """A job's options as --dry-run prints them: sizes first, options that may be repeated as one list."""
     words = []
-    for name, value in vars(args).items():
+    for name in sorted(vars(args), key=_place):
+        value = getattr(args, name)
         if name in _NOT_OF_A_JOB or value is None or value is False or (name == "urgency" and value == "default"):
             continue
-        option = _SHORT.get(name, f"--{name.replace('_', '-')}=")
-        given = value if isinstance(value, list) else [value]
-        words += [option.rstrip("=") if one is True else f"{option}{one}" for one in given]
+        option = _option(name)
+        words.append(option.rstrip("=") if value is True else f"{option}{value}")
     return words
+
+
+def _place(name: str) -> int:
+    return _SIZES.index(name) if name in _SIZES else len(_SIZES)
+
+
+def _option(name: str) -> str:
+    return _SHORT.get(name, f"--{name.replace('_', '-')}=")
 
 
 def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[bool, List[str]]]]:
@@ -130,19 +139,7 @@ def _split(words: List[str], args: Namespace) -> Tuple[List[str], List[Tuple[boo
             lists[-1][1].append(word)
     if not lists:
         lists.append((False, _lines("-", args.sep)))
-    if not command:
-        command = ["{}"]
-    elif not any(_REPLACEMENT.search(word) for word in [*command, *_texts(args)]):
-        command.append("{}")
-    return command, lists
-
-
-def _texts(args: Namespace) -> List[str]:
-    found: List[str] = []
-    for name, value in vars(args).items():
-        if name not in ("command", "define"):
-            found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return found
+    return command or ["{}"], lists
 
 
 def _lines(path: str, separator: Any) -> List[str]:
@@ -151,7 +148,7 @@ def _lines(path: str, separator: Any) -> List[str]:
     else:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-    if separator == "none":
+    if separator is not None and separator.lower() == "none":
         return text.split()
     return [line.rstrip("\n") for line in (text.split(separator) if separator else text.splitlines()) if line.strip()]
 
@@ -180,18 +177,23 @@ def _definition(text: str) -> Tuple[str, Any]:
         raise CommandError(f"--define={text}: {exc.msg}: write a Python expression of x") from None
 
 
-def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], copies: bool) -> str:
-    """`word` with its replacement strings filled in. `{cc}` stays for the number of the copy, if there are `copies`."""
+def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], copies: bool, where: str) -> str:
+    """`word` with its replacement strings filled in. `{cc}` stays for the number of the copy, if there are `copies`.
+
+    Raises CommandError with `where`, the option or the command that the word belongs to.
+    """
 
     def replace(match: Any) -> str:
-        number, form, name = match.groups()
+        number, form, name, unknown = match.groups()
+        if unknown:
+            raise CommandError(f"Replacement key '{unknown}' not found in {where}: '{word}'")
         if name == "cc":
             return "{cc}" if copies else ""
         if name:
             return str(seq + (name == "seq1"))
         index = int(number) if number else 0
         if index >= len(values):
-            raise CommandError(f"{match.group(0)}: there are only {len(values)} inputs")
+            raise CommandError(f"Invalid replacement {match.group(0)} in {where}: there are only {len(values)} inputs")
         value = values[index]
         if not form:
             return value
@@ -217,11 +219,12 @@ def _filled(
     for seq, values in enumerate(combinations):
         one = copy.copy(args)
         for name, value in vars(args).items():
+            where = _option(name).strip("=")
             if isinstance(value, str):
-                setattr(one, name, _fill(value, values, seq, definitions, copies))
+                setattr(one, name, _fill(value, values, seq, definitions, copies, where))
             elif isinstance(value, list) and name not in ("command", "define"):
-                setattr(one, name, [_fill(word, values, seq, definitions, copies) for word in value])
-        one.command = [_fill(word, values, seq, definitions, copies) for word in command]
+                setattr(one, name, [_fill(word, values, seq, definitions, copies, where) for word in value])
+        one.command = [_fill(word, values, seq, definitions, copies, "command") for word in command]
         yield one
 
 

@@ -43,12 +43,15 @@ def main(argv: List[str]) -> int:
     ids = args.jobids
     if by_filter:
         # Newest first: a job must not fail for its antecedent before its own turn comes.
-        ids = sorted([int(job["id"]) for job in list_jobs(handle, _query(args), [])], reverse=True)
-    if args.dry_run:
+        query = _query(args)
+        if args.user:
+            _check_rights(handle, query)
+        ids = sorted([int(job["id"]) for job in list_jobs(handle, query, [])], reverse=True)
+    if args.dry_run and (ids or not by_filter):
         sys.stderr.write(f"flux-cancel: Would cancel {len(ids)} jobs\n")
         return 0
     if by_filter and not ids:
-        if not args.quiet:
+        if not args.quiet or args.dry_run:
             sys.stderr.write("flux-cancel: Matched 0 jobs\n")
         return 0
     errors = _cancel(handle, ids, args.message)
@@ -60,11 +63,18 @@ def main(argv: List[str]) -> int:
 def _query(args: Namespace) -> Query:
     query = Query(count=0)
     query.user(args.user or str(os.getuid()))
-    for name in [name for text in args.states or ["active"] for name in text.lower().split(",")]:
-        if name not in STATE_NAMES or name == "inactive":
+    for name in [name for text in args.states or ["active"] for name in text.split(",")]:
+        if name.lower() not in STATE_NAMES or name.lower() == "inactive":
             raise CommandError(f"Invalid state {name} specified")
-        query.states |= STATE_NAMES[name]
+        query.states |= STATE_NAMES[name.lower()]
     return query
+
+
+def _check_rights(handle: Handle, query: Query) -> None:
+    """Have the job manager refuse what is not ours to cancel, even where there is no such job. Raises OSError."""
+    userids = [clause["userid"][0] for clause in query.clauses if "userid" in clause]
+    request = {"dry_run": True, "userid": userids[0] if userids else 0xFFFFFFFF, "states": query.states}
+    handle.rpc("job-manager.raiseall", {**request, "severity": 0, "type": "cancel"}).get()
 
 
 def _cancel(handle: Handle, ids: List[int], note: str) -> int:

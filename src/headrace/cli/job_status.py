@@ -81,7 +81,7 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
                     result[key] = event.timestamp
             if event.name == "finish":
                 result["waitstatus"] = event.context["status"]
-            elif event.name == "exception" and not exception and event.context["severity"] == 0:
+            elif event.name == "exception" and event.context["severity"] < exception.get("severity", 8):
                 exception = dict(event.context)
     except OSError as exc:
         if exc.errno == errno.ENOENT:
@@ -95,7 +95,7 @@ def _result(job: int, call: Rpc) -> Dict[str, Any]:
 
 
 def _result_number(result: Dict[str, Any]) -> int:
-    if result["exception_occurred"]:
+    if result.get("exception_severity") == 0:
         return {"cancel": 4, "timeout": 8}.get(result["exception_type"], 2)
     return 1 if result.get("waitstatus") == 0 else 2
 
@@ -116,7 +116,7 @@ def _explain(name: str, result: Dict[str, Any], verbose: int) -> None:
         text = f"job shell: task(s) {signal_name(exit_code(status) - 128)}"
     elif status or (status == 0 and verbose > 1):
         text = f"exited with exit code {exit_code(status)}"
-    elif result["exception_occurred"]:
+    elif result.get("exception_severity") == 0:
         text = f"exception type={result['exception_type']}"
     else:
         return

@@ -12,16 +12,29 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Counts jobs by their events and draws one line at the bottom of the terminal."""
+    """Counts jobs by their events and draws one line at the bottom of the terminal.
 
-    def __init__(self, show_rate: bool = False) -> None:
-        self.total = self.pending = self.running = self.completed = self.failed = 0
+    There will be `total` jobs; unless they are `followed`, being submitted is all that is counted.
+    """
+
+    def __init__(self, total: int, followed: bool, show_rate: bool = False) -> None:
+        self.total = total
+        self.submitted = self.pending = self.running = self.completed = self.failed = 0
+        self._followed = followed
         self._show_rate = show_rate
         self._start = time.monotonic()
 
     def add(self) -> None:
-        self.total += 1
+        """Count a job that was submitted."""
+        self.submitted += 1
         self.pending += 1
+        if self.submitted == 1:
+            self.draw()
+
+    def refused(self) -> None:
+        """Count a job that could not be submitted."""
+        self.submitted += 1
+        self.failed += 1
 
     def event(self, name: str, context: Dict[str, Any]) -> None:
         """Move a job between the counts."""
@@ -41,9 +54,11 @@ class Progress:
     def line(self, width: int) -> str:
         """The line for a terminal of `width` columns."""
         elapsed = time.monotonic() - self._start
-        done = self.completed + self.failed
+        done = self.completed + self.failed if self._followed else self.submitted
         share = done / self.total if self.total else 0.0
         head = f"PD:{self.pending:<3} R:{self.running:<3} CD:{self.completed:<3} F:{self.failed:<3} │"
+        if not self._followed:
+            head = f"{self.submitted} jobs │"
         rate = (
             f"{done / elapsed if elapsed else 0.0:.1f} job/s"
             if self._show_rate

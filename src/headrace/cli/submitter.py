@@ -153,19 +153,20 @@ class Submitter:
                 if exc.errno not in (errno.ENODATA, errno.ENOENT):
                     job.err.write(f"{job.name}: {exc.strerror}\n")
                     self.status = max(self.status, 1)
-                self._closed(job, path == "eventlog")
+                self._closed(job)
                 return
             if job.id in self._following and take(job, decode_line(entry)):
                 # The event that was waited for: nothing more of this job is shown.
                 for other in job.calls:
                     other.cancel()
-                self._closed(job, True)
+                job.open = 0
+                self._closed(job)
 
         call.then(answered)
 
-    def _closed(self, job: _Job, last: bool) -> None:
+    def _closed(self, job: _Job) -> None:
         """One of the job's streams is over; with its last one the job is, too."""
-        job.open = 0 if last and not self.args.watch else job.open - 1
+        job.open -= 1
         if job.open <= 0 and self._following.pop(job.id, None) is not None and not self._following:
             self.reactor.stop()
 
