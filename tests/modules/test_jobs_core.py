@@ -252,11 +252,26 @@ def test_afterexcept_takes_a_job_that_ran_into_a_fatal_exception() -> None:
     assert [world.events(id)[3] for id in (11, 12)] == ["exception", "dependency-remove"]
 
 
-def test_no_two_events_of_a_job_have_one_time() -> None:
+def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     world = World()
     world.submit(1)
+    world.alloc(1)
+    world.core.exec_failed(1, "")
+    world.submit(2)
+    world.alloc(2)
+    assert [world.events(id)[-1] for id in (1, 2)] == ["alloc", "alloc"]
+    world.effects.clear()
+    world.core.exec_is_ready()
+    world.flush()
+    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 2]
+
+
+def test_no_two_events_of_a_job_have_one_time() -> None:
+    world = World()
+    world.core.now = 1.8e9
+    world.submit(1)
     world.run(1, 0)
-    times = [time for time, _, _ in world.gone[1].events]
+    times = [f"{time:.6f}" for time, _, _ in world.gone[1].events]
     assert times == sorted(set(times))
 
 

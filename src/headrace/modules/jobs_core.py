@@ -45,8 +45,8 @@ Effect = tuple[Any, ...]
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 
-# Seconds; the least that the texts of eventlogs show.
-_TICK = 1e-6
+# Seconds; eventlogs show it as a difference, whatever a double makes of it in this century.
+_TICK = 1.2e-6
 
 _TIMEOUT_NOTE = "resource allocation expired"
 
@@ -99,10 +99,7 @@ class Core:
         events = job.events
         self.dirty[job] = self.dirty.pop(job, len(events))
         was = job.state
-        now = self.now
-        if events and events[-1][0] >= now:
-            now = events[-1][0] + _TICK
-        job.apply((now, name, context))
+        job.apply((max(self.now, events[-1][0] + _TICK) if events else self.now, name, context))
         if job.state != was:
             self.count(job, was)
 
@@ -365,12 +362,18 @@ class Core:
                 self.exec_failed(job.id, note)
 
     def exec_failed(self, id: int, note: str) -> None:
-        """A start request ended in an error: nothing of the job runs."""
+        """A start request ended in an error: nothing of the job runs. Without a note nobody was there to take it."""
         job = self.active.get(id)
-        if job is not None and job.start_sent:
-            job.start_sent = False
-            self.holders.pop(id, None)
+        if job is None or not job.start_sent:
+            return
+        job.start_sent = False
+        self.holders.pop(id, None)
+        if note:
             self.raise_exception(job, "exec", 0, note, self.owner)
+        else:
+            self.exec_ready = False
+            self.heirs.exec_gone()
+            self.advance(job)
 
     def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
         """A response to a start request: start, finish, release, exception."""

@@ -87,7 +87,7 @@ class Scheduler:
     def _reply(self, reply: Message) -> None:
         if reply.errnum:
             if self.core.sched_ready:
-                self.ctx.log(logging.ERROR, f"sched.alloc: {reply.text or os.strerror(reply.errnum)}")
+                self.ctx.log(logging.ERROR, f"sched.alloc: {_text(reply)}")
                 self._drop()
                 self.touch()
             return
@@ -151,7 +151,7 @@ class Scheduler:
 
     def _logged(self, reply: Message) -> None:
         if reply.errnum and reply.errnum != errno.ENOSYS:
-            self.ctx.log(logging.WARNING, f"{reply.topic}: {reply.text or os.strerror(reply.errnum)}")
+            self.ctx.log(logging.WARNING, f"{reply.topic}: {_text(reply)}")
 
 
 class Exec:
@@ -200,7 +200,11 @@ class Exec:
             if reply.errnum:
                 if self.tags.pop(id, None) is not None and reply.errnum != errno.ENODATA:
                     self.core.now = self.ctx.now()
-                    self.core.exec_failed(id, f"{reply.topic}: {reply.text or os.strerror(reply.errnum)}")
+                    absent = reply.errnum == errno.ENOSYS
+                    if absent:
+                        # Unloaded: what it ran it has ended itself, this job is for the next one.
+                        self.service = self.sender = ""
+                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}")
                     self.touch()
                 return
             self._reply(reply.obj)
@@ -242,3 +246,7 @@ class Exec:
 
     def expiration(self, id: int, expiration: float) -> None:
         self.ctx.call(f"{self.service}.expiration", {"id": id, "expiration": expiration})
+
+
+def _text(reply: Message) -> str:
+    return reply.text or os.strerror(reply.errnum)
