@@ -38,6 +38,10 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     table.update("log-ring-size", "5")
     with pytest.raises(RpcError, match="is no number"):
         table.update("log-ring-size", "many")
+    table.update("log-stderr-level", "7")
+    with pytest.raises(RpcError, match="'8' is no level"):
+        table.update("log-stderr-level", "8")
+    assert {"config.path", "mine"} <= set(table.names())
     table.remove("mine")
     with pytest.raises(RpcError):
         table.remove("mine")
@@ -50,6 +54,7 @@ def test_a_duration_is_checked_at_start(name):
 
 
 def test_a_limit_may_be_none_and_a_count_is_a_number():
-    assert AttrTable({"broker.cleanup-timeout": "none"}).get("broker.cleanup-timeout") == "none"
+    for name in ("broker.cleanup-timeout", "broker.quorum-warn", "broker.shutdown-warn"):
+        assert AttrTable({name: "none"}).get(name) == "none"
     with pytest.raises(AttrError, match="'many' is no number"):
         AttrTable({"tbon.zmq_io_threads": "many"})

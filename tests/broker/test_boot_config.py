@@ -50,6 +50,14 @@ def test_a_host_may_name_its_parent(cert: str, monkeypatch: pytest.MonkeyPatch) 
     assert booted(monkeypatch, "b", **table).bind == "ipc:///x/b"
 
 
+def test_without_a_shape_all_are_under_the_first(cert: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [{"host": f"a{rank}"} for rank in range(40)]
+    table = {"curve_cert": cert, "default_bind": "ipc:///x/%h", "default_connect": "ipc:///x/%h", "hosts": hosts}
+    assert booted(monkeypatch, "a0", "", **table).topology.max_level == 1
+    assert booted(monkeypatch, "a39", "", **table).topology.uri == "custom"
+    assert booted(monkeypatch, "a39", **table).topology.max_level == 2
+
+
 def test_one_host_or_none_needs_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert booted(monkeypatch, "a").size == 1
     assert booted(monkeypatch, "a", hosts=[{"host": "a"}]).size == 1
@@ -62,6 +70,10 @@ def test_one_host_or_none_needs_no_certificate(monkeypatch: pytest.MonkeyPatch) 
         ({"hosts": [{"host": 5}]}, "bootstrap.hosts[0].host: must be a string"),
         ({"hosts": [{"host": "a"}, {"host": "b[1-"}]}, "bootstrap.hosts[1].host: "),
         ({"hosts": ["a"]}, "bootstrap.hosts[0].host: must be a string"),
+        ({"hosts": 5}, "bootstrap.hosts: must be an array of tables"),
+        ({"hosts": [{"host": "a", "bound": "x"}]}, "bootstrap.hosts[0].bound: a host has host, bind, connect, parent"),
+        ({"hosts": [{"host": "a", "bind": 5}]}, "bootstrap.hosts[0].bind: a host has"),
+        ({"hosts": [], "curve_cert": "/nonexistent"}, "No such file"),
         ({"hosts": [{"host": "a"}, {"host": "b", "parent": "x"}]}, "bootstrap.hosts: 'x' is not in list"),
         ({"curve_cert": None}, "bootstrap.curve_cert: must name a certificate file"),
         ({"default_bind": None}, "bootstrap.hosts: a needs bind, or set bootstrap.default_bind"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tomllib
 
+from headrace.broker.config import ConfigError
 from headrace.broker.config_keys import attributes, doubts
 
 RECORDED = Path(__file__).parent.parent / "data" / "commands" / "queues.toml"
@@ -85,3 +86,10 @@ def test_the_table_tbon_sets_broker_attributes() -> None:
     table = {"topo": "kary:2", "zmq_io_threads": 2, "zmqdebug": True, "nonsense": 1}
     assert attributes({"tbon": table}) == {"tbon.topo": "kary:2", "tbon.zmq_io_threads": "2", "tbon.zmqdebug": "1"}
     assert attributes({"tbon": 3}) == {}
+
+
+@pytest.mark.parametrize("table", [{"tcp_user_timeout": 42}, {"zmqdebug": "x"}, {"topo": []}, {"zmq_io_threads": True}])
+def test_the_table_tbon_has_no_values_of_other_kinds(table: dict[str, object]) -> None:
+    (name,) = table
+    with pytest.raises(ConfigError, match=f"tbon.{name}: must be a"):
+        attributes({"tbon": table})

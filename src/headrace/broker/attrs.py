@@ -88,18 +88,25 @@ _READ_ONLY = (
 
 # Durations of RFC 23; the limits may be "none", too.
 _DURATIONS = (
-    "broker.quorum-warn",
-    "broker.shutdown-warn",
     "broker.unload-builtins-timeout",
     "tbon.connect_timeout",
     "tbon.tcp_user_timeout",
     "tbon.torpid_max",
     "tbon.torpid_min",
 )
-_LIMITS = ("broker.cleanup-timeout", "broker.sd-stop-timeout", "broker.shutdown-timeout")
-_COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads")
+_LIMITS = (
+    "broker.cleanup-timeout",
+    "broker.quorum-warn",
+    "broker.sd-stop-timeout",
+    "broker.shutdown-timeout",
+    "broker.shutdown-warn",
+)
+_COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads", "tbon.zmqdebug")
 # Flux's own attributes that may change in a running broker.
-_RUNTIME = ("log-ring-size",)
+_RUNTIME = ("log-ring-size", "log-stderr-level")
+_LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level")
+# Listed by those who show what is not set, too.
+_OPTIONAL = ("config.path", "tbon.endpoint")
 
 # Set empty by default means "not set": attr.get answers ENOENT.
 _SETTABLE_PREFIXES = ("user.", "test.", "config.path", "sched.")
@@ -143,6 +150,10 @@ class AttrTable:
     def items(self) -> Iterator[tuple[str, str]]:
         return iter(sorted(self._values.items()))
 
+    def names(self) -> list[str]:
+        """All that attr.list says: some have no value."""
+        return sorted({*self._values, *_OPTIONAL})
+
     def lookup(self, name: str) -> dict[str, object]:
         """The answer of attr.get. Raises RpcError(ENOENT)."""
         if name not in self._values:
@@ -157,7 +168,7 @@ class AttrTable:
             try:
                 _check(name, value)
             except AttrError as exc:
-                raise RpcError(errno.EINVAL, str(exc)) from None
+                raise RpcError(errno.EINVAL, str(exc).removeprefix(f"{name}: ")) from None
         self.set(name, value)
 
     def remove(self, name: str) -> None:
@@ -178,3 +189,5 @@ def _check(name: str, value: str) -> None:
             raise AttrError(f"{name}: {exc}") from None
     elif name in _COUNTS and not (value.isascii() and value.isdigit() and len(value) < 7):
         raise AttrError(f"{name}: '{value}' is no number of at most six digits")
+    elif name in _LEVELS and value not in tuple("01234567"):
+        raise AttrError(f"{name}: '{value}' is no level from 0 to 7")

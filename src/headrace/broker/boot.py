@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import zmq
 
 from ..spec.hostlist import Hostlist
-from .topology import Topology
+from .topology import Topology, TopologyError
 
 
 class BootError(Exception):
@@ -52,10 +52,13 @@ def local_hostname() -> str:
     return os.environ.get("FLUX_FAKE_HOSTNAME") or socket.gethostname().split(".")[0]
 
 
-def alone(hostname: str = "") -> BootInfo:
-    """An instance of one broker."""
+def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
+    """An instance of one broker. Raises BootError."""
     host = hostname or local_hostname()
-    return BootInfo(0, 1, "single", Topology(1), host, [host])
+    try:
+        return BootInfo(0, 1, "single", Topology(1, topo), host, [host])
+    except TopologyError as exc:
+        raise BootError(str(exc)) from None
 
 
 def on_one_machine(size: int, rundir: str, topo: str, hosts: list[str]) -> list[BootInfo]:

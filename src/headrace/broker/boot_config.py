@@ -14,6 +14,10 @@ from .topology import Topology, TopologyError
 
 _KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 
+_HOST_KEYS = ("host", "bind", "connect", "parent")
+# What real Flux calls the shape that the table describes.
+_FLAT = "custom"
+
 
 def read_certificate(path: str) -> tuple[bytes, bytes]:
     """The (public, secret) keys of a zcert file. Raises BootError; the file must be readable by its owner only."""
@@ -30,31 +34,39 @@ def read_certificate(path: str) -> tuple[bytes, bytes]:
 
 
 def from_config(config: dict[str, Any], topo: str) -> BootInfo:
-    """Boot as the host of the table that we run on. Raises BootError naming the field."""
+    """Boot as the host of the table that we run on. Raises BootError naming the field.
+
+    `topo` is the shape that was asked for, "" if none was: then who names no `parent` has rank 0 for it.
+    """
     table = config["bootstrap"]
     if not isinstance(table, dict):
         raise BootError("bootstrap: must be a table")
     hostname = boot.local_hostname()
     entries = _hosts(table)
+    if "curve_cert" in table:
+        certificate = table["curve_cert"]
+        if not isinstance(certificate, str):
+            raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
+        keys = read_certificate(certificate)
     if not entries:
-        return boot.alone(hostname)
+        return boot.alone(hostname, topo or _FLAT)
     names = [entry["host"] for entry in entries]
     if hostname not in names:
         raise BootError(f"bootstrap.hosts: this host, {hostname}, is not among {Hostlist(names)}")
     rank = names.index(hostname)
     try:
         parents = None
-        if any("parent" in entry for entry in entries):
+        if not topo or any("parent" in entry for entry in entries):
             parents = [-1] + [names.index(entry.get("parent", names[0])) for entry in entries[1:]]
-        topology = Topology(len(names), topo, parents)
+        topology = Topology(len(names), topo or _FLAT, parents)
     except (TopologyError, ValueError) as exc:
         raise BootError(f"bootstrap.hosts: {exc}") from None
     info = BootInfo(rank, len(names), "config", topology, hostname, names)
     if len(names) == 1:
         return info
-    if not isinstance(table.get("curve_cert"), str):
+    if "curve_cert" not in table:
         raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
-    info.public_key, info.secret_key = read_certificate(table["curve_cert"])
+    info.public_key, info.secret_key = keys
     info.members = {info.public_key}
     info.parent_key = info.public_key
     if topology.children(rank):
@@ -66,10 +78,16 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
 
 def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:
     entries: list[dict[str, str]] = []
-    for index, entry in enumerate(table.get("hosts", [])):
+    hosts = table.get("hosts", [])
+    if not isinstance(hosts, list):
+        raise BootError("bootstrap.hosts: must be an array of tables")
+    for index, entry in enumerate(hosts):
         where = f"bootstrap.hosts[{index}]"
         if not isinstance(entry, dict) or not isinstance(entry.get("host"), str):
             raise BootError(f"{where}.host: must be a string")
+        for key, value in entry.items():
+            if key not in _HOST_KEYS or not isinstance(value, str):
+                raise BootError(f"{where}.{key}: a host has {', '.join(_HOST_KEYS)}, all strings")
         try:
             names = list(Hostlist.parse(entry["host"]))
         except ValueError as exc:

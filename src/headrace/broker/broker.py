@@ -42,11 +42,10 @@ from .modhost import ModuleHost, names_for
 from .module import ModuleContext, RpcError
 from .module_process import Forked
 from .overlay import Overlay
-from .program import Program
+from .own_attrs import set_own
+from .program import Program, run_script
 from .router import Router
 
-# What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
-FLUX_VERSION = "0.88.0"
 # Seconds the agent gets to kill what is left of the jobs.
 _AGENT_PATIENCE = 5.0
 
@@ -97,6 +96,7 @@ class Broker:
         # The signal that ended this instance.
         self.ended_by = 0
         self._own_rundir = False
+        self._quorum_was_slow = False
         self._done: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -124,7 +124,10 @@ class Broker:
         self.events = Events(self.rank, self.router, self.owner)
         self.log = Logbook(self.attrs, self.rank)
         self.modules = ModuleHost(self)
-        self._set_attributes()
+        set_own(self)
+        # Brokers of one machine share the leader's run directory; those of a launcher have one each.
+        shared = self.rank and self.boot.method == "test"
+        self._own_rundir = not shared and self.attrs.get("rundir-cleanup") == "1"
         self.overlay = Overlay(self, self.boot)
         self.overlay.on_ready = self._parent_ready
         self.overlay.on_parent_lost = self._parent_lost
@@ -146,9 +149,9 @@ class Broker:
         except OSError as exc:
             self.log(logging.CRITICAL, "broker", f"cannot start: {exc}")
             return 1
-        self.advance("start")
+        self.advance("builtins-success")
         if self.rank == 0:
-            self.advance("parent-ready")
+            self.advance("parent-none")
         await self._done.wait()
         # What comes now would find no handler any more, and leave our files.
         signals.hold()
@@ -158,39 +161,6 @@ class Broker:
             self.agent.lost = lambda: None
             self.agent.close()
         return self.exit_code
-
-    def _set_attributes(self) -> None:
-        attrs, boot = self.attrs, self.boot
-        rundir = attrs.get("rundir")
-        for name, value in boot.attrs.items():
-            attrs.set(name, value)
-        attrs.set("rank", self.rank)
-        attrs.set("size", self.size)
-        attrs.set("version", FLUX_VERSION)
-        attrs.set("hostname", boot.hostname)
-        if boot.hosts:
-            attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
-        attrs.set("security.owner", self.owner)
-        attrs.set("broker.pid", os.getpid())
-        attrs.set("broker.uuid", self.uuid)
-        attrs.set("broker.boot-method", boot.method)
-        attrs.set("broker.starttime", f"{time.time():.2f}")
-        attrs.set("tbon.level", boot.topology.level(self.rank))
-        attrs.set("tbon.maxlevel", boot.topology.max_level)
-        attrs.set("tbon.descendants", len(boot.topology.subtree(self.rank)) - 1)
-        attrs.set("tbon.topo", boot.topology.uri)
-        if "broker.mapping" not in attrs:
-            attrs.set("broker.mapping", f"[[0,1,{self.size},1]]" if len(set(boot.hosts)) == 1 else "")
-        for name, value in (("instance-level", "0"), ("jobid-path", "/")):
-            if name not in attrs:
-                attrs.set(name, value)
-        # Brokers of one machine share the leader's run directory; those of a launcher have one each.
-        self._own_rundir = (self.rank == 0 or boot.method != "test") and attrs.get("rundir-cleanup") == "1"
-        if "local-uri" not in attrs:
-            attrs.set("local-uri", f"local://{rundir}/local-{self.rank}")
-        if "broker.quorum" not in attrs:
-            attrs.set("broker.quorum", self.size)
-        self.log.rank = self.rank
 
     def spawn(self, coro: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = self.loop.create_task(coro)
@@ -252,12 +222,18 @@ class Broker:
             return
         gc.collect()
         gc.freeze()
-        self.advance("rc1-success")
+        status = await run_script(self, "rc1")
+        if status and not self._unwanted:
+            self.exit_code = int(self.attrs.get("broker.exit-norestart", "0")) or status
+        self.advance("rc1-fail" if status else self._went_well("rc1"))
+
+    def _went_well(self, script: str) -> str:
+        return f"{script}-none" if self.attrs.get(f"broker.{script}_path", "default") == "" else f"{script}-success"
 
     def _enter_quorum(self) -> None:
         self.overlay.report(online=[self.rank])
-        warn = durations.parse(self.attrs.get("broker.quorum-warn", "1m"))
-        if self.rank == 0 and warn and warn != float("inf"):
+        warn = self._timeout("broker.quorum-warn")
+        if self.rank == 0 and warn:
             self.loop.call_later(warn, self._quorum_slow)
         if self._unwanted:
             self.advance("shutdown")
@@ -267,9 +243,12 @@ class Broker:
 
     def _quorum_slow(self) -> None:
         if self.state == "quorum":
-            missing = Idset(range(self.size)) - self.online
-            names = str(Hostlist([self.boot.hosts[rank] for rank in missing if rank < len(self.boot.hosts)]))
-            self.log(logging.ERROR, "broker", f"quorum delayed: waiting for {names} (rank {missing})")
+            self._delayed("quorum", Idset(range(self.size)) - self.online)
+            self._quorum_was_slow = True
+
+    def _delayed(self, what: str, ranks: Idset) -> None:
+        names = Hostlist([self.boot.hosts[rank] for rank in ranks if rank < len(self.boot.hosts)])
+        self.log(logging.ERROR, "broker", f"{what} delayed: waiting for {names} (rank {ranks})")
 
     def _members(self, online: Idset, offline: Idset) -> None:
         self.online = (self.online | online) - offline
@@ -282,7 +261,9 @@ class Broker:
             self.log(logging.ERROR, "broker", f"critical rank {offline & critical} was lost, shutting down")
             self.exit_code = self.exit_code or 1
             self.begin_shutdown()
-        if self.state == "quorum" and len(self.online) >= state.quorum_size(self.attrs.get("broker.quorum"), self.size):
+        if self.state == "quorum" and len(self.online) >= int(self.attrs.get("broker.quorum")):
+            if self._quorum_was_slow:
+                self.log(logging.ERROR, "broker", "quorum reached")
             self.advance("quorum-full")
 
     def _enter_run(self) -> None:
@@ -328,13 +309,18 @@ class Broker:
         if self.shutdown_watchers and self._tell_shutdown not in self.log.followers:
             self.log.followers.append(self._tell_shutdown)
         if self.program is not None and self.program.running:
+            self._unwanted = self.state == "init"
             self.program.stop()
         else:
             self._unwanted = True
             self.advance("shutdown")
 
     def _enter_cleanup(self) -> None:
-        self.spawn(self._cleanup())
+        if self.rank:
+            # The leader did it.
+            self.advance("cleanup-none")
+        else:
+            self.spawn(self._cleanup())
 
     async def _cleanup(self) -> None:
         """Stop every queue, cancel what runs, wait until nothing does."""
@@ -380,6 +366,13 @@ class Broker:
         limit = self._timeout("broker.shutdown-timeout")
         if limit is not None:
             self.loop.call_later(limit, self.advance, "shutdown-timeout")
+        warn = self._timeout("broker.shutdown-warn")
+        if warn:
+            self.loop.call_later(warn, self._shutdown_slow)
+
+    def _shutdown_slow(self) -> None:
+        if self.state == "shutdown":
+            self._delayed("shutdown", Idset(rank for rank, child in self.overlay.children.items() if child.alive))
 
     def _children_gone(self) -> None:
         if self.state == "shutdown":
@@ -389,8 +382,12 @@ class Broker:
         self.spawn(self._finalize())
 
     async def _finalize(self) -> None:
-        event = "rc3-success"
+        event = self._went_well("rc3")
         try:
+            status = await run_script(self, "rc3")
+            if status:
+                event = "rc3-fail"
+                self.exit_code = self.exit_code or status
             await self.modules.remove_all()
         except Exception as exc:
             self.log(logging.ERROR, "broker", f"rc3: {exc}")
@@ -428,11 +425,7 @@ class Broker:
             self.advance("quorum-full")
         elif new == "shutdown" and not self.past("cleanup"):
             self._unwanted = True
-            if self.state == "run":
-                self.state = "cleanup"
-                self.advance("cleanup-success")
-            else:
-                self.advance("shutdown")
+            self.advance("shutdown")
 
     def _parent_lost(self, why: str) -> None:
         if self.past("shutdown"):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Union
 
+from .config import ConfigError
+
 # What a key may hold: a table of keys, anything (no table that we know), or anything that has no effect with us.
 _Keys = Union[dict[str, Any], str]
 _ANY = "any"
@@ -23,18 +25,18 @@ _POLICY = {
     "scheduler": _ANY,
 }
 _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
-_TBON = (
-    "child_rcvhwm",
-    "connect_timeout",
-    "interface-hint",
-    "prefertcp",
-    "tcp_user_timeout",
-    "topo",
-    "torpid_max",
-    "torpid_min",
-    "zmq_io_threads",
-    "zmqdebug",
-)
+_TBON: dict[str, tuple[type, ...]] = {
+    "child_rcvhwm": (int,),
+    "connect_timeout": (str,),
+    "interface-hint": (str,),
+    "prefertcp": (int, bool),
+    "tcp_user_timeout": (str,),
+    "topo": (str,),
+    "torpid_max": (str,),
+    "torpid_min": (str,),
+    "zmq_io_threads": (int,),
+    "zmqdebug": (int, bool),
+}
 _TABLES: dict[str, _Keys] = {
     "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _ANY),
     "exec": {
@@ -95,12 +97,15 @@ def _listed(keys: dict[str, Any]) -> str:
 
 
 def attributes(config: dict[str, Any]) -> dict[str, str]:
-    """The broker attributes that a configuration sets: the table `[tbon]`."""
+    """The broker attributes that a configuration sets: the table `[tbon]`. Raises ConfigError."""
     table = config.get("tbon")
     if not isinstance(table, dict):
         return {}
-    return {
-        f"tbon.{key}": str(int(value) if isinstance(value, bool) else value)
-        for key, value in table.items()
-        if key in _TBON
-    }
+    out = {}
+    for key, value in table.items():
+        if key not in _TBON:
+            continue
+        if type(value) not in _TBON[key]:
+            raise ConfigError(f"tbon.{key}: must be {'a string' if str in _TBON[key] else 'an integer'}")
+        out[f"tbon.{key}"] = str(int(value) if isinstance(value, bool) else value)
+    return out

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from . import boot, module_process, signals
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
+from .config import ConfigError
 from .config_keys import attributes, doubts
 from .modhost import FOLLOWER_MODULES, exec_modules, names_for
 from .module import RpcError
@@ -74,6 +76,9 @@ def _rundir(options: LaunchOptions) -> str:
         if len(os.fsencode(given)) > _RUNDIR_LIMIT:
             raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
         path, new = _folder("rundir", given)
+        if os.stat(path).st_mode & stat.S_ISVTX:
+            # A place that many share, like /tmp.
+            return tempfile.mkdtemp(prefix="flux-", dir=path)
         # What was there before us stays.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
@@ -122,8 +127,10 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])
     from .broker import Broker
 
-    # Only the leader runs a program.
-    env, command = (with_flux(os.environ), options.command) if info.rank == 0 else ({}, None)
+    # Only the leader runs a program; scripts before and after it run everywhere.
+    scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path")
+    env = with_flux(os.environ) if info.rank == 0 or scripts else {}
+    command = options.command if info.rank == 0 else None
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked)
     return broker.run()
 
@@ -176,15 +183,15 @@ def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
     if "bootstrap" in options.config:
         from .boot_config import from_config
 
-        return from_config(options.config, topo)
-    return boot.alone(options.hosts[0] if options.hosts else "")
+        return from_config(options.config, options.attrs.get("tbon.topo", ""))
+    return boot.alone(options.hosts[0] if options.hosts else "", topo)
 
 
 def _check(options: LaunchOptions) -> None:
-    options.attrs = {**attributes(options.config), **options.attrs}
     try:
+        options.attrs = {**attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
-    except AttrError as exc:
+    except (AttrError, ConfigError) as exc:
         raise LaunchError(str(exc)) from None
 
 

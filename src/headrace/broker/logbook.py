@@ -46,14 +46,8 @@ class Logbook:
     def __init__(self, attrs: AttrTable, rank: int) -> None:
         self.rank = rank
         self._attrs = attrs
-        for name in ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level"):
-            if attrs.get(name, "7") not in "01234567" or not attrs.get(name, "7"):
-                raise AttrError(f"{name}: Invalid argument")
-        size = attrs.get("log-ring-size", "1024")
-        if not size.isdigit():
-            raise AttrError("log-ring-size: Invalid argument")
-        self.ring: deque[str] = deque(maxlen=int(size))
-        attrs.watchers.append(self._resize)
+        self.ring: deque[str] = deque(maxlen=int(attrs.get("log-ring-size", "1024")))
+        attrs.watchers.append(self._changed)
         # Lines that ever came to the ring; the newest in it has this number less one.
         self.count = 0
         self.level = int(attrs.get("log-level", "7"))
@@ -108,6 +102,8 @@ class Logbook:
     def clear(self) -> None:
         self.ring.clear()
 
-    def _resize(self, name: str, value: str | None) -> None:
+    def _changed(self, name: str, value: str | None) -> None:
         if name == "log-ring-size" and value is not None:
             self.ring = deque(self.ring, maxlen=int(value))
+        elif name == "log-stderr-level" and value is not None:
+            self.stderr_level = int(value)

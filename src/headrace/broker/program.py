@@ -1,8 +1,13 @@
-"""The initial program (rc2): the user's command, a script, or an interactive shell, run with the instance around it."""
+"""The initial program (rc2): the user's command, a script, or an interactive shell, run with the instance around it.
+
+The scripts before and after it (`broker.rc1_path`, `broker.rc3_path`) run the same way, on every broker.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -20,12 +25,31 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 
+# What a job's or a launcher's process has in its environment that says nothing of an instance's.
+_NOT_OURS = (
+    "FLUX_JOB_ID",
+    "FLUX_JOB_NNODES",
+    "FLUX_JOB_SIZE",
+    "FLUX_JOB_TMPDIR",
+    "FLUX_KVS_NAMESPACE",
+    "FLUX_PROXY_REMOTE",
+    "FLUX_TASK_LOCAL_ID",
+    "FLUX_TASK_RANK",
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+)
+
+
 class Program:
     """One run of the initial program; `done(status, log text)` is called once with a shell's exit status."""
 
-    def __init__(self, broker: Broker, command: list[str] | None, done: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, broker: Broker, command: list[str] | None, done: Callable[[int, str], None], name: str = "rc2.0"
+    ) -> None:
         self._broker = broker
         self._done = done
+        self._name = name
         shell = user_shell(broker.env)
         if not command:
             self.argv = [shell]
@@ -47,7 +71,7 @@ class Program:
         """Start it. Raises OSError when it cannot be."""
         broker = self._broker
         env = dict(broker.env)
-        for name in ("FLUX_PROXY_REMOTE", "PMI_FD", "PMI_RANK", "PMI_SIZE", "FLUX_KVS_NAMESPACE", "FLUX_JOB_ID"):
+        for name in _NOT_OURS:
             env.pop(name, None)
         env["FLUX_URI"] = broker.attrs.get("local-uri")
         self._begin = time.monotonic()
@@ -101,4 +125,26 @@ class Program:
         else:
             what, status = "Exited", code
         title = self.title if len(self.title) < 200 else shlex.quote(self.title[:200]) + "…"
-        self._done(status, f"rc2.0: {title} {what} (rc={status}) {took:.1f}s")
+        self._done(status, f"{self._name}: {title} {what} (rc={status}) {took:.1f}s")
+
+
+async def run_script(broker: Broker, name: str) -> int:
+    """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status."""
+    command = broker.attrs.get(f"broker.{name}_path")
+    if not command:
+        return 0
+    ended: asyncio.Future[int] = broker.loop.create_future()
+
+    def done(status: int, text: str) -> None:
+        broker.log(logging.ERROR if status else logging.INFO, "broker", text)
+        ended.set_result(status)
+
+    broker.program = Program(broker, [command], done, f"{name}.0")
+    try:
+        broker.program.start()
+        return await ended
+    except OSError as exc:
+        broker.log(logging.ERROR, "broker", f"{name}.0: {exc.filename or command}: {exc.strerror}")
+        return 127
+    finally:
+        broker.program = None

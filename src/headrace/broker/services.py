@@ -67,7 +67,7 @@ def _attrs(broker: Broker, ctx: ModuleContext) -> None:
             "get": lambda msg: attrs.lookup(_text(msg, "name")),
             "set": set_,
             "rm": remove,
-            "list": lambda _msg: {"names": [name for name, _ in attrs.items()]},
+            "list": lambda _msg: {"names": attrs.names()},
         },
         open=("get", "list"),
     )

@@ -6,16 +6,14 @@ skips what never started: `init` fails to `shutdown`, `quorum` to `shutdown`.
 
 from __future__ import annotations
 
-import contextlib
-
-from ..spec.idset import Idset, IdsetError
-
 STATES = ("none", "join", "init", "quorum", "run", "cleanup", "shutdown", "finalize", "goodbye", "exit")
 
 _NEXT = {
-    ("none", "start"): "join",
+    ("none", "builtins-success"): "join",
+    ("join", "parent-none"): "init",
     ("join", "parent-ready"): "init",
     ("join", "parent-fail"): "shutdown",
+    ("init", "rc1-none"): "quorum",
     ("init", "rc1-success"): "quorum",
     ("init", "rc1-fail"): "shutdown",
     ("quorum", "quorum-full"): "run",
@@ -24,11 +22,13 @@ _NEXT = {
     ("run", "rc2-success"): "cleanup",
     ("run", "rc2-fail"): "cleanup",
     ("run", "shutdown"): "cleanup",
+    ("cleanup", "cleanup-none"): "shutdown",
     ("cleanup", "cleanup-success"): "shutdown",
     ("cleanup", "cleanup-fail"): "shutdown",
     ("shutdown", "children-complete"): "finalize",
     ("shutdown", "children-none"): "finalize",
     ("shutdown", "shutdown-timeout"): "finalize",
+    ("finalize", "rc3-none"): "goodbye",
     ("finalize", "rc3-success"): "goodbye",
     ("finalize", "rc3-fail"): "goodbye",
     ("goodbye", "goodbye"): "exit",
@@ -46,9 +46,14 @@ def before(state: str, other: str) -> bool:
 
 
 def quorum_size(text: str, size: int) -> int:
-    """`broker.quorum` as a number of brokers: a count, or an idset as older configurations have it."""
-    if text.isdigit():
-        return min(int(text), size)
-    with contextlib.suppress(IdsetError):
-        return len(Idset.parse(text))
-    return size
+    """`broker.quorum` as a number of brokers, all when it is not set. Raises ValueError.
+
+    Sets of ranks are what older configurations have: "0" and all ranks are understood.
+    """
+    if text in ("", f"0-{size - 1}"):
+        return size
+    if text == "0":
+        return 1
+    if text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= size:
+        return int(text)
+    raise ValueError(f"Error parsing broker.quorum attribute: '{text}' is no number from 1 to {size}, the brokers")

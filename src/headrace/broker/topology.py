@@ -30,10 +30,12 @@ class Topology:
                 if not arg.isdigit():
                     raise TopologyError(f"tbon.topo={uri}: write kary:K with K a number, 0 for a flat tree")
                 self.fanout = int(arg) or max(size - 1, 1)
+            elif uri == "custom":
+                parents = [-1] + [0] * (size - 1)
             elif scheme == "binomial":
                 parents = [-1] + [rank & (rank - 1) for rank in range(1, size)]
             else:
-                raise TopologyError(f"tbon.topo={uri}: known shapes are kary:K and binomial")
+                raise TopologyError(f"tbon.topo={uri}: unknown topology, give kary:K, binomial or custom")
         if parents is None:
             parents = [-1] + [(rank - 1) // self.fanout for rank in range(1, size)]
         if len(parents) != size or parents[0] != -1:

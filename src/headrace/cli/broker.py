@@ -19,12 +19,13 @@ def main(argv: List[str]) -> int:
 
     from headrace.broker import config, launch
 
+    path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         return launch.start_here(
             launch.LaunchOptions(
-                attrs=attributes(options.setattr),
-                config=config.from_options(options.config_path, options.conf),
-                config_path=os.path.abspath(options.config_path) if options.config_path else "",
+                attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
+                config=config.from_options(path, options.conf),
+                config_path=os.path.abspath(path) if path else "",
                 command=options.command[1:] if options.command[:1] == ["--"] else options.command,
                 verbose=options.verbose,
             )

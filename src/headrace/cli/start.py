@@ -73,12 +73,13 @@ def main(argv: List[str]) -> int:
         _show(options, command)
     if options.noexec:
         return 0
+    path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         launching = launch.LaunchOptions(
             size=options.test_size or 0,
-            attrs=attributes(options.setattr),
-            config=config.from_options(options.config_path, options.conf),
-            config_path=os.path.abspath(options.config_path) if options.config_path else "",
+            attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
+            config=config.from_options(path, options.conf),
+            config_path=os.path.abspath(path) if path else "",
             command=command,
             hosts=list(Hostlist.parse(options.test_hosts)) if options.test_hosts else [],
             rundir=options.test_rundir or "",

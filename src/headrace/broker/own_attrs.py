@@ -1,0 +1,53 @@
+"""The attributes that a broker sets itself once it knows who it is: rank, size, place in the tree, quorum."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ..spec.hostlist import Hostlist
+from . import state
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# What `version` says: Flux clients compare it, so it is the Flux interface version that we speak.
+FLUX_VERSION = "0.88.0"
+
+
+def set_own(broker: Broker) -> None:
+    """Complete the attributes of `broker`. Raises ValueError on a quorum that cannot be."""
+    attrs, boot = broker.attrs, broker.boot
+    rundir = attrs.get("rundir")
+    for name, value in boot.attrs.items():
+        attrs.set(name, value)
+    attrs.set("rank", broker.rank)
+    attrs.set("size", broker.size)
+    attrs.set("version", FLUX_VERSION)
+    attrs.set("hostname", boot.hostname)
+    if boot.hosts:
+        attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
+    attrs.set("security.owner", broker.owner)
+    attrs.set("broker.pid", os.getpid())
+    attrs.set("broker.uuid", broker.uuid)
+    attrs.set("broker.boot-method", boot.method)
+    attrs.set("broker.starttime", f"{time.time():.2f}")
+    attrs.set("tbon.level", boot.topology.level(broker.rank))
+    attrs.set("tbon.maxlevel", boot.topology.max_level)
+    attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
+    attrs.set("tbon.topo", boot.topology.uri)
+    if "broker.mapping" not in attrs:
+        attrs.set("broker.mapping", f"[[0,1,{broker.size},1]]" if len(set(boot.hosts)) == 1 else "")
+    for name, value in (("instance-level", "0"), ("jobid-path", "/")):
+        if name not in attrs:
+            attrs.set(name, value)
+    if "local-uri" not in attrs:
+        attrs.set("local-uri", f"local://{rundir}/local-{broker.rank}")
+    given = attrs.get("broker.quorum")
+    quorum = state.quorum_size(given, broker.size)
+    broker.log.rank = broker.rank
+    if given and given != str(quorum) and broker.rank == 0:
+        broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")
+    attrs.set("broker.quorum", quorum)

@@ -1,0 +1,63 @@
+"""What runs before and after the initial program, what its environment is, and when an instance is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from instance import start
+
+
+def test_scripts_run_on_every_broker_before_and_after_the_program(tmp_path: Path) -> None:
+    script = f"echo $(flux getattr rank) $(flux getattr local-uri | grep -c ^local:) >>{tmp_path}/"
+    done = start(
+        "--test-size=2", f"-Sbroker.rc1_path={script}rc1", f"-Sbroker.rc3_path={script}rc3", f"cat {tmp_path}/rc1"
+    )
+    assert (sorted(done.out.split("\n")), done.rc) == (["", "0 1", "1 1"], 0)
+    assert sorted((tmp_path / "rc3").read_text().split("\n")) == ["", "0 1", "1 1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (["-Sbroker.rc1_path=exit 3"], 3),
+        (["-Sbroker.rc1_path=exit 3", "-Sbroker.exit-norestart=99"], 99),
+        (["-Sbroker.rc1_path=/nonexistent"], 127),
+        (["-Sbroker.rc3_path=exit 4"], 4),
+    ],
+)
+def test_a_script_that_fails_is_the_exit_code(options: list[str], status: int) -> None:
+    done = start(*options, "echo ran")
+    assert done.rc == status
+    assert done.out == ("ran\n" if status == 4 else "")
+
+
+def test_an_instance_in_a_job_does_not_have_the_jobs_environment() -> None:
+    names = "FLUX_JOB_ID= FLUX_JOB_SIZE= FLUX_JOB_TMPDIR= FLUX_TASK_RANK= FLUX_URI="
+    pattern = "|".join(names.split())
+    done = start(f"flux run flux start env | grep -E '^({pattern})'")
+    assert [line.split("=")[0] for line in done.out.split()] == ["FLUX_URI"]
+
+
+@pytest.mark.parametrize("quorum", ["9-10", "99", "x"])
+def test_a_quorum_that_never_comes_is_refused(quorum: str) -> None:
+    done = start("--test-size=1", f"-Sbroker.quorum={quorum}", "true")
+    assert done.rc == 1
+    assert "Error parsing broker.quorum attribute" in done.err
+
+
+def test_the_configuration_may_come_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("[tbon]\ntorpid_min = '3s'\n")
+    script = "flux getattr config.path; flux getattr tbon.torpid_min; flux setattr log-stderr-level 7"
+    done = start(f"{script}; flux logger -s debug x", FLUX_CONF_DIR=str(tmp_path))
+    assert done.out == f"{tmp_path}\n3s\n"
+    assert "logger.debug[0]: x" in done.err
+
+
+def test_who_is_late_is_named(tmp_path: Path) -> None:
+    late = "test $(flux getattr rank) = 0 || sleep 1"
+    options = ["-Sbroker.quorum-warn=200ms", "-Sbroker.shutdown-warn=200ms", "--test-hosts=n[0-1]"]
+    done = start("--test-size=2", *options, f"-Sbroker.rc1_path={late}", f"-Sbroker.rc3_path={late}", "true")
+    assert "quorum delayed: waiting for n1 (rank 1)" in done.err
+    assert "quorum reached" in done.err
+    assert "shutdown delayed: waiting for n1 (rank 1)" in done.err
