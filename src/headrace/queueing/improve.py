@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation
 from headrace.queueing.line import Entry, Line
-from headrace.queueing.misses import Ranges, common
+from headrace.queueing.misses import FOR_EVER, Ranges, common
 from headrace.queueing.outlook import Outlook
 from headrace.queueing.promises import Promises
 
@@ -32,7 +32,7 @@ class Improver:
     def start_early(self, entry: Entry, kept: Allocation) -> Allocation | None:
         """Have a promised job start now if others' early ends allow it: what it holds then, or None."""
         outlook, scheduler, now = self._outlook, self._scheduler, self._outlook.now
-        known = outlook.dead(entry.shape)
+        known = outlook.dead.get(entry.shape, FOR_EVER + 1)
         # Others of its shape have failed, and its own promise does not lie in what they failed to get.
         if entry.length >= known and kept.start >= now + known:
             return None

@@ -36,7 +36,7 @@ class Outlook:
         # Promised jobs that were tried for themselves at `now`.
         self.tried: set[int] = set()
         # Shapes that do not fit at `now`, from what length on.
-        self._dead: dict[str, int] = {}
+        self.dead: dict[str, int] = {}
         # From what length on a shape finds no gap at `now` in what became free after so many gifts.
         self._barred: dict[tuple[str, int], int] = {}
         # Where there may be room, and what each shape asks of it.
@@ -68,7 +68,7 @@ class Outlook:
         return max(self.effort - self.spent - steps // _STEPS, 0)
 
     def _forget_now(self) -> None:
-        self._dead.clear()
+        self.dead.clear()
         self._barred.clear()
         self.tried.clear()
 
@@ -111,19 +111,15 @@ class Outlook:
 
     # What fits now
 
-    def dead(self, shape: str) -> int:
-        """From what length on (seconds) no job of a shape fits now."""
-        return self._dead.get(shape, FOR_EVER + 1)
-
     def failed_now(self, entry: Entry) -> None:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         now = self.now
-        known = self._dead.get(entry.shape)
+        known = self.dead.get(entry.shape)
         length = self.scheduler.alike(now, now + entry.length) - now
         if known is None and length > 1 and not self._fits_a_moment(entry):
             length = 1
         if known is None or length < known:
-            self._dead[entry.shape] = length
+            self.dead[entry.shape] = length
             self.misses.missed(entry.shape, length, now + 1)
 
     def _fits_a_moment(self, entry: Entry) -> bool:

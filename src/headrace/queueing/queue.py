@@ -255,7 +255,7 @@ class Queue:
     def _try(self, jobid: int, now: int, decisions: list[Decision]) -> bool:
         """Start a job now if it fits."""
         entry, outlook = self.pending[jobid], self._outlook
-        if entry.length >= outlook.dead(entry.shape):
+        if entry.length >= outlook.dead.get(entry.shape, FOR_EVER + 1):
             return False
         allocation = None
         if outlook.may_fit(entry):
@@ -340,19 +340,24 @@ class Queue:
 
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
-        dead = self._outlook.dead
+        dead, pending, planned, never = self._outlook.dead, self.pending, self.planned, FOR_EVER + 1
         shortest = {shape: lengths[0] for shape, lengths in self.line.lengths.items()}
-        lists = {shape: list(places) for shape, places in self.line.shapes.items() if shortest[shape] < dead(shape)}
+        lists = {
+            shape: list(places)
+            for shape, places in self.line.shapes.items()
+            if shortest[shape] < dead.get(shape, never)
+        }
         heap = [(places[0], 0, shape) for shape, places in lists.items()]
         heapify(heap)
         looked_at = 0
         while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
             looked_at += 1
-            if jobid in self.pending and jobid not in self.planned:
+            entry = pending.get(jobid)
+            if entry is not None and entry.length < dead.get(shape, never) and jobid not in planned:
                 self._try(jobid, now, decisions)
             places = lists[shape]
-            if i + 1 < len(places) and shortest[shape] < dead(shape):
+            if i + 1 < len(places) and shortest[shape] < dead.get(shape, never):
                 heapreplace(heap, (places[i + 1], i + 1, shape))
             else:
                 heappop(heap)
