@@ -168,7 +168,6 @@ def test_the_only_slot_of_version_1_need_not_be_named_right_by_the_task() -> Non
     validate(changed(lambda spec: spec["tasks"][0].update(slot="other")))
 
 
-
 RFC14: Dict[str, Any] = {
     "version": 999,
     "resources": [
