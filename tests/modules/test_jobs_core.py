@@ -266,6 +266,17 @@ def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 2]
 
 
+def test_a_job_with_the_debug_flag_tells_what_is_asked_for_it() -> None:
+    world = World()
+    world.submit(1, flags=2)
+    world.run(1, 0)
+    assert [name for name in world.events(1) if name.startswith("debug.")] == [
+        "debug.alloc-request",
+        "debug.start-request",
+        "debug.free-request",
+    ]
+
+
 def test_no_two_events_of_a_job_have_one_time() -> None:
     world = World()
     world.core.now = 1.8e9

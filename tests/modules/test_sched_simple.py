@@ -318,7 +318,7 @@ def test_a_waiting_head_learns_what_is_short_and_when_it_may_start(in_broker: Ru
         (note,) = world.answers[2]
         assert note["type"] == 1
         sched = note["annotations"]["sched"]
-        assert sched["reason_pending"] == "need 2 idle node(s), 1 free"
+        assert sched["reason_pending"] == "insufficient resources: need 2 idle node(s), 1 free"
         assert 0 < sched["t_estimate"] - broker.contexts["sched-simple"].now() <= 600
         world.ctx.call("sched.free", {"id": 1})
         await world.settle()

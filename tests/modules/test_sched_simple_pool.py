@@ -68,7 +68,7 @@ def test_gpus_bound_the_slots_of_a_node() -> None:
     made = pool(("0-1", "0-7", "0-1"), ("2-3", "0-7", ""))
     assert placed(made, slots(3, 1, 1)) == "rank0/core[0-1],gpu[0-1] rank1/core0,gpu0"
     assert placed(made, slots(2, 1, 1)) == ""
-    assert made.shortage(slots(2, 1, 1)) == "need 2 gpu(s), 1 free"
+    assert made.shortage(slots(2, 1, 1)) == "insufficient resources: need 2 gpu(s), 1 free"
 
 
 def test_down_nodes_give_nothing_and_come_back_with_what_is_free() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -161,6 +162,9 @@ def test_a_jobspec_that_makes_no_sense_costs_only_its_own_job(world: World) -> N
 def test_templates_in_arguments_and_environment_are_filled(world: World) -> None:
     job = world.run(["sh", "-c", "echo {{id}} {{taskid}} {{ntasks}} {{bogus}} $X"], 2, env={"X": "{{jobid.dec}}"})
     assert job.text(rank=1) == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id}\n"
+    node = world.run(["echo", "{{node.ncores}} {{node.resources}}"]).text()
+    count, _, resources = node.partition(" ")
+    assert json.loads(resources)["ncores"] == int(count)
 
 
 def test_a_missing_working_directory_is_replaced_and_told(world: World) -> None:

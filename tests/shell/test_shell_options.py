@@ -24,6 +24,7 @@ from headrace.spec.idset import Idset
         ({"rlimit": {"foo": 1}}, "invalid rlimit option: foo=1"),
         ({"rlimit": 1}, "invalid rlimit option"),
         ({"output": {"mode": "foo"}}, "invalid output.mode=foo"),
+        ({"stage-in": 1}, "shell option stage-in is not supported by Headrace"),
         ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
         ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
     ],
@@ -38,6 +39,9 @@ def test_what_does_no_harm_is_told() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert check({"output": {"stderr": {"buffer": {"type": "odd"}}}}) == ["invalid buffer type specified: odd"]
     assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
+    assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
+    assert check({"pmi": "off"}) == check({"pmi": "pmix,simple"}) == []
+    assert check({"pmi": "pmix"}) == ["pmi=pmix is not offered, tasks get PMI-1 (simple)"]
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
 
 

@@ -197,8 +197,6 @@ def purge(argv: List[str]) -> int:
     if options.operands:
         request: Dict[str, Any] = {"jobs": [parse_id(text) for text in options.operands], "force": force}
         return _tell_purge(handle, handle.rpc("job-manager.purge-id", request, 0).get()["count"], force)
-    if force and not (options.has("age-limit") or options.has("num-limit")):
-        raise CommandError("purge would remove every inactive job: give --age-limit or --num-limit")
     batch = options.get_int("batch", _PURGE_BATCH)
     request = {
         "age_limit": duration.parse(options.get("age-limit")) if options.has("age-limit") else -1.0,

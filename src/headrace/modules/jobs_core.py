@@ -18,16 +18,16 @@ from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
     DEPEND,
+    FLAG_DEBUG,
     PRIORITY,
-    PRIORITY_MAX,
     RUN,
     RUNNING,
     SCHED,
-    URGENCY_EXPEDITE,
     Job,
     failure_text,
     inactive_since,
     merged,
+    priority_of,
     summary,
 )
 from headrace.modules.jobs_waiting import Waiting
@@ -147,7 +147,13 @@ class Core:
             job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
             self.effects.append(("annotations", job))
 
+    def _trace(self, job: Job, what: str) -> None:
+        """An event that only jobs with the debug flag have."""
+        if job.flags & FLAG_DEBUG:
+            self.post(job, f"debug.{what}")
+
     def _ask(self, job: Job) -> None:
+        self._trace(job, "alloc-request")
         self.heirs.asked(job)
         job.alloc_pending = True
         self.alloc_pending += 1
@@ -175,6 +181,7 @@ class Core:
     def _start(self, job: Job) -> None:
         if self.exec_ready and not job.start_sent and not job.prologs:
             job.start_sent = True
+            self._trace(job, "start-request")
             self.holders[job.id] = job
             self.effects.append(("start", job))
             self.heirs.started(job)
@@ -188,6 +195,7 @@ class Core:
         if job.has_resources:
             if not self.heirs.may_take(job, lambda: self.advance(job)):
                 return
+            self._trace(job, "free-request")
             self.post(job, "free")
             self.holders.pop(job.id, None)
             heir = self.heirs.take(job)
@@ -493,8 +501,3 @@ class Core:
         """A waitable job was waited for; returns why it failed, or ""."""
         self.records.append((REAPED, id, None))
         return self.zombies.pop(id)
-
-
-def priority_of(urgency: int) -> int:
-    """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
-    return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency

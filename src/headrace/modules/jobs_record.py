@@ -301,6 +301,11 @@ def updated_r(r: dict[str, Any], updates: dict[str, Any]) -> dict[str, Any]:
     return {**r, "execution": {**r["execution"], **updates}}
 
 
+def priority_of(urgency: int) -> int:
+    """The priority of an urgency (RFC 30): the same, but expedited jobs go before all others."""
+    return PRIORITY_MAX if urgency == URGENCY_EXPEDITE else urgency
+
+
 def failure_text(job: Job) -> str:
     """Why a job did not succeed, as `flux job wait` tells it; "" if it did."""
     if job.fatal is not None:

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from headrace.modules.sched_r import Share, Shares, each, job_r
 from headrace.spec.rset import ResourceSet
 
+# How what a job waits for begins.
+_SHORT = "insufficient resources: "
+
 
 class Request(NamedTuple):
     """Resources of a job. With `nnodes` > 0, `nslots` is per node; otherwise it is the total wherever they fit."""
@@ -236,12 +239,12 @@ class Pool:
                 else:
                     fits += node.free.bit_count() >= cores and node.free_gpus.bit_count() >= gpus
             what = "idle node(s)" if request.exclusive else f"node(s) with {_slot_text(request)}"
-            return f"need {request.nnodes or 1} {what}, {fits} free"
+            return f"{_SHORT}need {request.nnodes or 1} {what}, {fits} free"
         free = sum(self.nodes[rank].free.bit_count() for rank in each(mask))
         gpus_free = sum(self.nodes[rank].free_gpus.bit_count() for rank in each(mask))
         if request.gpus and gpus_free < request.gpus * request.nslots:
-            return f"need {request.gpus * request.nslots} gpu(s), {gpus_free} free"
-        return f"need {request.cores * request.nslots} core(s), {free} free"
+            return f"{_SHORT}need {request.gpus * request.nslots} gpu(s), {gpus_free} free"
+        return f"{_SHORT}need {request.cores * request.nslots} core(s), {free} free"
 
     def job_r(self, shares: Shares, starttime: float, expiration: float) -> dict[str, Any]:
         """R (RFC 20) of shares in any order."""

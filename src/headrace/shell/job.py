@@ -106,6 +106,7 @@ class ShellJob:
             self.nodeid,
             self.host,
             str(placed.mine.cores),
+            str(placed.mine.gpus),
             ranks,
         )
         try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..spec import jobid
+from ..spec.idset import Idset
 
 
 class Names(NamedTuple):
@@ -20,6 +21,7 @@ class Names(NamedTuple):
     nodeid: int
     host: str
     cores: str
+    gpus: str
     ranks: Sequence[int]
 
     def lookup(self, tag: str, rank: int | None = None) -> str | None:
@@ -32,6 +34,10 @@ class Names(NamedTuple):
                 return None
         if head == "task" or tag == "taskid":
             return None if rank is None else self._of_task(tag, rank)
+        if tag in ("node.ncores", "node.resources"):
+            number = len(Idset.parse(self.cores))
+            whole = f'{{"ncores":{number},"cores":"{self.cores}","gpus":"{self.gpus}"}}'
+            return str(number) if tag == "node.ncores" else whole
         return {
             "id": self.f58,
             "jobid": self.f58,

@@ -20,6 +20,11 @@ _PTY = {"ranks", "capture", "interactive"}
 _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
 _MODES = {"truncate", "append"}
+# Options of flux-core's shell that this one has not: without these a job would not be what was asked for,
+_MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
+# without those it is.
+_SPARED = ("hwloc", "sysmon")
+_PMI = ("simple", "off", "none")
 
 
 class OptionError(ValueError):
@@ -32,7 +37,14 @@ def check(options: Mapping[str, Any]) -> list[str]:
     pty_ranks(options)
     _check_input(options.get("input"))
     _check_output(options.get("output"))
-    return [*_limits(options.get("rlimit")), *_buffers(options.get("output"))]
+    for key in _MISSED:
+        if options.get(key):
+            raise OptionError(f"shell option {key} is not supported by Headrace")
+    told = [f"shell option {key} has no effect in Headrace" for key in _SPARED if options.get(key)]
+    pmi = str(options.get("pmi", "simple")).split(",")
+    if not any(name in _PMI for name in pmi):
+        told.append(f"pmi={','.join(pmi)} is not offered, tasks get PMI-1 (simple)")
+    return [*told, *_limits(options.get("rlimit")), *_buffers(options.get("output"))]
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
