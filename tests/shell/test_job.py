@@ -79,7 +79,10 @@ def _raw(job: Job) -> list[bytes]:
 def test_the_output_limit_keeps_what_comes_before_it(world: World, script: str) -> None:
     job = world.shell(script, options={"output": {"limit": "1k"}})
     assert [len(b"".join(_raw(job)))] == [1024]
-    assert "stdout truncated: output limit of 1024 bytes reached, the rest is dropped" in job.logs()
+    first, last = job.logs()
+    assert first == "stdout truncated: output limit of 1024 bytes reached, the rest is dropped"
+    dropped, _, rest = last.removeprefix("stdout: ").partition(" of ")
+    assert int(dropped) == int(rest.removesuffix(" bytes truncated")) - 1024
 
 
 def test_each_stream_has_its_own_limit(world: World) -> None:
@@ -92,6 +95,12 @@ def test_the_shell_writes_to_the_file_of_stderr_too(world: World, tmp_path: Path
     world.run(["no-such-program"], options={"output": {"stderr": file}})
     text = "FATAL: task 0 (host host0): start failed: no-such-program: No such file or directory"
     assert (tmp_path / "err").read_text() == f"flux-shell[0]: {text}\n"
+    file["path"] = str(tmp_path / "err.{{node.id}}")
+    world.run(["true"], 2, nodes=[0, 1], options={"output": {"stderr": file}, "verbose": 1})
+    assert [(tmp_path / f"err.{node}").read_text() for node in (0, 1)] == [
+        "flux-shell[0]: DEBUG: host0: tasks 0 of 2\n",
+        "flux-shell[1]: DEBUG: host1: tasks 1 of 2\n",
+    ]
 
 
 def test_much_output_arrives_whole(world: World) -> None:

@@ -23,7 +23,6 @@ from headrace.spec.idset import Idset
         ({"pty": {"ranks": "3-1"}}, "invalid pty option: ranks=3-1"),
         ({"rlimit": {"foo": 1}}, "invalid rlimit option: foo=1"),
         ({"rlimit": 1}, "invalid rlimit option"),
-        ({"output": {"mode": "foo"}}, "invalid output.mode=foo"),
         ({"stage-in": 1}, "shell option stage-in is not supported by Headrace"),
         ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
         ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
@@ -39,6 +38,7 @@ def test_what_does_no_harm_is_told() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert check({"output": {"stderr": {"buffer": {"type": "odd"}}}}) == ["invalid buffer type specified: odd"]
     assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
+    assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
     assert check({"pmi": "off"}) == check({"pmi": "pmix,simple"}) == []
     assert check({"pmi": "pmix"}) == ["pmi=pmix is not offered, tasks get PMI-1 (simple)"]
@@ -74,6 +74,9 @@ def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
         ({"taskmap": {"foo": "bar"}}, "invalid taskmap option"),
         ({"pty": {"foo": 1}}, "invalid pty option: foo"),
         ({"cpu-affinity": "map:0x0"}, "invalid cpuset '0x0'"),
+        ({"output": {"limit": "foo"}}, "invalid output.limit=foo"),
+        ({"output": {"limit": 0}}, "invalid output.limit=0"),
+        ({"output": {"limit": "4G"}}, "invalid output.limit=4G"),
     ]:
         job = world.run(["true"], options=options)
         assert job.status == 1 << 8

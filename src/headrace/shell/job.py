@@ -17,6 +17,7 @@ from ..agent import linux
 from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
+from ..spec.idset import Idset
 from . import affinity, layout, warning
 from . import options as known
 from .environment import job_environment, task_environment
@@ -42,6 +43,7 @@ _CLOSE_AFTER = 1.0
 _FATAL = 0
 _WARN = 4
 _NOTICE = 5
+_DEBUG = 6
 
 
 class ShellJob:
@@ -123,20 +125,22 @@ class ShellJob:
         else:
             wrong = ""
         output = self.options.get("output")
-        self.output = Output(
-            output if isinstance(output, dict) else {},
-            self.nodeid,
-            self.size,
-            ranks,
-            self.names.lookup,
-            self._emit_output,
-            self._output_to_lead,
-        )
         try:
+            self.output = Output(
+                output if isinstance(output, dict) else {},
+                self.nodeid,
+                self.size,
+                ranks,
+                self.names.lookup,
+                self._emit_output,
+                self._output_to_lead,
+            )
             self.output.open()
         except OutputError as exc:
             self.fail(str(exc), 1)
             return
+        if self.options.get("verbose"):
+            self.output.log(_DEBUG, f"{self.host}: tasks {Idset(ranks)} of {self.size}", self.nodeid)
         if wrong:
             self.output.log(_WARN, wrong, self.nodeid)
         for text in placed.adjusted:

@@ -36,7 +36,6 @@ def check(options: Mapping[str, Any]) -> list[str]:
     exit_timeout(options)
     pty_ranks(options)
     _check_input(options.get("input"))
-    _check_output(options.get("output"))
     for key in _MISSED:
         if options.get(key):
             raise OptionError(f"shell option {key} is not supported by Headrace")
@@ -44,7 +43,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
     pmi = str(options.get("pmi", "simple")).split(",")
     if not any(name in _PMI for name in pmi):
         told.append(f"pmi={','.join(pmi)} is not offered, tasks get PMI-1 (simple)")
-    return [*told, *_limits(options.get("rlimit")), *_buffers(options.get("output"))]
+    return [*told, *_limits(options.get("rlimit")), *_output(options.get("output"))]
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
@@ -103,12 +102,6 @@ def _check_input(option: Any) -> None:
         raise OptionError("path for stdin file input not specified")
 
 
-def _check_output(option: Any) -> None:
-    mode = option.get("mode", "truncate") if isinstance(option, dict) else "truncate"
-    if mode not in _MODES:
-        raise OptionError(f"invalid output.mode={mode}: it is truncate or append")
-
-
 def _limits(option: Any) -> list[str]:
     if option is None:
         return []
@@ -130,8 +123,11 @@ def _hard_limit(number: int) -> int:
     return resource.getrlimit(number)[1]
 
 
-def _buffers(option: Any) -> list[str]:
+def _output(option: Any) -> list[str]:
     wrong = []
+    mode = option.get("mode", "truncate") if isinstance(option, dict) else "truncate"
+    if mode not in _MODES:
+        wrong.append(f"ignoring invalid output.mode={mode}")
     for stream in ("stdout", "stderr"):
         spec = option.get(stream) if isinstance(option, dict) else None
         buffer = spec.get("buffer") if isinstance(spec, dict) else None

@@ -17,10 +17,11 @@ from ..spec.idset import Idset
 from .mustache import expand, tags
 
 _DEFAULT_LIMIT = 1 << 30
+_MAX_LIMIT = (1 << 31) - 1
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
 # How a shell's messages begin in a file.
-_LEVELS = {0: "FATAL: ", 3: "ERROR: ", 4: " WARN: "}
+_LEVELS = {0: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 6: "DEBUG: "}
 
 Entry = list[Any]
 
@@ -36,13 +37,16 @@ class OutputError(Exception):
 
 
 def parse_size(value: Any) -> int:
-    """A byte count with an optional K, M or G suffix. Raises ValueError."""
+    """A byte count with an optional K, M or G suffix. Raises OutputError."""
     text = str(value).strip().upper().rstrip("B")
     factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-    number = float(text[:-1] if factor > 1 else text)
-    if number < 0:
-        raise ValueError(f"output.limit={value}: must not be negative")
-    return int(number * factor)
+    try:
+        size = int(float(text[:-1] if factor > 1 else text) * factor)
+    except (ValueError, OverflowError):
+        size = 0
+    if not 0 < size <= _MAX_LIMIT:
+        raise OutputError(f"invalid output.limit={value}: it is a size of 1 to {_MAX_LIMIT} bytes, such as 10M")
+    return size
 
 
 class Output:
@@ -182,10 +186,10 @@ class Output:
             return
         if size:
             stream = entry[2]["stream"]
-            if stream in self._cut:
-                return
             left = self._limit - self._used[stream]
             self._used[stream] += size
+            if stream in self._cut:
+                return
             if size > left:
                 self._cut.add(stream)
                 self._emit_start(entry, left)
@@ -211,19 +215,26 @@ class Output:
             self._log(entry, size)
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
-        """A shell's own message (RFC 24 log event); also in the file of stderr, if all tasks share one."""
+        """A shell's own message (RFC 24 log event); also in the file of stderr, the first of this node if there are more."""
         self._log([time.time(), "log", stdio.log(level, message, rank, component)])
         path = self._shared.get("stderr")
-        if path is None:
+        own = next((name for (stream, _), name in self._local.items() if stream == "stderr"), None)
+        if path is None and own is None:
             return
         origin = f"{component}: " if component else ""
         line = f"flux-shell[{rank}]: {_LEVELS.get(level, '')}{origin}{message}\n".encode()
-        if self._lead:
+        if own is not None:
+            self._put(own, line)
+        elif self._lead and path is not None:
             self._put(path, line)
         else:
             self._to_lead({"kind": "file", "path": path, "data": line.decode("latin-1")})
 
     def close(self) -> None:
+        for stream in sorted(self._cut):
+            used = self._used[stream]
+            text = f"{stream}: {used - self._limit} of {used} bytes truncated"
+            self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
         for fd in self._files.values():
             os.close(fd)
         self._files.clear()
