@@ -215,7 +215,7 @@ class Output:
             self._log(entry, size)
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
-        """A shell's own message (RFC 24 log event); also in the file of stderr, the first of this node if there are more."""
+        """A shell's own message (RFC 24 log event); also in the file of stderr, the first of this node."""
         self._log([time.time(), "log", stdio.log(level, message, rank, component)])
         path = self._shared.get("stderr")
         own = next((name for (stream, _), name in self._local.items() if stream == "stderr"), None)
