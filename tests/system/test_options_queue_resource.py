@@ -251,7 +251,27 @@ R = [
     Line("flux R encode -r 0-1 -c 0 -H a,b | flux R rerank b,a | flux R decode -i 0 -n", "b\n"),
     Line("flux R encode -r 0-1 -c 0 -H a,b | flux R rerank b,x", like("flux-R: .*a.*\n"), 1),
     Line("(flux R encode -r 0 -c 0-1; flux R encode -r 0 -c 0) | flux R verify", like("flux-R: .*core1.*\n"), 1),
-    Line("(flux R encode -r 0 -c 0-1; flux R encode -r 0 -c 0-2) | flux R verify", ""),
+    Line(
+        "(flux R encode -r 0 -c 0-1; flux R encode -r 0 -c 0-2) | flux R verify",
+        "flux-R: extra resources: rank0/core2\n",
+    ),
+    Line("(flux R encode -r 0-4 -c 0-1; flux R encode -r 3 -c 0-1) | flux R verify", ""),
+    Line(
+        "(flux R encode -r 0-1 -H a,b; flux R encode -r 1-2 -H c,d) | flux R verify",
+        "flux-R: rank 1 got hostname 'c', expected 'b', rank 2 is not expected\n",
+        1,
+    ),
+    Line(
+        """echo '<t><object type="Core"/><object type="OSDev" name="cuda0"/></t>' >n.xml; """
+        "flux R encode --xml=n.xml -H a | flux R decode -s",
+        "rank0/core0,gpu0\n",
+    ),
+    Line("""echo '{"version":1,"execution":{"R_lite":{}}}' | flux R decode --count=node""", "0\n"),
+    Line(
+        "flux R encode -r 7 >seven.json; echo 'resource.path = \"seven.json\"' >p.toml; "
+        "flux R parse-config p.toml | flux R decode --short",
+        "rank7/core0\n",
+    ),
     Line(
         'printf \'[[resource.config]]\\nhosts="c[0-1]"\\ncores="0-1"\\n\' >c.toml; '
         "flux R parse-config c.toml | flux R decode -s",

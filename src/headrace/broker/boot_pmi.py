@@ -85,6 +85,8 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     if not level.isdigit():
         return {}
     attrs = {"instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
+    # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
+    attrs["constrained-resources"] = "0"
     with contextlib.suppress(ValueError):
         attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname))
     if env.get("FLUX_URI"):

@@ -24,6 +24,8 @@ def retarget(hops: str) -> None:
         handle = Handle()
         try:
             parent = handle.attr_get("parent-uri")
+            # What the job of the parent that this instance is has in the KVS there.
+            namespace = _optional(handle, "parent-kvs-namespace")
         except OSError as exc:
             if exc.errno != errno.ENOENT:
                 raise
@@ -32,8 +34,19 @@ def retarget(hops: str) -> None:
             handle.close()
         os.environ["FLUX_URI"] = parent
         os.environ.pop("FLUX_KVS_NAMESPACE", None)
+        if namespace:
+            os.environ["FLUX_KVS_NAMESPACE"] = namespace
         if hops != "r":
             hops = hops[1:]
+
+
+def _optional(handle: Handle, name: str) -> str:
+    try:
+        return handle.attr_get(name)
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        return ""
 
 
 def to_local(uri: str) -> str:

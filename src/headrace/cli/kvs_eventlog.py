@@ -126,6 +126,8 @@ def _get(argv: List[str]) -> int:
             left -= 1
             if not left:
                 break
+    except BrokenPipeError:
+        raise
     except OSError as exc:
         raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     return 0
@@ -145,6 +147,8 @@ def _wait_event(argv: List[str]) -> int:
                 return 0
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{name}'") from None
+    except BrokenPipeError:
+        raise
     except OSError as exc:
         raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     raise CommandError(f"event '{name}' never received")

@@ -136,6 +136,8 @@ def dir_(argv: List[str]) -> int:
     try:
         for name, entry in _walk(handle, key, space, root, options.has("recursive")):
             _print_entry(handle, name, entry, space, root, options)
+    except BrokenPipeError:
+        raise
     except OSError as exc:
         raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
     return 0

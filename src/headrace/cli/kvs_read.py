@@ -100,6 +100,8 @@ def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> in
         while True:
             try:
                 out.write(kvs.data_of(call.get()["val"]))
+            except BrokenPipeError:
+                raise
             except OSError as exc:
                 if exc.errno == errno.ENODATA:
                     break

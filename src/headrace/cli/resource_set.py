@@ -45,6 +45,7 @@ _ENCODE = Command(
         ("g", "gpus", "IDS", "Assign gpu IDS to each rank in R"),
         ("H", "hosts", "HOSTS", "Set hosts in R to HOSTS"),
         ("p", "property", "NAME:RANKS", "Assign property NAME to target RANKS"),
+        ("x", "xml", "FILE", "Get core and GPU ids of hwloc XML FILE"),
         ("l", "local", "", "Assign the cores of this machine"),
     ),
 )
@@ -124,12 +125,19 @@ def _encode(argv: List[str]) -> int:
         raise CommandError(f"hostname count in '{options.get('hosts')}' does not match nranks ({len(ranks)})")
     first = str(min(ranks, default=0))
     local = options.has("local")
-    if local and (options.has("cores") or options.has("gpus")):
+    if (local or options.has("xml")) and (options.has("cores") or options.has("gpus")):
         raise CommandError("do not specify --cores or --gpus with --local or --xml")
     gpus = _ids(options.get("gpus"), first)
     cores = _ids(options.get("cores", "" if gpus else "0"), first)
     if local:
         cores = Idset(sorted(os.sched_getaffinity(0)))
+    if options.has("xml"):
+        # The parser of XML is nothing that other commands should wait for.
+        from headrace.spec import hwloc
+
+        node = hwloc.read(options.get("xml"))
+        cores, gpus = Idset(range(node.cores)), Idset(range(node.gpus))
+        hosts = hosts or [node.host or os.uname().nodename] * len(ranks)
     hosts = hosts or [os.uname().nodename] * len(ranks)
     found = ResourceSet.build(ranks, cores, gpus, hosts)
     for pair in options.get_list("property"):
@@ -197,9 +205,20 @@ def _selected(found: ResourceSet, options: Options) -> ResourceSet:
 def _verify(argv: List[str]) -> int:
     _PLAIN["verify"].parse(argv).need(0, 0)
     expected, actual = _read(2)[:2]
-    missing = expected.diff(actual)
+    wrong = []
+    for rank in actual.ranks:
+        if rank not in expected.ranks:
+            wrong.append(f"rank {rank} is not expected")
+        elif actual.host(rank) != expected.host(rank):
+            wrong.append(f"rank {rank} got hostname '{actual.host(rank)}', expected '{expected.host(rank)}'")
+    missing = expected.select_ranks(actual.ranks).diff(actual)
     if missing:
-        raise CommandError(f"missing resources: {missing.short_form()}")
+        wrong.append(f"missing resources: {missing.short_form()}")
+    if wrong:
+        raise CommandError(", ".join(wrong))
+    extra = actual.diff(expected)
+    if extra:
+        sys.stderr.write(f"{PREFIX}extra resources: {extra.short_form()}\n")
     return 0
 
 
@@ -223,7 +242,13 @@ def _parse_config(argv: List[str]) -> int:
     from headrace.cli.conf_option import read_path
 
     (path,) = _PARSE_CONFIG.parse(argv).need(1, 1)
-    return _write(ResourceSet.from_config(read_path(path).get("resource", {}).get("config", [])))
+    table = read_path(path).get("resource", {})
+    if not isinstance(table, dict):
+        raise CommandError("resource: must be a table")
+    if "config" not in table and isinstance(table.get("path"), str):
+        with open(table["path"], encoding="utf-8") as handle:
+            return _write(ResourceSet.from_obj(json.load(handle)))
+    return _write(ResourceSet.from_config(table.get("config", [])))
 
 
 _ACTIONS: Dict[str, Callable[[List[str]], int]] = {

@@ -163,6 +163,8 @@ class Handle:
     )
 
     def __init__(self, uri: Optional[str] = None) -> None:
+        if uri and uri[0] in "./":
+            uri = enclosing(uri)
         self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
         self._user, self._role = claimed_credentials()
         self._sock = connect(self.uri)
@@ -343,3 +345,25 @@ class Handle:
     def attr_get(self, name: str) -> str:
         """A broker attribute. Raises OSError ENOENT if it is not set."""
         return str(self.rpc("attr.get", {"name": name}).get()["value"])
+
+
+def enclosing(path: str) -> str:
+    """The URI of an instance around ours: ".." is the one that runs it as a job, "../.." the next, "/" the outermost.
+
+    Hops beyond the outermost have no effect. Raises OSError EINVAL for other paths.
+    """
+    words = path.split("/")
+    if path != "/" and (path[0] == "/" or not {"", ".", ".."}.issuperset(words)):
+        raise OSError(errno.EINVAL, f"Unable to connect to Flux: '{path}' is no way to an enclosing instance")
+    uri = os.environ.get("FLUX_URI") or DEFAULT_URI
+    hops = -1 if path == "/" else words.count("..")
+    while hops:
+        with Handle(uri) as handle:
+            try:
+                uri = handle.attr_get("parent-uri")
+            except OSError as exc:
+                if exc.errno != errno.ENOENT:
+                    raise
+                break
+        hops -= 1
+    return uri

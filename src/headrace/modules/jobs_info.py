@@ -15,7 +15,9 @@ from headrace.modules.jobs_logs import Log
 from headrace.modules.jobs_pack import event_line
 from headrace.modules.jobs_pipeline import News
 from headrace.modules.jobs_store import GUEST_LOGS, Store
+from headrace.spec import jobid
 from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.treeobj import decode_val
 
 NAME = "job-info"
 
@@ -80,11 +82,12 @@ class JobInfo:
 
     # -- lookups
 
-    def _lookup(self, msg: Message) -> dict[str, Any]:
+    def _lookup(self, msg: Message) -> Any:
         flags = _flags(msg, _DECODE | _CURRENT)
         id = self._permit(msg)
         current = bool(flags & _CURRENT)
         out: dict[str, Any] = {"id": id}
+        elsewhere = []
         for key in msg.obj["keys"]:
             try:
                 if flags & _DECODE and key == "jobspec":
@@ -94,9 +97,19 @@ class JobInfo:
                 else:
                     out[key] = self.store.lookup(id, key, current)
             except (KeyError, FileNotFoundError):
-                raise RpcError(errno.ENOENT) from None
+                if not key.startswith("guest."):
+                    raise RpcError(errno.ENOENT) from None
+                elsewhere.append(key)
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
+        return self._from_kvs(out, elsewhere) if elsewhere else out
+
+    async def _from_kvs(self, out: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+        """Complete `out` with what the job itself put into its namespace."""
+        folder = jobid.encode(out["id"], "kvs")
+        for key in keys:
+            found = await self.ctx.rpc("kvs.lookup", {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"})
+            out[key] = decode_val(found["val"]).decode("utf-8", "surrogateescape")
         return out
 
     def _r(self, id: int, current: bool) -> dict[str, Any]:

@@ -13,17 +13,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
-from xml.etree import ElementTree
 
 from headrace.broker.module import RpcError
-from headrace.spec import jobid
+from headrace.spec import hwloc, jobid
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet, RsetError
-
-# How hwloc names the devices of the GPU drivers that it knows.
-_GPU_NAMES = ("cuda", "rsmi", "ze")
 
 # One discovered node: rank, host, cores and GPUs as idsets.
 Found = list[Any]
@@ -82,17 +78,10 @@ def _from_xml(path: str) -> Found:
     if not name.isdecimal():
         raise RpcError(errno.EINVAL, f"{path}: the file's name must be a rank, as in 0.xml")
     try:
-        objects = list(ElementTree.parse(path).iter("object"))
-    except (OSError, ElementTree.ParseError) as exc:
-        raise RpcError(errno.EINVAL, f"{path}: {exc}") from None
-    kinds = [found.get("type") for found in objects]
-    cores = kinds.count("Core") or kinds.count("PU")
-    gpus = sum(found.get("type") == "OSDev" and str(found.get("name")).startswith(_GPU_NAMES) for found in objects)
-    if not cores:
-        raise RpcError(errno.EINVAL, f"{path}: no cores in it: is it an hwloc topology?")
-    hosts = [info.get("value") for found in objects for info in found.iter("info") if info.get("name") == "HostName"]
-    host = hosts[0] if hosts else f"node{name}"
-    return [int(name), host, str(Idset(range(cores))), str(Idset(range(gpus)))]
+        node = hwloc.read(path)
+    except hwloc.HwlocError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None
+    return [int(name), node.host or f"node{name}", str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
 
 
 def gathered(found: Iterable[Found]) -> ResourceSet:

@@ -44,6 +44,9 @@ def _read_ids(value: Any, where: str) -> int:
 
 def read_groups(r_lite: Any) -> Dict[Children, int]:
     """Read R_lite; raises RsetError."""
+    if r_lite == {}:
+        # Flux writes it where there is nothing.
+        return {}
     if not isinstance(r_lite, list):
         raise RsetError(f"execution.R_lite: must be an array, not {kind_of(r_lite)}")
     groups: Dict[Children, int] = {}

@@ -1,0 +1,56 @@
+"""What hwloc's XML (`lstopo --of xml`) says of a node: host, cores and GPUs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Optional
+
+# What finds GPUs that compute, as hwloc names it, and how it names its devices. Others (GL, DRM) find any screen.
+_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI", "LevelZero")
+_NAMES = ("cuda", "nvml", "opencl", "rsmi", "ze")
+
+
+class HwlocError(ValueError):
+    """The file is no hwloc topology; the text names it."""
+
+
+class Node(NamedTuple):
+    """Cores and GPUs have the logical numbers from 0 on; `host` is "" where it is not told."""
+
+    host: str
+    cores: int
+    gpus: int
+
+
+def read(path: str) -> Node:
+    """The node that the file `path` describes. Raises HwlocError."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError) as exc:
+        raise HwlocError(f"{path}: {exc}") from None
+    objects = list(root.iter("object"))
+    kinds = [found.get("type") for found in objects]
+    cores = kinds.count("Core") or kinds.count("PU")
+    gpus = len(set(_gpus(root)))
+    if not cores:
+        raise HwlocError(f"{path}: no cores in it: is it an hwloc topology?")
+    hosts = [info.get("value") for found in objects for info in found.iter("info") if info.get("name") == "HostName"]
+    return Node(hosts[0] or "" if hosts else "", cores, gpus)
+
+
+def _gpus(element: ElementTree.Element, device: Optional[ElementTree.Element] = None) -> Iterator[ElementTree.Element]:
+    """The devices on the bus that some backend takes for a GPU, perhaps more than once: several may know one."""
+    for child in element.findall("object"):
+        kind = child.get("type")
+        if kind == "OSDev" and _is_gpu(child):
+            yield child if device is None else device
+        yield from _gpus(child, child if kind == "PCIDev" else device)
+
+
+def _is_gpu(device: ElementTree.Element) -> bool:
+    backend = {info.get("name"): info.get("value") for info in device.findall("info")}.get("Backend")
+    return backend in _BACKENDS if backend else str(device.get("name")).startswith(_NAMES)
