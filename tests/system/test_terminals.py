@@ -8,9 +8,9 @@ from instance import FLUX
 from terminal import terminal
 
 # A shell that is interrupted while it forks may go on; this does not fork. What it prints differs from its echo, and
-# when it does it has the terminal.
+# when it does it has the terminal. Its handler must not print while a print is under way.
 WAITING = (
-    "import signal, time; signal.signal(signal.SIGCONT, lambda *_: print('ag' + 'ain', flush=True)); "
+    "import os, signal, time; signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'ag' + b'ain')); "
     "print('beg' + 'un', flush=True); time.sleep(100); print('nev' + 'er')"
 )
 WAIT = f'{sys.executable} -c "{WAITING}"\n'
