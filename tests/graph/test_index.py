@@ -112,6 +112,8 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
         for jobid in range(80):
             if scheduler.jobs and rng.random() < 0.35:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
+            if rng.random() < 0.15:
+                scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
             request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
             at = rng.choice([0, 0, rng.randint(1, 90)])
             expected = searched(scheduler, request, at)
@@ -122,3 +124,28 @@ def test_index_sees_reservations_as_the_search_does(policy: str, made: str) -> N
                 scheduler.add(jobid, selection, at, end, at > 0)
                 answered += at > 0
     assert answered > 20
+
+
+@pytest.mark.parametrize("made", CLUSTERS)
+@pytest.mark.parametrize("policy", ["first", "low", "lonode", "hinodex"])
+def test_a_lifted_reservation_is_as_if_it_were_not_there_and_comes_back(policy: str, made: str) -> None:
+    for seed in range(3):
+        rng = random.Random(seed)
+        scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
+        for jobid in range(60):
+            request = parse_jobspec(spec(rng)).lasting(rng.randint(1, 60))
+            at = rng.choice([0, rng.randint(1, 90)])
+            promised = [held for held in scheduler.jobs.values() if held.start]
+            if promised:
+                lifted = rng.choice(promised)
+                before = searched(scheduler, request, at)
+                scheduler.lift(lifted.jobid)
+                selection = scheduler.match_at(request, at).selection
+                scheduler.restore()
+                assert searched(scheduler, request, at) == before
+                if lifted.start >= at + request.duration or lifted.end <= at:
+                    # It is not in the way, so nothing changes.
+                    assert (None if selection is None else taken(selection)) == before
+            outcome = scheduler.match_at(request, at)
+            if outcome.selection is not None:
+                scheduler.add(jobid, outcome.selection, at, outcome.end, at > 0)

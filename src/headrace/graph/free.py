@@ -230,5 +230,17 @@ class FreeState:
         key = (parts, per_node)
         found = self._able_unused.get(key)
         if found is None:
-            found = self._able_unused[key] = self.layout.able(parts, per_node, self.unused)
+            unused, up = self.unused, self.layout.graph.up
+            if 0 in up:
+                unused = {h: bits if self._stands(h) else 0 for h, bits in unused.items()}
+            found = self._able_unused[key] = self.layout.able(parts, per_node, unused)
         return found
+
+    def _stands(self, h: int) -> bool:
+        """Whether a holder and what is above it in its node are up."""
+        graph = self.layout.graph
+        while graph.up[h]:
+            if h in self.layout.number:
+                return True
+            h = graph.parent[h]
+        return False

@@ -274,7 +274,7 @@ class Scheduler:
         if partly:
             self._timeline.restore(held.jobid)
         else:
-            self.add(held.jobid, held.selection, held.start, held.end, held.reserved)
+            self._book(held.jobid, held.selection, held.start, held.end, held.reserved)
 
     def _inside_whole(self, requests: list[Request]) -> dict[str, int]:
         """What vertices that are asked for whole hold at least: nobody else may use any of it."""
@@ -303,8 +303,13 @@ class Scheduler:
 
     def enter(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """As `add`, for what a match has just found free: nobody looks again whether it is."""
-        allocation = self._usage.add(jobid, selection, start, end, reserved)
+        allocation = self._book(jobid, selection, start, end, reserved)
         self._order.used(self._usage, selection.inner_order(), start)
+        return allocation
+
+    def _book(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+        """As `enter`, where it is not news to the order in which vertices are tried."""
+        allocation = self._usage.add(jobid, selection, start, end, reserved)
         self._timeline.add(jobid, start, end, selection)
         return allocation
 
