@@ -10,8 +10,6 @@ import os
 import socket
 from dataclasses import dataclass, field
 
-import zmq
-
 from ..spec.hostlist import Hostlist
 from .topology import Topology, TopologyError
 
@@ -43,6 +41,8 @@ class BootInfo:
 
 def new_keys() -> tuple[bytes, bytes]:
     """A random CURVE pair (public, secret)."""
+    import zmq
+
     public, secret = zmq.curve_keypair()
     return public, secret
 

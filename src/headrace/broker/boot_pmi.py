@@ -11,8 +11,6 @@ import socket
 from collections.abc import Mapping
 from typing import Union
 
-from zmq.utils import z85
-
 from ..spec import jobid
 from . import boot, boot_slurm, pmi2_client, pmi_client
 from .boot import BootError, BootInfo
@@ -57,6 +55,9 @@ def _exchange(pmi: Launcher, rundir: str, topo: str) -> BootInfo:
     if size == 1:
         info.hosts = [hostname]
         return info
+    # An instance of one broker starts without ZeroMQ.
+    from zmq.utils import z85
+
     info.public_key, info.secret_key = boot.new_keys()
     children = topology.children(rank)
     connect = ""

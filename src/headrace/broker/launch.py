@@ -195,7 +195,7 @@ def _check(options: LaunchOptions) -> None:
         raise LaunchError(str(exc)) from None
 
 
-def _preload(modules: Iterable[str]) -> None:
+def _preload(modules: Iterable[str], links: bool) -> None:
     """Import what all brokers need once, so that the processes forked from here share its memory and its time.
 
     What the leader alone needs it loads itself, while we fork the others.
@@ -206,6 +206,8 @@ def _preload(modules: Iterable[str]) -> None:
     from ..modules.discovery import discover_before_fork
     from . import broker as _broker  # noqa: F401
 
+    if links:
+        from . import overlay_sockets as _overlay_sockets  # noqa: F401
     for name in modules:
         importlib.import_module("headrace.modules." + name.replace("-", "_"))
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
@@ -226,7 +228,7 @@ def start_many(options: LaunchOptions) -> int:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
     linux.name_process("flux-start")
     # First what takes long: if we are killed before there are brokers, nobody removes the run directory.
-    _preload(FOLLOWER_MODULES)
+    _preload(FOLLOWER_MODULES, size > 1)
     rundir = make_rundir(options)
     try:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
