@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
 from headrace.modules.jobs_heirs import Heirs, notes
+from headrace.modules.jobs_limited import Limited
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
     CLEANUP,
@@ -64,7 +65,7 @@ class Core:
         self.max_jobid = 0
         self.running = 0
         self.sched_ready = False
-        self.sched_limit = 0
+        self.limited = Limited(self, 0)
         self.alloc_pending = 0
         self.heirs = Heirs(self)
         # Jobs that the exec service was told to start and that have not given back what they hold, by id.
@@ -80,7 +81,6 @@ class Core:
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
         self._deadlines: list[tuple[float, int, str]] = []
-        self._queued: list[tuple[int, int]] = []
 
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
@@ -127,18 +127,17 @@ class Core:
         wanted = job.priority > 0 and self.queues.started(job.queue)
         if job.alloc_pending:
             if not wanted:
-                self._cancel_alloc(job)
+                self.cancel_alloc(job)
             return
         if job.annotations:
             self._forget_annotations(job)
         if not wanted:
             self._say_stopped(job)
         elif self.sched_ready:
-            if self.sched_limit:
-                heapq.heappush(self._queued, (-job.priority, job.id))
-                self._fill()
+            if self.limited.limit:
+                self.limited.push(job)
             else:
-                self._ask(job)
+                self.ask(job)
 
     def _say_stopped(self, job: Job) -> None:
         """Annotate a job that its queue holds back as a scheduler would: who looks on asks why it waits."""
@@ -152,28 +151,14 @@ class Core:
         if job.flags & FLAG_DEBUG:
             self.post(job, f"debug.{what}")
 
-    def _ask(self, job: Job) -> None:
+    def ask(self, job: Job) -> None:
         self._trace(job, "alloc-request")
         self.heirs.asked(job)
         job.alloc_pending = True
         self.alloc_pending += 1
         self.requests.append(("alloc", job))
 
-    def _fill(self) -> None:
-        """With a scheduler that takes so many requests at a time: send it the most urgent ones."""
-        while self._queued and self.alloc_pending < self.sched_limit:
-            priority, job_id = heapq.heappop(self._queued)
-            job = self.active.get(job_id)
-            if (
-                job is not None
-                and job.state == SCHED
-                and job.priority == -priority > 0
-                and not job.alloc_pending
-                and self.queues.started(job.queue)
-            ):
-                self._ask(job)
-
-    def _cancel_alloc(self, job: Job) -> None:
+    def cancel_alloc(self, job: Job) -> None:
         if not job.alloc_canceled:
             job.alloc_canceled = True
             self.requests.append(("cancel", job.id))
@@ -188,7 +173,7 @@ class Core:
 
     def _clean_up(self, job: Job) -> None:
         if job.alloc_pending:
-            self._cancel_alloc(job)
+            self.cancel_alloc(job)
             return
         if (job.start_sent and not job.released) or job.epilogs:
             return
@@ -282,8 +267,7 @@ class Core:
 
     def sched_is_ready(self, limit: int) -> int:
         """The scheduler takes requests, `limit` at a time (0: any number); returns how many wait."""
-        self.sched_ready, self.sched_limit = True, limit
-        self._queued = []
+        self.sched_ready, self.limited = True, Limited(self, limit)
         waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
         waiting.sort(key=lambda job: (-job.priority, job.id))
         for job in waiting:
@@ -327,8 +311,8 @@ class Core:
         else:
             self._forget_annotations(job)
             self.advance(job)
-        if self.sched_limit:
-            self._fill()
+        if self.limited.limit:
+            self.limited.fill()
 
     def _inherit(self, job: Job, heir: Job) -> None:
         """Start a job on what another held, as the scheduler would have once it had heard of it."""
@@ -336,8 +320,8 @@ class Core:
         heir.alloc_pending = False
         self._allocated(heir, self.heirs.resources(job, heir), notes(job, heir))
         self.requests.append(("inherit", job, heir))
-        if self.sched_limit:
-            self._fill()
+        if self.limited.limit:
+            self.limited.fill()
 
     def _forget_annotations(self, job: Job) -> None:
         if job.annotations and "sched" in job.annotations:
@@ -432,6 +416,8 @@ class Core:
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
             self.requests.append(("prioritize", [[job.id, job.priority]]))
             self.heirs.forget()
+            if self.limited.limit:
+                self.limited.fill()
 
     def update(self, job: Job, updates: dict[str, Any]) -> None:
         """Set attributes of the jobspec. A pending job goes before the scheduler again."""
@@ -448,7 +434,7 @@ class Core:
         if job.state == PRIORITY:
             if job.alloc_pending:
                 # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
-                self._cancel_alloc(job)
+                self.cancel_alloc(job)
             self.advance(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
