@@ -78,7 +78,7 @@ JOB = [
         "flux job eventlog $(cat held) | grep -o 'exception .*'",
         like('exception type="test" severity=7 note="of no weight" userid=\\d+\n'),
     ),
-    Line("flux job raise --severity=9 $(cat held)", like("flux-job: invalid severity.*\n"), 1),
+    Line("flux job raise --severity=9 $(cat held)", like("flux-job: Invalid severity.*\n"), 1),
     Line("flux job raise --type=end $(cat held) -- why not", ""),
     Line("flux job eventlog $(cat held) | grep -o 'note=\"why.*'", like('note="why not" userid=\\d+\n')),
     # status

@@ -46,6 +46,13 @@ def test_a_quorum_that_never_comes_is_refused(quorum: str) -> None:
     assert "Error parsing broker.quorum attribute" in done.err
 
 
+@pytest.mark.parametrize("ranks", ["x", "0-2"])
+def test_critical_ranks_that_there_are_not_are_refused(ranks: str) -> None:
+    done = start("--test-size=2", f"-Sbroker.critical-ranks={ranks}", "true")
+    assert done.rc == 1
+    assert "Error parsing broker.critical-ranks attribute" in done.err
+
+
 def test_the_configuration_may_come_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("[tbon]\ntorpid_min = '3s'\n")
     script = "flux getattr config.path; flux getattr tbon.torpid_min; flux setattr log-stderr-level 7"
@@ -61,3 +68,22 @@ def test_who_is_late_is_named(tmp_path: Path) -> None:
     assert "quorum delayed: waiting for n1 (rank 1)" in done.err
     assert "quorum reached" in done.err
     assert "shutdown delayed: waiting for n1 (rank 1)" in done.err
+
+
+def test_brokers_are_in_a_group_as_long_as_their_clients_join_it() -> None:
+    script = """
+import flux
+h = flux.Flux()
+def members(call):
+    if call.get()["members"] == "0-2":
+        call.flux_handle.reactor_stop()
+    else:
+        call.reset()
+h.rpc("groups.get", {"name": "g"}, nodeid=0, flags=flux.constants.FLUX_RPC_STREAMING).then(members)
+h.rpc("groups.join", {"name": "g"}).get()
+h.reactor_run()
+print("all")
+"""
+    get = "import flux; print(flux.Flux().rpc('groups.get', {'name': 'g'}, nodeid=0).get())"
+    done = start("--test-size=3", f'flux exec flux python -c "$SCRIPT"; flux python -c "{get}"', SCRIPT=script)
+    assert done.out == "all\n" * 3 + "{'members': ''}\n"

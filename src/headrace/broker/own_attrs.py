@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..spec.hostlist import Hostlist
+from ..spec.idset import Idset
 from . import state
 
 if TYPE_CHECKING:
@@ -51,3 +52,17 @@ def set_own(broker: Broker) -> None:
     if given and given != str(quorum) and broker.rank == 0:
         broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")
     attrs.set("broker.quorum", quorum)
+    _check_critical_ranks(attrs.get("broker.critical-ranks", "0"), broker.size)
+
+
+def _check_critical_ranks(text: str, size: int) -> None:
+    """Raises ValueError unless the text is a set of ranks that there are."""
+    try:
+        ranks = Idset.parse(text)
+    except ValueError as exc:
+        raise ValueError(f"Error parsing broker.critical-ranks attribute: {exc}") from None
+    beyond = ranks - Idset(range(size))
+    if beyond:
+        raise ValueError(
+            f"Error parsing broker.critical-ranks attribute: there is no rank {beyond}, the size is {size}"
+        )

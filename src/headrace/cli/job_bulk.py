@@ -83,7 +83,7 @@ def raiseall(argv: List[str]) -> int:
     kind, *words = options.need(1)
     severity = options.get_int("severity", 7)
     if not 0 <= severity <= 7:
-        raise CommandError("invalid severity: it must be from 0 to 7")
+        raise CommandError("Invalid severity: it must be from 0 to 7")
     states = 0
     for name in options.get("states", "active").lower().split(","):
         if name not in STATE_NAMES or name == "inactive":

@@ -119,7 +119,7 @@ def raise_(argv: List[str]) -> int:
     note = options.get("message", " ".join(operands[split:]))
     severity = options.get_int("severity", 0)
     if not 0 <= severity <= 7:
-        raise CommandError("invalid severity: it must be from 0 to 7")
+        raise CommandError("Invalid severity: it must be from 0 to 7")
     request: Dict[str, Any] = {"type": options.get("type", "cancel"), "severity": severity}
     if note:
         request["note"] = note
