@@ -19,14 +19,14 @@ def test_who_watches_a_group_sees_each_change_of_it_and_of_no_other(in_broker: R
         service = groups.Groups(broker.context("groups"))
         guest, owner = broker.guest(), broker.owner_peer()
         await guest.ask("groups.get", {"name": "g"}, m.FLAG_STREAMING)
-        await owner.ask("groups.join", {"name": "g", "rank": 2})
-        await owner.ask("groups.join", {"name": "g", "rank": 2}, tag=2)
-        await owner.ask("groups.join", {"name": "other", "rank": 1}, tag=3)
+        await owner.ask("groups.join", {"name": "g"}, tag=1)
+        await owner.ask("groups.join", {"name": "other"}, tag=3)
         await owner.ask("groups.update", {"update": {"g": {"add": "0-3", "remove": "2"}}}, tag=4)
-        await owner.ask("groups.leave", {"name": "g", "rank": 0}, tag=5)
+        await owner.ask("groups.leave", {"name": "g"}, tag=5)
+        await owner.ask("groups.leave", {"name": "other"}, tag=7)
         service.lost([1, 3])
         await owner.ask("groups.get", {"name": "g"}, tag=6)
-        assert [reply.obj["members"] for reply in guest.got] == ["", "2", "0-1,3", "1,3", ""]
+        assert [reply.obj["members"] for reply in guest.got] == ["", "0", "0-1,3", "1,3", ""]
         assert service.members == {}
 
     in_broker(scenario)
@@ -37,8 +37,9 @@ def test_who_watches_a_group_sees_each_change_of_it_and_of_no_other(in_broker: R
     [
         ("join", {}, errno.EPROTO),
         ("join", {"name": ""}, errno.EPROTO),
-        ("join", {"name": "g", "rank": "1"}, errno.EPROTO),
-        ("join", {"name": "g", "rank": 4}, errno.EINVAL),
+        ("join", {"name": 5}, errno.EPROTO),
+        ("leave", {"name": "g"}, errno.ENOENT),
+        ("update", {}, errno.EPROTO),
         ("get", {}, errno.EPROTO),
         ("update", {"update": {"g": {"add": "x"}}}, errno.EPROTO),
         ("update", {"update": {"g": 5}}, errno.EPROTO),
@@ -61,7 +62,7 @@ def test_a_guest_looks_on(in_broker: Run) -> None:
         groups.Groups(broker.context("groups")).change("g", [1])
         guest = broker.guest()
         assert (await guest.ask("groups.get", {"name": "g"}))[0].obj == {"members": "1"}
-        assert (await guest.ask("groups.join", {"name": "g", "rank": 0}, tag=2))[0].errnum == errno.EPERM
+        assert (await guest.ask("groups.join", {"name": "g"}, tag=2))[0].errnum == errno.EPERM
 
     in_broker(scenario)
 
@@ -73,8 +74,39 @@ def test_nobody_fills_the_memory_with_groups(in_broker: Run, monkeypatch: pytest
         service = groups.Groups(broker.context("groups"))
         peer = broker.owner_peer()
         for tag, name in enumerate("abc", 1):
-            replies = await peer.ask("groups.join", {"name": name, "rank": 0}, tag=tag)
+            replies = await peer.ask("groups.join", {"name": name}, tag=tag)
         assert replies[0].errnum == errno.ENOSPC
         assert sorted(service.members) == ["a", "b"]
 
     in_broker(scenario)
+
+
+def test_a_broker_is_in_a_group_while_somebody_there_is(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        groups.Groups(broker.context("groups"))
+        one, two = broker.owner_peer("one"), broker.owner_peer("two")
+        told = []
+
+        async def answer() -> None:
+            await broker.settle()
+            told.extend(msg.obj["update"] for msg in broker.up)
+            for msg in broker.up:
+                broker.router.response(m.response(msg, {}))
+            broker.up.clear()
+            await broker.settle()
+
+        await one.ask("groups.join", {"name": "g"})
+        await answer()
+        assert (await one.ask("groups.join", {"name": "g"}, tag=2))[0].errnum == errno.EEXIST
+        await two.ask("groups.join", {"name": "g"}, tag=1)
+        await one.ask("groups.leave", {"name": "g"}, tag=3)
+        assert (await one.ask("groups.leave", {"name": "g"}, tag=4))[0].errnum == errno.ENOENT
+        await answer()
+        assert told == [{"g": {"add": "2"}}]
+        await two.ask("groups.disconnect", None, tag=2)
+        await answer()
+        assert told[1:] == [{"g": {"remove": "2"}}]
+        reply = (await one.ask("groups.get", {"name": "g"}, tag=9))[0]
+        assert (reply.errnum, "only available on rank 0" in reply.text) == (errno.EPROTO, True)
+
+    in_broker(scenario, rank=2)

@@ -135,8 +135,7 @@ class Broker:
         self.overlay.on_children_gone = self._children_gone
         services.register(self)
         self.events.subscribe(_StateListener(self), "broker.state")
-        if self.rank == 0:
-            self.groups = Groups(self.modules.builtin("groups"))
+        self.groups = Groups(self.modules.builtin("groups"))
         signals.listen(self)
         try:
             if self._agent_socket is not None:

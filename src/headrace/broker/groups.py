@@ -1,7 +1,7 @@
 """Broker groups: named sets of ranks (`broker.online` and friends), joined on any rank, gathered on rank 0.
 
-Only rank 0 keeps membership; a broker or module elsewhere joins with an RPC that climbs the tree, and a lost subtree
-leaves every group at once.
+A broker is in a group while one of its clients or modules is: who joins does so where he is connected, and leaves with
+his connection. Only rank 0 knows all members; a lost subtree leaves every group at once.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from typing import Any
 from ..spec.idset import Idset, IdsetError
 from ..spec.message import Message
 from .module import EMPTY, ModuleContext, RpcError, _Empty
+from .outstanding import sender_of
 
 # Groups with members. Nobody needs more; somebody may make them up.
 _MOST = 1024
 
 
 class Groups:
-    """The groups service of rank 0."""
+    """The groups service of a broker; on rank 0 `members` has all groups."""
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.members: dict[str, Idset] = {}
+        # Who joined here, by group.
+        self._joined: dict[str, set[str]] = {}
         self._watchers = ctx.streams("get")
-        self._names: dict[tuple[bytes, int], str] = {}
         ctx.service(
             "groups",
             {"get": self._get, "join": self._join, "leave": self._leave, "update": self._update},
             open=("get",),
         )
+        ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"groups": {name: str(ranks) for name, ranks in self.members.items()}})
 
     def change(self, name: str, add: Iterable[int] = (), remove: Iterable[int] = ()) -> None:
+        """On rank 0: change the members of a group. Raises RpcError(EINVAL, ENOSPC)."""
         old = self.members.get(name, Idset())
         new = (old | Idset(add)) - Idset(remove)
         if new == old:
@@ -56,44 +60,86 @@ class Groups:
         for name in list(self.members):
             self.change(name, remove=gone)
 
+    # -- requests
+
     def _get(self, msg: Message) -> dict[str, Any] | None:
-        name = (msg.obj or {}).get("name")
-        if not isinstance(name, str):
-            raise RpcError(errno.EPROTO, "groups.get: name is missing")
-        body = {"members": str(self.members.get(name, Idset()))}
+        self._on_leader("get")
+        body = {"members": str(self.members.get(_name(msg), Idset()))}
         if not msg.streaming:
             return body
         self._watchers.add(msg)
         self.ctx.respond(msg, body)
         return None
 
-    def _join(self, msg: Message) -> _Empty:
-        self.change(_name(msg), add=[_rank(msg)])
+    async def _join(self, msg: Message) -> _Empty:
+        name, sender = _name(msg), _sender(msg)
+        joined = self._joined.setdefault(name, set())
+        if sender in joined:
+            raise RpcError(errno.EEXIST, f"requestor is already a member of {name}")
+        joined.add(sender)
+        try:
+            if len(joined) == 1:
+                await self._tell(name, "add")
+        except RpcError:
+            self._drop(name, sender)
+            raise
         return EMPTY
 
-    def _leave(self, msg: Message) -> _Empty:
-        self.change(_name(msg), remove=[_rank(msg)])
+    async def _leave(self, msg: Message) -> _Empty:
+        name, sender = _name(msg), _sender(msg)
+        if sender not in self._joined.get(name, ()):
+            raise RpcError(errno.ENOENT, f"requestor is not a member of {name}")
+        if self._drop(name, sender):
+            await self._tell(name, "remove")
         return EMPTY
+
+    def _drop(self, name: str, sender: str) -> bool:
+        """Forget one who joined; True when that was the last."""
+        joined = self._joined.get(name, set())
+        joined.discard(sender)
+        if joined:
+            return False
+        self._joined.pop(name, None)
+        return True
+
+    async def _tell(self, name: str, what: str) -> None:
+        """Have rank 0 know that this broker came into, or left, a group."""
+        if self.ctx.rank == 0:
+            self.change(name, **{what: [0]})
+        else:
+            await self.ctx.rpc("groups.update", {"update": {name: {what: str(self.ctx.rank)}}}, nodeid=0)
+
+    def _disconnected(self, sender: str) -> None:
+        for name in [name for name, joined in self._joined.items() if sender in joined]:
+            if not self._drop(name, sender):
+                continue
+            if self.ctx.rank == 0:
+                self.change(name, remove=[0])
+            else:
+                self.ctx.call("groups.update", {"update": {name: {"remove": str(self.ctx.rank)}}}, nodeid=0)
 
     def _update(self, msg: Message) -> _Empty:
         """`groups.update {name: {add?: idset, remove?: idset}}`: what a subtree gathered, in one message."""
+        self._on_leader("update")
         try:
-            for name, delta in (msg.obj or {}).get("update", {}).items():
+            update = msg.obj["update"]
+            for name, delta in update.items():
                 self.change(name, Idset.parse(delta.get("add", "")), Idset.parse(delta.get("remove", "")))
-        except (IdsetError, AttributeError) as exc:
+        except (IdsetError, AttributeError, KeyError, TypeError) as exc:
             raise RpcError(errno.EPROTO, f"groups.update: {exc}") from None
         return EMPTY
+
+    def _on_leader(self, method: str) -> None:
+        if self.ctx.rank:
+            raise RpcError(errno.EPROTO, f"groups.{method} is only available on rank 0")
 
 
 def _name(msg: Message) -> str:
     name = (msg.obj or {}).get("name")
     if not isinstance(name, str) or not name:
-        raise RpcError(errno.EPROTO, "groups: name is missing")
+        raise RpcError(errno.EPROTO)
     return name
 
 
-def _rank(msg: Message) -> int:
-    rank = (msg.obj or {}).get("rank", 0)
-    if not isinstance(rank, int):
-        raise RpcError(errno.EPROTO, "groups: rank must be a number")
-    return rank
+def _sender(msg: Message) -> str:
+    return sender_of(msg).decode("ascii", "replace")

@@ -43,6 +43,8 @@ class Future:
         return self._handle
 
     get_handle = get_flux
+    # The attribute of Flux's own class for remote calls.
+    flux_handle = property(get_flux)
 
     def get_reactor(self) -> Any:
         return self._handle.reactor
