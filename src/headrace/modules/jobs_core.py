@@ -317,7 +317,7 @@ class Core:
     def _inherit(self, job: Job, heir: Job) -> None:
         """Start a job on what another held, as the scheduler would have once it had heard of it."""
         self.alloc_pending -= heir.alloc_pending
-        heir.alloc_pending = False
+        heir.alloc_pending = heir.alloc_canceled = False
         self._allocated(heir, self.heirs.resources(job, heir), notes(job, heir))
         self.requests.append(("inherit", job, heir))
         if self.limited.limit:
