@@ -276,6 +276,10 @@ def test_excluded_hosts_are_left_to_themselves(in_broker: Run) -> None:
         assert first["resources"]["execution"]["R_lite"][0]["rank"] == "1-3"
         assert first["resources"]["execution"]["nodelist"] == ["node[1-3]"]
         assert (await world.client.rpc("resource.status"))["exclude"] == "0"
+        world.online("0-3")
+        await world.settle()
+        listed = await world.client.rpc("resource.sched-status")
+        assert [listed[key]["execution"]["nodelist"] for key in ("all", "down")] == [["node[1-3]"], [""]]
 
     with_world(in_broker, scenario, {**CONFIG, "exclude": "node0"})
 
@@ -300,13 +304,15 @@ def test_without_configuration_every_broker_counts_its_node(in_broker: Run) -> N
 
 def test_a_node_that_has_less_than_configured_is_drained(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
-        nodes = [[1, "node1", "0", ""], [2, "node2", "0-7", ""]]
+        nodes = [[1, "node1", "0", ""], [2, "node2", "0-7", ""], [3, "node3", "0-1", ""]]
         await world.client.rpc("resource.gather", {"nodes": nodes})
         drain = (await world.client.rpc("resource.status"))["drain"]
         assert drain["1"]["reason"] == "missing resources: core[1]"
         assert "2" not in drain
+        # A GPU that nobody sees may be there all the same.
+        assert "3" not in drain
 
-    with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1"}]})
+    with_world(in_broker, scenario, {"config": [{"hosts": "node[0-3]", "cores": "0-1", "gpus": "0"}]})
 
 
 def test_another_r_can_be_loaded_while_no_scheduler_holds_it(in_broker: Run, tmp_path: Path) -> None:

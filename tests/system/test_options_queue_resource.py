@@ -99,6 +99,12 @@ RESOURCE = [
     Line("flux resource status --from-stdin -no {state} </dev/null", ""),
     Line("flux resource list -n --include=node[1-2] -o '{nodelist} {ranks}'", "node[1-2] 1-2\n"),
     Line("flux resource list -n --include=3 -o {nodelist}", "node3\n"),
+    Line(
+        "(flux R encode -r0-1 -c0 -p a:0; flux R encode -r2 -c0 -p b:2) | flux R append | "
+        "jq '{all: ., down: {version: 1, execution: {R_lite: []}}, allocated: {version: 1, execution: {R_lite: []}}}' | "
+        "flux resource list -s all --from-stdin -no '{properties}:{ranks}'",
+        "a:0\n:1\nb:2\n",
+    ),
     Line("flux resource list -n --queue=debug -s up -o '{queue} {nodelist}'", "debug node3\n"),
     Line("flux resource list -n -s allocated,down --skip-empty -o {state}", ""),
     Line("flux resource list -n -s allocated,down -o {state}", "allocated\ndown\n"),

@@ -10,12 +10,13 @@ from headrace.cli.named_formats import Formats
 from headrace.cli.resource_sets import STATES, SchedulerResources, given_on_stdin, included
 from headrace.cli.table import layout_of, show
 from headrace.client.handle import Handle
+from headrace.spec.idset import Idset
 from headrace.spec.rset import ResourceSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, List
+    from typing import Any, Dict, List, Tuple
 
 _START = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} {ncores:>6} "
 FORMATS = {
@@ -100,9 +101,24 @@ def list_resources(args: Namespace) -> int:
             if args.include:
                 found = included(found, args.include)
             if found or not (args.include or args.skip_empty):
-                lines.append(_Line(state, queue, found, resources.queues))
+                parts = [found]
+                if {"properties", "propertiesx"} & set(layout.names):
+                    parts = _by_properties(found, [] if "properties" in layout.names else resources.queues)
+                lines += [_Line(state, queue, part, resources.queues) for part in parts]
     show(layout, [line.get for line in lines], args.no_header)
     return 0
+
+
+def _by_properties(found: ResourceSet, unseen: List[str]) -> List[ResourceSet]:
+    """A part for each combination of properties that nodes have, apart from those that are not shown."""
+    combinations: Dict[Tuple[str, ...], Idset] = {}
+    shown = [name for name in sorted(found.properties) if name not in unseen]
+    for rank in found.ranks:
+        names = tuple(name for name in shown if rank in found.properties[name])
+        combinations[names] = combinations.get(names, Idset()) | Idset([rank])
+    if len(combinations) < 2:
+        return [found]
+    return [found.select_ranks(ranks) for ranks in combinations.values()]
 
 
 def _merged(args: Namespace) -> ResourceSet:

@@ -251,6 +251,8 @@ class _Leader:
 
     def _verify(self, found: source.Found) -> None:
         rset = self.inventory.rset
+        if rset is not None and found[0] not in rset.ranks:
+            self.ctx.log(logging.WARNING, f"rank {found[0]} ({found[1]}) not found in expected ranks: it gets no jobs")
         lacks = source.missing(rset, found) if rset is not None else ""
         if lacks:
             reason = f"missing resources: {lacks}"
@@ -467,7 +469,7 @@ class _Leader:
     async def _sched_status(self, msg: Message) -> dict[str, Any]:
         """All, down and allocated resources as R; the scheduler knows what is allocated."""
         inventory = self.inventory
-        rset = inventory.rset or ResourceSet()
+        rset = inventory.schedulable()
         down = rset.select_ranks(Idset.from_bits(rset.ranks.bits & ~inventory.usable()))
         try:
             allocated = (await self.ctx.rpc("sched.resource-status", {}))["allocated"]

@@ -108,16 +108,12 @@ def like_most(found: Iterable[Found], hosts: dict[int, str]) -> list[Found]:
 
 
 def missing(configured_set: ResourceSet, found: Found) -> str:
-    """What a node lacks of its configured resources, "" when it has all."""
-    rank, _host, cores, gpus = found
+    """What a node lacks of its configured cores, "" when it has all. That GPUs are not seen says little of them."""
+    rank, _host, cores, _gpus = found
     if rank not in configured_set.ranks:
         return ""
-    lacks = []
-    for kind, have in (("core", cores), ("gpu", gpus)):
-        absent = configured_set.ids(rank, kind) - Idset.parse(have)
-        if absent:
-            lacks.append(f"{kind}[{absent}]")
-    return ",".join(lacks)
+    absent = configured_set.ids(rank, "core") - Idset.parse(cores)
+    return f"core[{absent}]" if absent else ""
 
 
 def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet | None:
