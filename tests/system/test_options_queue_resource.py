@@ -61,10 +61,10 @@ QUEUE = [
     Line("flux queue list --no-header --color=always -q debug", like("debug +\033\\[01;32m ✔\033\\[0;0m.*\n")),
     Line(
         "flux submit -q debug sleep 100 >id; flux job wait-event -q $(cat id) start; flux queue drain --timeout=.1s",
-        "flux-queue: ERROR: Connection timed out\n",
+        "flux-queue: ERROR: drain: timeout\n",
         1,
     ),
-    Line("flux queue idle --timeout=.1s", "flux-queue: ERROR: Connection timed out\n", 1),
+    Line("flux queue idle --timeout=.1s", "flux-queue: ERROR: idle: timeout\n", 1),
     Line("flux queue drain --timeout=x", like("flux-queue: ERROR: .*x.*\n"), 1),
     Line(
         "flux cancel $(cat id); flux queue drain -t 10s; flux submit -q debug --urgency=hold true >id; "
@@ -101,7 +101,7 @@ RESOURCE = [
     Line("flux resource list -n --include=3 -o {nodelist}", "node3\n"),
     Line(
         "(flux R encode -r0-1 -c0 -p a:0; flux R encode -r2 -c0 -p b:2) | flux R append | "
-        "jq '{all: ., down: {version: 1, execution: {R_lite: []}}, allocated: {version: 1, execution: {R_lite: []}}}' | "
+        "jq '{version: 1, execution: {R_lite: []}} as $no | {all: ., down: $no, allocated: $no}' | "
         "flux resource list -s all --from-stdin -no '{properties}:{ranks}'",
         "a:0\n:1\nb:2\n",
     ),
