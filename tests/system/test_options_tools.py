@@ -72,6 +72,11 @@ REACHING = [
         "on\nflux-proxy: lost connection to the broker\n",
     ),
     Line("flux proxy bloop:1 true", like("flux-proxy: Unable to resolve bloop:1 to a URI: .*"), 1),
+    Line(
+        "mkfifo quiet; FLUX_HOSTLIST_STDIN_TIMEOUT=.1 flux hostlist <>quiet",
+        "flux-hostlist: ERROR: timeout after .1s waiting for standard input\n",
+        1,
+    ),
     Line("flux hostlist -m 'h[1,1,1]' h1; flux hostlist -um 'h[1,1,1]' h1", "h[1,1]\nh1\n"),
     Line("flux config set --type=integer job-manager.inactive-age-limit 5", like(".*Expected string.*"), 1),
     Line("flux config set --type=string job-manager.inactive-age-limit x", like(".*invalid FSD.*"), 1),

@@ -88,6 +88,7 @@ def _sorted(hosts: List[str]) -> List[str]:
 def _source(text: str, args: Namespace) -> List[str]:
     """The hosts of one source. Raises CommandError."""
     if text in ("stdin", "-"):
+        _wait_for_stdin(os.environ.get("FLUX_HOSTLIST_STDIN_TIMEOUT", ""))
         return [host for line in sys.stdin for word in line.split() for host in _parse(word)]
     if text in ("instance", "local", "avail", "available", "jobid"):
         return _from_instance(text)
@@ -105,6 +106,20 @@ def _source(text: str, args: Namespace) -> List[str]:
         except (CommandError, OSError):
             return _parse(text)
     return _job(text)
+
+
+def _wait_for_stdin(seconds: str) -> None:
+    """Raises CommandError when standard input has nothing to read, not even its end, within so many seconds."""
+    if not seconds:
+        return
+    import select
+
+    try:
+        ready, _, _ = select.select([sys.stdin], [], [], float(seconds))
+    except ValueError:
+        raise CommandError(f"FLUX_HOSTLIST_STDIN_TIMEOUT: {seconds} is no number of seconds") from None
+    if not ready:
+        raise CommandError(f"timeout after {seconds}s waiting for standard input")
 
 
 def _parse(text: str) -> List[str]:

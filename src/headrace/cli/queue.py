@@ -125,7 +125,7 @@ def _wait(handle: Handle, args: Namespace) -> int:
     try:
         answer = handle.rpc(f"job-manager.{args.command}").get(timeout)
     except TimeoutError:
-        raise CommandError("Connection timed out") from None
+        raise CommandError(f"{args.command}: timeout") from None
     except OSError as exc:
         if exc.errno == errno.ENOSYS:
             raise CommandError(str(exc.strerror)) from None
