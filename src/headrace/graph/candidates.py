@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headrace.graph.usage import Usage
 
 _WINDOW = (1 << 64) - 1
+# Children whose sets are made bit by bit: it takes no longer than by bytes.
+_FEW = 64
 
 
 def numbers(bits: int) -> Iterator[int]:
@@ -55,9 +57,15 @@ class _Weighed:
     __slots__ = ("buckets", "rank", "ranked", "weights")
 
     def __init__(self, graph: Graph, v: int, type: str) -> None:
-        self.ranked = sorted(graph.children[v], key=lambda c: -graph.uniq[c])
+        uniq, totals, children = graph.uniq, graph.totals, graph.children[v]
+        self.ranked = sorted(children, key=uniq.__getitem__, reverse=True)
         self.rank = {c: i for i, c in enumerate(self.ranked)}
-        self.weights = [graph.totals[c].get(type, 0) for c in self.ranked]
+        self.weights = [totals[c].get(type, 0) for c in self.ranked]
+        self.buckets: dict[int, int] = {}
+        if len(children) <= _FEW:
+            for i, weight in enumerate(self.weights):
+                self.buckets[weight] = self.buckets.get(weight, 0) | 1 << i
+            return
         groups: dict[int, bytearray] = {}
         for i, weight in enumerate(self.weights):
             bits = groups.get(weight)
