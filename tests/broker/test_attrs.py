@@ -32,13 +32,16 @@ def test_an_attribute_that_is_not_set_is_enoent():
 def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     table = AttrTable()
     with pytest.raises(RpcError, match="may not be updated"):
-        table.update("log-level", "5")
+        table.update("log-filename", "x")
     table.update("mine", "5")
     assert table.get("mine") == "5"
     table.update("log-ring-size", "5")
     with pytest.raises(RpcError, match="is no number"):
         table.update("log-ring-size", "many")
     table.update("log-stderr-level", "7")
+    table.update("log-stderr-mode", "local")
+    with pytest.raises(RpcError, match="neither leader nor local"):
+        table.update("log-stderr-mode", "here")
     with pytest.raises(RpcError, match="'8' is no level"):
         table.update("log-stderr-level", "8")
     assert {"config.path", "mine"} <= set(table.names())

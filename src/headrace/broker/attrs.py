@@ -103,8 +103,8 @@ _LIMITS = (
 )
 _COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads", "tbon.zmqdebug")
 # Flux's own attributes that may change in a running broker.
-_RUNTIME = ("log-ring-size", "log-stderr-level")
 _LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level")
+_RUNTIME = ("log-ring-size", "log-stderr-mode", *_LEVELS)
 # Listed by those who show what is not set, too.
 _OPTIONAL = ("config.path", "tbon.endpoint")
 
@@ -189,5 +189,7 @@ def _check(name: str, value: str) -> None:
             raise AttrError(f"{name}: {exc}") from None
     elif name in _COUNTS and not (value.isascii() and value.isdigit() and len(value) < 7):
         raise AttrError(f"{name}: '{value}' is no number of at most six digits")
+    elif name == "log-stderr-mode" and value not in ("leader", "local"):
+        raise AttrError(f"{name}: '{value}' is neither leader nor local")
     elif name in _LEVELS and value not in tuple("01234567"):
         raise AttrError(f"{name}: '{value}' is no level from 0 to 7")

@@ -153,6 +153,16 @@ class Overlay:
             self._parent_owing.passed(msg, sender_of(msg))
         return self._put(sock, m.encode_parts(msg))
 
+    def stats(self) -> dict[str, int]:
+        """How many neighbours there are, and requests that neighbours owe an answer to."""
+        return {
+            "child-count": len(self.children),
+            "child-connected": sum(child.alive for child in self.children.values()),
+            "parent-count": int(self.rank > 0),
+            "parent-rpc": len(self._parent_owing),
+            "child-rpc": sum(len(child.asking) for child in self.children.values()),
+        }
+
     def send_toward(self, msg: Message, rank: int) -> bool:
         """One hop toward `rank`; False when it does not exist or the hop is down."""
         if not 0 <= rank < self.topology.size:

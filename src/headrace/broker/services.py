@@ -212,8 +212,10 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
     overlay = broker.overlay
 
     def topology(msg: Message) -> dict[str, Any]:
-        rank = (msg.obj or {}).get("rank", broker.rank)
-        if not isinstance(rank, int) or rank not in overlay.topology.subtree(broker.rank):
+        rank = (msg.obj or {}).get("rank")
+        if not isinstance(rank, int):
+            raise RpcError(errno.EPROTO)
+        if rank not in overlay.topology.subtree(broker.rank):
             raise RpcError(errno.ENOENT, "requested rank is not this broker or its descendant")
         return overlay.shape(rank)
 
@@ -223,6 +225,7 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")
         return EMPTY
 
+    ctx.on_stats(overlay.stats)
     ctx.service(
         "overlay",
         {

@@ -24,8 +24,8 @@ def split_uri(uri: str) -> Tuple[str, str, str]:
         return scheme, "", rest
     if sep and scheme == "ssh":
         host, slash, path = rest.partition("/")
-        if host and path:
-            return scheme, host, slash + path.partition("?")[0]
+        if host and path and "?" not in path:
+            return scheme, host, slash + path
     raise OSError(
         errno.EINVAL, f"Unable to connect to Flux: '{uri}' is not a broker URI (local://PATH or ssh://HOST/PATH)"
     )

@@ -50,5 +50,6 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         state["period"] = period_of(args, config)
 
     ctx.service(NAME, {})
+    ctx.on_stats(lambda: dict(state))
     ctx.on_config(reload)
     ctx.call_later(state["period"], beat)

@@ -28,7 +28,7 @@ from .kvs_tree import (
 )
 
 # Symlinks that one lookup or one operation may follow.
-MAX_SYMLINKS = 40
+MAX_SYMLINKS = 10
 
 
 class Mount:
