@@ -45,6 +45,8 @@ def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> 
     (reply,) = world.replies[token]
     assert reply["errnum"] == 38
     assert reply["text"].startswith("Unknown service method")
+    told = {"stream": "stdin", "rank": "0-1", "path": str(tmp_path / "in")}
+    assert job.inputs == [("redirect", told)]
 
 
 def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:

@@ -83,7 +83,7 @@ def _node_of(mapped: TaskMap, task: int) -> int:
 
 def _hosts(job: int) -> List[str]:
     if job < 0:
-        raise CommandError("a task map has no hosts: give a job id")
+        raise CommandError("unable to get hosts without a jobid")
     import json
 
     from headrace.spec.hostlist import Hostlist

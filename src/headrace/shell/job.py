@@ -208,6 +208,9 @@ class ShellJob:
         limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
         command = specs.command(self.jobspec)
         stdin = self._input.path(lookup)
+        if stdin and self.lead:
+            source = stdio.redirect("stdin", str(Idset(range(self.size))), stdin)
+            self._keep_input([[time.time(), "redirect", source]])
         terminals = known.pty_ranks(self.options)
         for local, rank in enumerate(ranks):
             task = Task(self, local, rank)
@@ -217,14 +220,14 @@ class ShellJob:
             argv = [expand(arg, partial(lookup, rank=task.rank)) if "{{" in arg else arg for arg in command]
             try:
                 # Each task reads the file from its start: one descriptor for all would deal its lines out.
-                source = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC) if stdin else -1
+                file = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC) if stdin else -1
             except OSError as exc:
                 note = f"error opening input file '{stdin}': {exc.strerror}"
                 self._cannot_start(note, 1, component="input.file", status=int(signal.SIGTERM))
                 break
             try:
                 use_cpus(cpus[task.local])
-                task.start(argv, own, limits, source, terminals is None or task.rank in terminals)
+                task.start(argv, own, limits, file, terminals is None or task.rank in terminals)
             except (OSError, ValueError) as exc:
                 number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
                 what = os.strerror(number or errno.EINVAL)

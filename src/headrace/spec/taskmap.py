@@ -129,15 +129,18 @@ class TaskMap:
 
     @classmethod
     def manual(cls, source: Union[str, List[Any], object], counts: Sequence[int]) -> TaskMap:
-        """Return a user's map, in any form. Raises TaskMapError unless it puts `counts` tasks on each node."""
+        """Return a user's map, in any form. Raises TaskMapError unless it has the job's nodes and tasks.
+
+        A node may get more or fewer of the tasks than `counts` gives it, but at least one.
+        """
         given = cls.decode(source)
-        if given.ntasks != sum(counts) or given.nnodes > len(counts):
+        if given.ntasks != sum(counts) or given.nnodes != len(counts):
             raise TaskMapError(
                 f"the map has {given.ntasks} tasks on {given.nnodes} nodes, the job {sum(counts)} on {len(counts)}"
             )
         for node, count in enumerate(counts):
-            if given.node_ntasks(node) != count:
-                raise TaskMapError(f"the map puts {given.node_ntasks(node)} tasks on node {node}, the job {count}")
+            if count and not given.node_ntasks(node):
+                raise TaskMapError(f"the map puts no task on node {node}")
         return given
 
     def node_tasks(self, node: int) -> Idset:
