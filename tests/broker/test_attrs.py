@@ -32,16 +32,13 @@ def test_an_attribute_that_is_not_set_is_enoent():
 def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     table = AttrTable()
     with pytest.raises(RpcError, match="may not be updated"):
-        table.update("log-filename", "x")
+        table.update("log-level", "5")
     table.update("mine", "5")
     assert table.get("mine") == "5"
     table.update("log-ring-size", "5")
     with pytest.raises(RpcError, match="is no number"):
         table.update("log-ring-size", "many")
     table.update("log-stderr-level", "7")
-    table.update("log-stderr-mode", "local")
-    with pytest.raises(RpcError, match="neither leader nor local"):
-        table.update("log-stderr-mode", "here")
     with pytest.raises(RpcError, match="'8' is no level"):
         table.update("log-stderr-level", "8")
     assert {"config.path", "mine"} <= set(table.names())
@@ -54,6 +51,12 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
 def test_a_duration_is_checked_at_start(name):
     with pytest.raises(AttrError, match=f"{name}: invalid duration 'soon'"):
         AttrTable({name: "soon"})
+
+
+def test_the_log_has_levels_and_two_modes():
+    for name, value in (("log-level", "8"), ("log-stderr-level", ""), ("log-stderr-mode", "here")):
+        with pytest.raises(AttrError, match=name):
+            AttrTable({name: value})
 
 
 def test_a_limit_may_be_none_and_a_count_is_a_number():

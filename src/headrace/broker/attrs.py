@@ -102,9 +102,9 @@ _LIMITS = (
     "broker.shutdown-warn",
 )
 _COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads", "tbon.zmqdebug")
-# Flux's own attributes that may change in a running broker.
 _LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level")
-_RUNTIME = ("log-ring-size", "log-stderr-mode", *_LEVELS)
+# Flux's own attributes that may change in a running broker.
+_RUNTIME = ("log-ring-size", "log-stderr-level")
 # Listed by those who show what is not set, too.
 _OPTIONAL = ("config.path", "tbon.endpoint")
 

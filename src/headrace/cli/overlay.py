@@ -94,6 +94,8 @@ def _rank(hosts: List[str], target: str) -> int:
     try:
         (rank,) = ranks_of(hosts, target)
     except (CommandError, ValueError):
+        if target.isdigit():
+            raise CommandError(f"{target} is not a valid rank in this instance") from None
         raise CommandError(f"TARGET must be a valid rank or hostname, not '{target}'") from None
     return rank
 
