@@ -91,14 +91,16 @@ def test_a_missing_tmpdir_is_made(world: World, tmp_path: Path) -> None:
     assert world.run(["sh", "-c", "echo $TMPDIR"], env=nowhere).text() == "/tmp\n"
 
 
-def test_processors_are_mapped_by_list_or_mask_within_the_job() -> None:
+def test_processors_are_mapped_by_list_or_mask() -> None:
     cpus = sorted(job_processors(Idset([0])))
     mask = sum(1 << cpu for cpu in cpus)
     text = str(Idset(cpus))
     assert per_task(Idset([0]), [0, 1], f"map:{text}") == ([frozenset(cpus)] * 2, [])
     assert per_task(Idset([0]), [0], f"map:{mask:#x}")[0] == [frozenset(cpus)]
-    with pytest.raises(ValueError, match="cpuset 0xf,0xf is not included in job cpuset"):
-        per_task(Idset([0]), [0], "map:0xf,0xf")
+    cpu = max(everything())
+    assert per_task(Idset([0]), [0], f"map:{cpu},9999")[0] == [frozenset([cpu])]
+    with pytest.raises(ValueError, match="no processor of cpuset 9999 is on this node"):
+        per_task(Idset([0]), [0], "map:9999")
 
 
 def test_a_job_is_told_where_its_tasks_run() -> None:

@@ -86,12 +86,12 @@ def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> lis
             start += size
         return out
     if mode.startswith("map:"):
-        sets = [_cpu_set(part, mine) for part in mode[4:].split(";")]
+        sets = [_cpu_set(part) for part in mode[4:].split(";")]
         return [sets[min(index, len(sets) - 1)] for index in range(ntasks)]
     return [mine] * ntasks
 
 
-def _cpu_set(text: str, mine: frozenset[int]) -> frozenset[int]:
+def _cpu_set(text: str) -> frozenset[int]:
     """One part of a map: a list of processors, or a mask in hexadecimal words of 32 bits as hwloc writes it."""
     try:
         if text.startswith("0x"):
@@ -105,9 +105,10 @@ def _cpu_set(text: str, mine: frozenset[int]) -> frozenset[int]:
         cpus = frozenset()
     if not cpus:
         raise ValueError(f"cpu-affinity: invalid cpuset '{text}'")
-    if not cpus <= mine:
-        raise ValueError(f"cpu-affinity: cpuset {text} is not included in job cpuset")
-    return cpus
+    # As in Flux a user may name processors beyond those of the job; what the node has none of the kernel leaves out.
+    if not cpus & everything():
+        raise ValueError(f"cpu-affinity: no processor of cpuset {text} is on this node")
+    return cpus & everything()
 
 
 def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | None], list[str]]:
