@@ -11,11 +11,6 @@ import os
 import sys
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 class ConfigError(ValueError):
     """A configuration file or setting cannot be used; the text names it."""
@@ -32,6 +27,16 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def _toml(text: str) -> dict[str, Any]:
+    """Raises ValueError. The parser takes a while to load, and an instance without configuration starts without it."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    table: dict[str, Any] = tomllib.loads(text)
+    return table
+
+
 def parse_file(path: str) -> dict[str, Any]:
     """One TOML or JSON file. Raises ConfigError."""
     try:
@@ -40,7 +45,7 @@ def parse_file(path: str) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from None
     try:
-        parsed = json.loads(data) if path.endswith(".json") else tomllib.loads(data.decode("utf-8"))
+        parsed = json.loads(data) if path.endswith(".json") else _toml(data.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path}: {exc}") from None
     if not isinstance(parsed, dict):
@@ -65,7 +70,7 @@ def setting(text: str) -> dict[str, Any]:
     stripped = text.lstrip()
     if stripped.startswith("{") or "\n" in text or stripped.startswith("["):
         try:
-            parsed = json.loads(text) if stripped.startswith("{") else tomllib.loads(text)
+            parsed = json.loads(text) if stripped.startswith("{") else _toml(text)
         except ValueError as exc:
             raise ConfigError(f"--conf: {exc}") from None
         if not isinstance(parsed, dict):
@@ -78,7 +83,7 @@ def setting(text: str) -> dict[str, Any]:
         parsed_value: Any = json.loads(value)
     except ValueError:
         try:
-            parsed_value = tomllib.loads(f"x = {value}")["x"]
+            parsed_value = _toml(f"x = {value}")["x"]
         except ValueError:
             parsed_value = value
     out: dict[str, Any] = {}

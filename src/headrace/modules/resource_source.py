@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.broker.module import RpcError
-from headrace.spec import hwloc, jobid
+from headrace.spec import jobid
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -77,6 +77,9 @@ def _from_xml(path: str) -> Found:
     name = os.path.basename(path)[: -len(".xml")]
     if not name.isdecimal():
         raise RpcError(errno.EINVAL, f"{path}: the file's name must be a rank, as in 0.xml")
+    # Every broker loads this file, and hardly one reads XML.
+    from headrace.spec import hwloc
+
     try:
         node = hwloc.read(path)
     except hwloc.HwlocError as exc:
