@@ -2,8 +2,8 @@
 
     python bench/graph_stream.py [--nodes 4] [--cores 16] [--jobs 6000]
 
-A scheduler's own messages come on top. Jobs end one by one, or sixteen between two calls of the queue. The best of three
-rounds is shown; the machine's floor is a loop of a thousand additions.
+A scheduler's own messages come on top. Jobs end one by one, or sixteen between two calls of the queue. The best of
+three rounds is shown; the machine's floor is a loop of a thousand additions.
 """
 
 from __future__ import annotations
