@@ -29,7 +29,17 @@ KVS = [
         "echo $(($(flux kvs version) - v))",
         "3\n",
     ),
-    Line("flux kvs put --sync x=top", ""),
+    Line(
+        "flux kvs put --blobref --sync x=top >s; flux python -c 'import flux; h = flux.Flux(); "
+        """print(h.rpc("content.checkpoint-get", {"key": "kvs-primary"}).get()["value"]["rootref"])' | diff - s""",
+        "",
+    ),
+    Line(
+        "flux kvs namespace create nosync; flux kvs put --sync --namespace=nosync a=1",
+        "flux-kvs: only the primary namespace has checkpoints\n",
+        1,
+    ),
+    Line("flux kvs namespace remove nosync", ""),
     # get
     Line("flux kvs get --label a.b a.c", "a.b=1\na.c=foo\n"),
     Line("flux kvs get --treeobj a.b", '{"data":"MQ==","type":"val","ver":1}\n'),

@@ -87,3 +87,12 @@ print("all")
     get = "import flux; print(flux.Flux().rpc('groups.get', {'name': 'g'}, nodeid=0).get())"
     done = start("--test-size=3", f'flux exec flux python -c "$SCRIPT"; flux python -c "{get}"', SCRIPT=script)
     assert done.out == "all\n" * 3 + "{'members': ''}\n"
+
+
+def test_paths_may_be_put_in_front_of_those_that_commands_get() -> None:
+    names = ("PYTHONPATH", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH", "FLUX_CONNECTOR_PATH")
+    given = " ".join(f"FLUX_{name.replace('FLUX_', '')}_PREPEND=/x:/y" for name in names)
+    done = start(f"{given} FLUX_MODULE_PATH=/z flux env printenv {' '.join(names)}")
+    first, *rest = done.out.split()
+    assert first.startswith("/x:/y:/")
+    assert rest == ["/x:/y", "/x:/y:/z", "/x:/y"]

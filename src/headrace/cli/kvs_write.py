@@ -11,7 +11,7 @@ from headrace.cli import kvs
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle
-from headrace.spec.kvs_flags import APPEND, READDIR, TREEOBJ
+from headrace.spec.kvs_flags import APPEND, NO_MERGE, READDIR, SYNC, TREEOBJ
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ _MOVE_OPTIONS = (
 )
 _COPY = Command("flux-kvs copy", "source destination", "Copy source key to destination key", _MOVE_OPTIONS)
 _MOVE = Command("flux-kvs move", "source destination", "Move source key to destination key", _MOVE_OPTIONS)
-_NO_MERGE, _SYNC = 1, 2
 
 
 def _commit(handle: Handle, options: Options, ops: List[Dict[str, Any]], flags: int = 0) -> int:
@@ -85,7 +84,7 @@ def put(argv: List[str]) -> int:
         if not sep or not key:
             raise CommandError("put: you must specify a value as key=value")
         ops.append(kvs.op(key, _dirent(key, value, options), APPEND if options.has("append") else 0))
-    flags = (_NO_MERGE if options.has("no-merge") else 0) | (_SYNC if options.has("sync") else 0)
+    flags = (NO_MERGE if options.has("no-merge") else 0) | (SYNC if options.has("sync") else 0)
     return _commit(Handle(), options, ops, flags)
 
 

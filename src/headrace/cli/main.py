@@ -282,6 +282,11 @@ def prepare_environment() -> None:
     _prepend(
         "PYTHONPATH", os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
     )
+    for name in ("PYTHONPATH", "FLUX_CONNECTOR_PATH", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH"):
+        given = name if name[:5] == "FLUX_" else f"FLUX_{name}"
+        for folder in reversed(os.environ.get(f"{given}_PREPEND", "").split(":")):
+            if folder:
+                _prepend(name, folder)
 
 
 def _prepend(name: str, folder: str) -> None:

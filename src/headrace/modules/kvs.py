@@ -16,7 +16,7 @@ from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
 from ..spec import message as m
-from ..spec.kvs_flags import READLINK, TREEOBJ
+from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
 from .kvs_commit import PRIMARY, Change, Committer, Namespace
 from .kvs_log import Log
@@ -26,9 +26,6 @@ from .kvs_views import Fetcher, Walk, failure
 from .kvs_walk import Mount, Top, View, answer, find, split_key
 
 NAME = "kvs"
-# Flags of a commit.
-NO_MERGE = 1
-SYNC = 4
 
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
@@ -192,6 +189,8 @@ class Kvs:
         """
         body = _body(msg, namespace=str, flags=int)
         space, ops = self._decode(body, msg)
+        if body["flags"] & SYNC and space.name != PRIMARY:
+            raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         if not ops:
             return self._unchanged(space, body["flags"])
         self.store.queue(self._change(space, [msg], ops, body["flags"]))
@@ -216,6 +215,8 @@ class Kvs:
         """kvs.fence {name, nprocs, namespace, flags, ops}: the commits of `nprocs` requests as one."""
         body = _body(msg, name=str, nprocs=int, namespace=str, flags=int)
         space, ops = self._decode(body, msg)
+        if body["flags"] & SYNC and space.name != PRIMARY:
+            raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         key = (space.name, body["name"])
         fence = self.fences.setdefault(key, Fence(body["nprocs"]))
         if body["nprocs"] < 1 or body["nprocs"] != fence.total:

@@ -13,5 +13,8 @@ WATCH_FULL = 64
 WATCH_UNIQ = 128
 WATCH_APPEND = 256
 STREAM = 512
+# Of a commit.
+NO_MERGE = 1
+SYNC = 4
 # Of an operation.
 APPEND = 32
