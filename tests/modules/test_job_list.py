@@ -112,13 +112,13 @@ class World:
         return [job["id"] for job in await self.listing(attrs=[], **body)]
 
 
-def with_world(in_broker: Run, scenario: Callable[[World], Any]) -> None:
+def with_world(in_broker: Run, scenario: Callable[[World], Any], config: dict[str, Any] | None = None) -> None:
     async def run(broker: Any) -> None:
         world = World(broker)
         await world.settle()
         await scenario(world)
 
-    in_broker(run)
+    in_broker(run, config=config)
 
 
 def test_pending_come_by_priority_then_running_then_finished_newest_first(in_broker: Run) -> None:
@@ -309,6 +309,16 @@ def test_statistics_count_states_results_and_queues(in_broker: Run) -> None:
     with_world(in_broker, scenario)
 
 
+def test_statistics_name_a_configured_queue_that_never_had_a_job(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.done(1, queue="gone")
+        await world.settle()
+        queues = (await world.client.rpc("job-list.job-stats"))["queues"]
+        assert [(queue["name"], queue["job_states"]["total"]) for queue in queues] == [("batch", 0), ("gone", 1)]
+
+    with_world(in_broker, scenario, {"queues": {"batch": {}}})
+
+
 def test_streamed_statistics_follow_changes(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         tag = world.client.start("job-list.job-stats", flags=m.FLAG_STREAMING)
@@ -349,7 +359,7 @@ def test_refused_jobs_are_never_listed_and_late_memos_still_arrive(in_broker: Ru
 def test_all_attributes_are_named(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         attrs = (await world.client.rpc("job-list.list-attrs"))["attrs"]
-        assert {"id", "t_submit", "exception_note", "annotations", "all"} <= set(attrs)
+        assert {"t_submit", "exception_note", "annotations", "all"} <= set(attrs)
         for wrong, text in (("foo", "foo is not a valid attribute"), (5, "attr has no string value")):
             reply = await world.client.call("job-list.list", {"max_entries": 1, "attrs": [wrong]})
             assert (reply.errnum, reply.text) == (errno.EINVAL, text)

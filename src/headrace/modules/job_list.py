@@ -54,6 +54,7 @@ class _Lister:
         self.inactive: dict[int, bytes] = {}
         self.packer = Packer()
         self.stats = Stats()
+        self.stats.configure(ctx.config)
         self.waiting: dict[int, list[tuple[int, Message]]] = {}
         self.lookups = 0
         self.watchers = ctx.streams("job-stats")
@@ -70,6 +71,7 @@ class _Lister:
             },
             open=("list", "list-id", "list-attrs", "job-stats"),
         )
+        ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_disconnect(self._disconnected)
         ctx.subscribe("job-purge-inactive", self._purged)
@@ -83,6 +85,10 @@ class _Lister:
             "idsync": {"lookups": self.lookups, "waits": waits},
             "stats_watchers": len(self.watchers),
         }
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        self.stats.configure(config)
+        self._stats_changed()
 
     # -- the journal
 

@@ -72,11 +72,16 @@ class Counters:
 
 
 class Stats:
-    """Counters of everything and of each queue that has, or had, jobs."""
+    """Counters of everything and of each queue that is configured, or has, or had, jobs."""
 
     def __init__(self) -> None:
         self.all = Counters()
         self.queues: dict[str, Counters] = {}
+        self._configured: frozenset[str] = frozenset()
+
+    def configure(self, config: dict[str, Any]) -> None:
+        queues = config.get("queues")
+        self._configured = frozenset(queues if isinstance(queues, dict) else ())
 
     def _of(self, job: Job) -> list[Counters]:
         if job.queue is None:
@@ -113,5 +118,6 @@ class Stats:
 
     def as_object(self) -> dict[str, Any]:
         """The answer of `job-stats`."""
-        queues = [{"name": name, **counters.as_object()} for name, counters in sorted(self.queues.items())]
+        counters = {name: Counters() for name in self._configured} | self.queues
+        queues = [{"name": name, **counters[name].as_object()} for name in sorted(counters)]
         return {**self.all.as_object(), "queues": queues}
