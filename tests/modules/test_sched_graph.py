@@ -657,23 +657,23 @@ def test_who_is_next_is_named_where_there_is_no_choice(in_broker: Run) -> None:
             world.submit(job, jobspec())
         await world.settle()
         assert world.heirs == []
-        for job in range(8, 40):
+        for job in range(8, 80):
             world.submit(job, jobspec())
         await world.settle()
-        assert world.heirs == [[*range(9, 25)]]
-        for job in range(1, 10):
+        assert world.heirs == [[*range(9, 41)]]
+        for job in range(1, 18):
             world.free(job, final=True, heir=job + 8, expiration=0.0)
         await world.settle()
-        assert world.heirs[1:] == [[*range(18, 34)]]
-        assert world.started(*range(1, 40)) == [*range(1, 9)]
+        assert world.heirs[1:] == [[*range(26, 58)]]
+        assert world.started(*range(1, 80)) == [*range(1, 9)]
         world.change(down="3")
         await world.settle()
         assert world.heirs[2:] == [[]]
         world.change(up="3")
-        world.submit(40, jobspec(nnodes=1), priority=20)
+        world.submit(80, jobspec(nnodes=1), priority=20)
         await world.settle()
-        assert world.heirs[-1] == [40]
-        world.submit(41, jobspec(queue="other"))
+        assert world.heirs[-1] == [80]
+        world.submit(81, jobspec(queue="other"))
         await world.settle()
         assert world.heirs[-1] == []
 
