@@ -210,9 +210,12 @@ def command(jobspec: Dict[str, Any]) -> List[str]:
 
 
 def name(jobspec: Dict[str, Any]) -> str:
-    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program."""
+    """Return the job's name: ``attributes.system.job.name``, else the last path component of the program if any."""
     given = (system(jobspec).get("job") or _EMPTY).get("name")
-    return str(given) if given is not None else posixpath.basename(command(jobspec)[0])
+    if given is not None:
+        return str(given)
+    program = command(jobspec)[0]
+    return posixpath.basename(program) or program
 
 
 def cwd(jobspec: Dict[str, Any]) -> Optional[str]:
