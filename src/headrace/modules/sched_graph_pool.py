@@ -307,7 +307,8 @@ class Pool:
         for queue in self.queues.values():
             queue.drop_plans()
         end = max(_end(now, expiration), now + 1)
-        taken = self.scheduler.add(heir, allocation.selection, now, end, False)
+        # Nobody has it: it was given back just now, and no promise is left.
+        taken = self.scheduler.enter(heir, allocation.selection, now, end, False)
         self._queue(held.queue).hold(heir, taken)
         self.held[heir] = Held(held.shares, expiration, held.queue)
         self._will_end(heir, taken)
