@@ -37,6 +37,14 @@ LISTING = [
     ),
     Line("flux jobs --recurse-all -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n\n{ID}/{ID}:\njob2\n")),
     Line("flux jobs -R --level=0 -o {name}", "NAME\nin\n"),
+    # what an instance says of itself, and nothing of what is none
+    Line(
+        "flux submit --quiet --urgency=hold --job-name=none true; "
+        "flux jobs --sort=name -o "
+        "'{name} {instance.stats} {instance.progress} {instance.utilization!P:h} {instance.stats.active}'; "
+        "flux cancel $(flux jobs -no {id} --name=none)",
+        like(r"NAME STATS PROG CPU% ACTIVE\nin PD:0 R:2 CD:0 F:0 0.0 [0-9]+% 2\nnone   - \n"),
+    ),
     Line("flux jobs -R --level=1 -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n")),
     Line("flux jobs -R --level=1 --stats -no {name}", like(f"1 running, .*\nin\n\n{ID}:\n2 running, .*\ndeep\njob1\n")),
     # one thread asks all instances, but a wrong number is refused

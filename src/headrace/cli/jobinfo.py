@@ -157,6 +157,7 @@ _NEEDS: Dict[str, List[str]] = {
     "contextual_info": ["state", "dependencies", "annotations", "nodelist", "urgency", "priority"],
     "inactive_reason": ["state", "result", "waitstatus", *_EXCEPTION],
     "uri": ["annotations"],
+    "instance": ["annotations", "state", "userid"],
 }
 
 
@@ -181,11 +182,13 @@ class JobInfo:
     """A job: `raw` as job-list sent it, seen at time `now` (seconds; default: the clock). `get(field)` knows every
     name of HEADINGS, and `annotations.X`, `sched.X`, `user.X`."""
 
-    __slots__ = ("now", "raw")
+    __slots__ = ("instance", "now", "raw")
 
     def __init__(self, raw: Dict[str, Any], now: float = 0.0) -> None:
         self.raw = raw
         self.now = now or time.time()
+        # Fields `instance.X` of a job that is one, filled in by who asks the instance.
+        self.instance: Dict[str, Any] = {}
 
     @property
     def id(self) -> int:
@@ -205,6 +208,8 @@ class JobInfo:
             return self.raw.get("exception_" + rest, False if rest == "occurred" else "")
         if head in ("sched", "user"):
             return self._annotation(name.split("."))
+        if head == "instance":
+            return self.instance.get(name, "")
         if head == "annotations":
             return self._annotation(name.split(".")[1:])
         return self.raw.get(name, "")

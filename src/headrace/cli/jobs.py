@@ -118,6 +118,10 @@ def _split_sort(text: str) -> Tuple[str, str]:
 
 def _layout(text: str) -> Format:
     headings = dict(jobinfo.HEADINGS)
+    if "instance." in text:
+        from headrace.cli import instance_info
+
+        headings.update(instance_info.HEADINGS)
     layout = Format(text, headings, jobinfo.OPEN_FIELDS)
     for name in layout.names:
         if name.startswith("annotations."):
@@ -153,6 +157,11 @@ def _from_stdin() -> List[JobInfo]:
 
 
 def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
+    if any(name.startswith("instance.") for name in layout.names) and not args.from_stdin:
+        from headrace.cli import instance_info
+
+        for job in jobs:
+            job.instance = instance_info.ask(job)
     _sort(jobs, args.sort)
     if args.json:
         _print_json(jobs, bool(args.jobids))
