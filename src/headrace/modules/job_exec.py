@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec_node import Node, Op
-from headrace.modules.job_exec_settings import Settings
+from headrace.modules.job_exec_settings import WITHOUT_EFFECT, Settings
 from headrace.modules.job_exec_sim import SimError, Simulation, simulation
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
@@ -40,7 +40,7 @@ _NOTHING: Mapping[str, Any] = {}
 def load(ctx: ModuleContext, args: list[str]) -> None:
     node = Node(ctx)
     if ctx.rank == 0:
-        _Leader(ctx, node)
+        _Leader(ctx, node, args)
     else:
         ctx.service(NAME, node.methods())
 
@@ -82,7 +82,7 @@ class _Job:
 class _Leader:
     """All jobs of the instance; on rank 0 only."""
 
-    def __init__(self, ctx: ModuleContext, node: Node) -> None:
+    def __init__(self, ctx: ModuleContext, node: Node, args: list[str]) -> None:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, _Job] = {}
@@ -95,7 +95,11 @@ class _Leader:
         self.unconnected = 0
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
-        self.settings = Settings(ctx.config)
+        self.args = args
+        self.settings = Settings(ctx.config, args)
+        for arg in args:
+            if arg.partition("=")[0] in WITHOUT_EFFECT:
+                ctx.log(logging.WARNING, f"{arg}: has no effect")
         node.report = self._report
         self._ops: dict[str, Callable[[Op], None]] = {
             "event": self._event,
@@ -131,11 +135,12 @@ class _Leader:
             self.ctx.log(logging.ERROR, f"job-manager.exec-hello: {text}: no job can be started")
 
     def _configure(self, config: dict[str, Any]) -> None:
-        self.settings = Settings(config)
+        self.settings = Settings(config, self.args)
 
     def _stats(self) -> dict[str, Any]:
         running = sum(job.running for job in self.jobs.values())
-        return {"jobs": {"active": len(self.jobs), "running": running}, "parts": len(self.node.parts)}
+        jobs = {"active": len(self.jobs), "running": running}
+        return {**self.settings.stats(), "jobs": jobs, "parts": len(self.node.parts)}
 
     # -- start
 

@@ -1,4 +1,5 @@
-"""The `[exec]` table of the configuration: which signals end a job, and how patient we are (seconds)."""
+"""The `[exec]` table of the configuration, and arguments of the module that override it: which signals end a job, and
+how patient we are (seconds)."""
 
 from __future__ import annotations
 
@@ -9,20 +10,49 @@ from typing import Any
 from headrace.broker.module import RpcError
 from headrace.spec import duration as durations
 
+_KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")
+# What flux-core takes as well and has no meaning where the shell is a library of the agent.
+WITHOUT_EFFECT = frozenset(("job-shell", "imp", "service", "method"))
+
 
 class Settings:
-    """Raises RpcError(EINVAL) with the name of a key that is wrong."""
+    """Raises RpcError(EINVAL) with the name of a key or argument (`key=value`) that is wrong."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], args: list[str]) -> None:
         table = config.get("exec", {})
         if not isinstance(table, dict):
             raise RpcError(errno.EINVAL, "exec: must be a table")
+        table = {**table, **_arguments(args)}
         self.term_signal = _signal(table, "term-signal", signal.SIGTERM)
         self.kill_signal = _signal(table, "kill-signal", signal.SIGKILL)
         self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
         self.max_kills = table.get("max-kill-count", 8)
         if not isinstance(self.max_kills, int) or self.max_kills < 1:
             raise RpcError(errno.EINVAL, "exec.max-kill-count: must be a number of at least 1")
+
+    def stats(self) -> dict[str, Any]:
+        """As `flux module stats job-exec` shows them."""
+        return {
+            "kill-timeout": self.kill_timeout,
+            "max-kill-count": self.max_kills,
+            "term-signal": _signal_name(self.term_signal),
+            "kill-signal": _signal_name(self.kill_signal),
+        }
+
+
+def _signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else str(number)
+
+
+def _arguments(args: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for arg in args:
+        key, _, value = arg.partition("=")
+        if key in _KEYS:
+            found[key] = int(value) if value.isdigit() else value
+        elif key not in WITHOUT_EFFECT:
+            raise RpcError(errno.EINVAL, f"job-exec: unknown argument {arg!r}, known are {', '.join(_KEYS)}")
+    return found
 
 
 def _signal(table: dict[str, Any], key: str, default: int) -> int:
