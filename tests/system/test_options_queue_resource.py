@@ -318,6 +318,11 @@ R = [
     Line("flux config set --type=string heartbeat.period 42XYZ", like("flux-config: .*"), 1),
     Line("flux config get heartbeat.period", "flux-config: heartbeat.period is not set\n", 1),
     Line("flux config builtin --installed confdir; flux config builtin --intree confdir", "/etc/flux\n/etc/flux\n"),
+    Line(
+        "flux config set -t integer a.z 1; flux python -c 'import flux; flux.Flux().rpc(\"config.load\").get()' 2>&1 "
+        "| grep -o 'Errno 71'; flux config get a.z; flux config load </dev/null; flux config get; flux config reload",
+        "Errno 71\n1\n{}\n",
+    ),
     Line("test -d $(flux config builtin module_path)"),
     Line("flux config builtin odd", like("flux-config: odd is invalid.*\n"), 1),
     Line("flux version | cut -d: -f1", "commands\nlibflux-core\nbroker\nFLUX_URI\nbuild-options\n"),

@@ -195,7 +195,10 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         return await take(new)
 
     async def load(msg: Message) -> _Empty:
-        return await take(msg.obj or {})
+        if msg.obj is None:
+            # Nothing is no configuration: an empty one is an empty object.
+            raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
+        return await take(msg.obj)
 
     doubt(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
