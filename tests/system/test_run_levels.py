@@ -96,3 +96,16 @@ def test_paths_may_be_put_in_front_of_those_that_commands_get() -> None:
     first, *rest = done.out.split()
     assert first.startswith("/x:/y:/")
     assert rest == ["/x:/y", "/x:/y:/z", "/x:/y"]
+
+
+def test_a_broker_that_is_told_to_go_takes_those_below_it_along_in_order() -> None:
+    script = (
+        "kill $(flux exec -r1 flux getattr broker.pid); flux overlay status --timeout=0 --summary --wait=partial; "
+        "while flux overlay status --no-pretty | grep -q '1 n1: [pf]'; do sleep 0.1; done; "
+        "flux overlay status --no-pretty; flux dmesg | grep -o '[[][134][]]: goodbye: .*exit' | sort"
+    )
+    done = start("--test-size=7", "-Stbon.topo=kary:2", "--test-hosts=n[0-6]", script)
+    left = [f"{rank} n{rank}: offline" for rank in (1, 3, 4)]
+    here = ["2 n2: full", "5 n5: full", "6 n6: full"]
+    goodbyes = [f"[{rank}]: goodbye: goodbye->exit" for rank in (1, 3, 4)]
+    assert (done.out.splitlines(), done.err) == (["partial", "0 n0: partial", *left, *here, *goodbyes], "")

@@ -48,6 +48,8 @@ from .router import Router
 
 # Seconds the agent gets to kill what is left of the jobs.
 _AGENT_PATIENCE = 5.0
+# Seconds that a broker which leaves waits for those below it.
+_LEAVING_PATIENCE = 5.0
 
 
 class Broker:
@@ -445,12 +447,18 @@ class Broker:
             self._parent_lost("exec agent ended")
 
     def leave(self) -> None:
-        """A follower goes, and the instance stays. In `init` it goes when its modules are loaded."""
+        """A follower goes, after those below it; the instance stays. In `init` it goes when its modules are loaded."""
+        if self.stopping:
+            return
+        self.overlay.ask_to_leave()
         if self.state == "init":
             self._unwanted = True
             return
-        self.state = "shutdown"
-        self.advance("children-none")
+        self.loop.call_later(_LEAVING_PATIENCE, self.advance, "shutdown-timeout")
+        self.advance("shutdown")
+        if not self.stopping:
+            self.state = "shutdown"
+            self.advance("children-none")
 
     def _remove_rundir(self) -> None:
         rundir = self.attrs.get("rundir")

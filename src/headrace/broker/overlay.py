@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _STATUS = 1
 _GOODBYE = 2
 _PROBE = 3
+_LEAVE = 5
 
 _BATCH = 200
 # Seconds after which a child that is gone can no longer be sent to.
@@ -235,6 +236,8 @@ class Overlay:
             self.broker.events.deliver(msg)
         elif msg.type == m.CONTROL and msg.aux1 == _GOODBYE:
             self._parent_lost("parent said goodbye")
+        elif msg.type == m.CONTROL and msg.aux1 == _LEAVE:
+            self.broker.leave()
 
     def _welcome(self, msg: Message) -> None:
         if msg.errnum:
@@ -468,6 +471,11 @@ class Overlay:
         """The answer of overlay.topology for the subtree at `rank`."""
         kids = [self.shape(child) for child in self.topology.children(rank)]
         return {"rank": rank, "size": len(self.topology.subtree(rank)), "children": kids}
+
+    def ask_to_leave(self) -> None:
+        """Tell the brokers below us that we go: they go first."""
+        for child in self.children.values():
+            self._send_child(child, Message(m.CONTROL, aux1=_LEAVE))
 
     def disconnect(self, rank: int) -> bool:
         """Cut a child off as if it had been lost; False when `rank` is no live child of ours."""
