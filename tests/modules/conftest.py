@@ -80,7 +80,7 @@ class LittleBroker:
         self.events = Events(0, self.router, self.owner)
         self.logged: list[str] = []
         self.contexts: dict[str, ModuleContext] = {}
-        self.modules = SimpleNamespace(begin_remove=lambda name: None)
+        self.modules = SimpleNamespace(begin_remove=lambda name: None, kept={})
 
     def log(self, level: int, source: str, text: str) -> None:
         self.logged.append(f"{source}: {text}")

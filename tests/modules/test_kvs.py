@@ -390,6 +390,25 @@ def test_a_statedir_keeps_namespaces_versions_and_references(in_broker, tmp_path
     in_broker(after, statedir=str(tmp_path))
 
 
+def test_without_a_statedir_a_reload_keeps_namespaces_versions_and_references(in_broker):
+    async def scenario(broker):
+        client = store(broker)
+        old = await client.rpc("kvs.commit", commit(put("a.b", b"1"), put("big", b"x" * 500)))
+        await client.rpc("kvs.commit", commit(put("a.b", b"2")))
+        await client.rpc("kvs.namespace-create", {"namespace": "ns", "owner": 7, "flags": 0})
+        waiting = client.start("kvs.wait-version", {"namespace": "primary", "rootseq": 99})
+        roots = [await client.rpc("kvs.getroot", {"namespace": name}) for name in ("primary", "ns")]
+        await broker.contexts.pop("kvs").unload()
+        assert (await client.next(waiting)).errnum == errno.ENOSYS
+        broker.load(kvs)
+        assert [await client.rpc("kvs.getroot", {"namespace": name}) for name in ("primary", "ns")] == roots
+        assert await value(client, "a.b") == b"2"
+        assert await value(client, "a.b", rootref=old["rootref"]) == b"1"
+        assert (await client.rpc("kvs.commit", commit(put("c", b"3"))))["rootseq"] == roots[0]["rootseq"] + 1
+
+    in_broker(scenario)
+
+
 def test_a_commit_is_answered_only_when_another_process_could_read_it(in_broker, tmp_path):
     async def scenario(broker):
         client = store(broker)

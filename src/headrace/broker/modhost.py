@@ -81,6 +81,8 @@ class ModuleHost:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
+        # What modules hand over to their next load, by module name: lives as long as the broker.
+        self.kept: dict[str, Any] = {}
         self._builtin: set[str] = set()
         self._trace: ModuleTrace
 

@@ -106,6 +106,8 @@ class _Modules:
 
     def __init__(self, router: _Router) -> None:
         self._router = router
+        # Ends with this process: a module that is reloaded here finds nothing of its last life.
+        self.kept: dict[str, Any] = {}
 
     def begin_remove(self, name: str) -> None:
         self._router.context.call("module.remove", {"name": name})

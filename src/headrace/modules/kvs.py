@@ -18,7 +18,7 @@ from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
 from ..spec import message as m
 from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
-from .kvs_commit import PRIMARY, Change, Committer, Namespace
+from .kvs_commit import PRIMARY, Change, Committer, Estate, Namespace
 from .kvs_log import Log
 from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
 from .kvs_txn import Op, decode_ops
@@ -52,9 +52,10 @@ class Kvs:
 
     def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
         self.ctx = ctx
-        self.refs = Refs(hash_name)
+        estate: Estate | None = ctx.broker.modules.kept.pop(ctx.name, None)
+        self.refs = Refs(hash_name) if estate is None else estate.refs
         self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
-        self.store = Committer(ctx, self.refs, self.fetcher, log)
+        self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
         self.spaces = self.store.spaces
         self.fences: dict[tuple[str, str], Fence] = {}
 

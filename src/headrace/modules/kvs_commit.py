@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..broker.module import ModuleContext, RpcError
@@ -78,19 +78,29 @@ class Version:
         self.merge = True
 
 
+class Estate(NamedTuple):
+    """What a KVS without a log leaves to its next load in the same broker: the namespaces, and what they refer to."""
+
+    refs: Refs
+    spaces: dict[str, Namespace]
+    history: deque[Dir]
+
+
 class Committer:
     """The namespaces, and the changes on their way into them."""
 
-    def __init__(self, ctx: ModuleContext, refs: Refs, fetcher: Fetcher, log: Log | None) -> None:
+    def __init__(
+        self, ctx: ModuleContext, refs: Refs, fetcher: Fetcher, log: Log | None, estate: Estate | None = None
+    ) -> None:
         self.ctx = ctx
         self.refs = refs
         self.fetcher = fetcher
-        self.spaces: dict[str, Namespace] = {}
+        self.spaces: dict[str, Namespace] = {} if estate is None else estate.spaces
         self.pending: deque[Change] = deque()
         self.transactions = 0
         self.opcount = (0, 0, 0)  # smallest, largest, sum
         # Roots that were given out: their trees stay readable by reference.
-        self.history: deque[Dir] = deque(maxlen=_HISTORY)
+        self.history: deque[Dir] = deque(maxlen=_HISTORY) if estate is None else estate.history
         # Roots of the primary namespace as committed: the view of jobs belongs over them.
         self.primary_roots: WeakSet[Dir] = WeakSet()
         self._log = log
@@ -314,7 +324,16 @@ class Committer:
         self._write([record], publish, [change])
 
     async def close(self) -> None:
-        """Wait for the log; with one, leave a checkpoint for those who read the content store of a stopped instance."""
+        """Wait for the log; with one, leave a checkpoint for those who read the content store of a stopped instance.
+
+        Without one, all is left to the next load in this broker.
+        """
+        for space in self.spaces.values():
+            for _seq, msg in space.waiters:
+                self.ctx.respond_error(msg, errno.ENOSYS)
+            space.waiters.clear()
+        if self._log is None:
+            self.ctx.broker.modules.kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
         if self._log is not None:
             try:
                 await self.sync(self.spaces[PRIMARY])
