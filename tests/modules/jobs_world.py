@@ -45,13 +45,14 @@ def signed(spec: Any, userid: int) -> str:
 
 
 class World:
-    """`allocs` and `starts` are open requests by job id."""
+    """`allocs` and `starts` are open requests by job id; `asked` are the ids of all alloc requests."""
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
         self.ctx = broker.context("world")
         self.allocs: dict[int, Message] = {}
         self.starts: dict[int, Message] = {}
+        self.asked: list[int] = []
         self.freed: list[int] = []
         self.kills: list[Any] = []
         self.expirations: list[Any] = []
@@ -79,6 +80,7 @@ class World:
         await self.ctx.rpc("job-manager.sched-ready", {"mode": "unlimited"})
 
     def _alloc(self, msg: Message) -> None:
+        self.asked.append(msg.obj["id"])
         self.allocs[msg.obj["id"]] = msg
 
     def _cancel(self, msg: Message) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.agent import begun
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.modules.jobs_core import CANCEL, Core
+from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_record import Job
 from headrace.spec.message import Message
 
@@ -102,13 +102,10 @@ class Scheduler:
         self.touch()
 
     def cancel(self, id: int) -> None:
+        # What was answered meanwhile cannot be canceled; the core gives back what it does not want.
         if id in self.tags:
             self._tell()
             self.ctx.call("sched.cancel", {"id": id})
-        else:
-            # The request never left: it was canceled in the turn that made it.
-            self.core.alloc_reply(id, CANCEL, None, None, "")
-            self.touch()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
         self._tell()
