@@ -168,9 +168,20 @@ def test_a_jobspec_that_makes_no_sense_costs_only_its_own_job(world: World) -> N
     assert world.run(["true"]).status == 0
 
 
+def test_what_the_submitters_environment_holds_is_no_template(world: World) -> None:
+    assert world.shell("echo $X", env={"X": "a{{id}}"}).text() == "a{{id}}\n"
+
+
+def test_templates_of_variables_must_be_strings(world: World) -> None:
+    job = world.run(["true"], options={"env-expand": {"X": 1}})
+    assert (job.status, "env-expand" in job.exceptions[0]["note"]) == (1 << 8, True)
+
+
 def test_templates_in_arguments_and_environment_are_filled(world: World) -> None:
-    job = world.run(["sh", "-c", "echo {{id}} {{taskid}} {{ntasks}} {{bogus}} $X"], 2, env={"X": "{{jobid.dec}}"})
-    assert job.text(rank=1) == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id}\n"
+    templates = {"X": "{{jobid.dec}}", "Y": "{{taskid}}"}
+    script = "echo {{id}} {{taskid}} {{ntasks}} {{bogus}} $X $Y"
+    job = world.run(["sh", "-c", script], 2, options={"env-expand": templates})
+    assert job.text(rank=1) == f"{jobid.encode(job.id)} 1 2 {{{{bogus}}}} {job.id} 1\n"
     node = world.run(["echo", "{{node.ncores}} {{node.resources}}"]).text()
     count, _, resources = node.partition(" ")
     assert json.loads(resources)["ncores"] == int(count)

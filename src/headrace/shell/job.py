@@ -200,9 +200,9 @@ class ShellJob:
             self.op["uri"],
             f"job-{self.id}",
         )
-        for name, value in env.items():
-            if "{{" in value:
-                env[name] = expand(value, lookup)
+        # Only these are templates: what a submitter's environment happens to hold is kept as it is.
+        templates = known.templates(self.options)
+        env.update((name, expand(value, lookup)) for name, value in templates.items())
         temporary(env)
         rlimit = self.options.get("rlimit")
         limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
@@ -216,8 +216,10 @@ class ShellJob:
             task = Task(self, local, rank)
             self.tasks.append(task)
         for task in self.tasks:
-            own = task_environment(env, task.rank, task.local, gpus[task.local])
-            argv = [expand(arg, partial(lookup, rank=task.rank)) if "{{" in arg else arg for arg in command]
+            its = partial(lookup, rank=task.rank)
+            filled = {name: expand(env[name], its) for name in templates if "{{" in env[name]}
+            own = task_environment({**env, **filled}, task.rank, task.local, gpus[task.local])
+            argv = [expand(arg, its) if "{{" in arg else arg for arg in command]
             try:
                 # Each task reads the file from its start: one descriptor for all would deal its lines out.
                 file = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC) if stdin else -1

@@ -35,6 +35,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
     """What is wrong and does no harm, in words. Raises OptionError for what does."""
     exit_timeout(options)
     pty_ranks(options)
+    templates(options)
     _check_input(options.get("input"))
     for key in _MISSED:
         if options.get(key):
@@ -57,6 +58,14 @@ def exit_timeout(options: Mapping[str, Any]) -> float | None:
         return float(option) if isinstance(option, (int, float)) else duration.parse(str(option))
     except ValueError:
         raise OptionError(f"exit-timeout={option} is not a valid Flux standard duration") from None
+
+
+def templates(options: Mapping[str, Any]) -> Mapping[str, str]:
+    """The variables whose values are templates: `env-expand`. Raises OptionError."""
+    option = options.get("env-expand", {})
+    if not isinstance(option, dict) or not all(isinstance(value, str) for value in option.values()):
+        raise OptionError("env-expand must be an object of variables and their templates, which are strings")
+    return option
 
 
 def interactive_pty(options: Mapping[str, Any]) -> bool:
