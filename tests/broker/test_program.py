@@ -50,6 +50,17 @@ def test_its_status_is_told_as_a_shell_would(in_broker: Run, command: list[str],
     in_broker(scenario)
 
 
+def test_a_script_is_run_whatever_its_path_means_to_a_shell(in_broker: Run, tmp_path: Path) -> None:
+    script = tmp_path / "a b'\";$x{{id}}"
+    script.write_text("#!/bin/sh\nexit 7\n")
+    script.chmod(0o700)
+
+    async def scenario(broker: Any) -> None:
+        assert (await ended(broker, [str(script)]))[0] == 7
+
+    in_broker(scenario)
+
+
 def test_it_finds_the_instance_and_nothing_of_the_one_around_it(
     in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

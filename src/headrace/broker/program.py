@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -39,6 +40,13 @@ _NOT_OURS = (
     "PMI_RANK",
     "PMI_SIZE",
 )
+# What means something to a shell.
+_SPECIAL = re.compile(r"""[\s"'$`\\;&|<>(){}\[\]*?!#~]""")
+
+
+def _is_special_file(word: str) -> bool:
+    """True for the whole path of a program, as of a batch script, that a shell would take for something else."""
+    return os.path.isabs(word) and bool(_SPECIAL.search(word)) and os.path.isfile(word) and os.access(word, os.X_OK)
 
 
 class Program:
@@ -53,7 +61,7 @@ class Program:
         shell = user_shell(broker.env)
         if not command:
             self.argv = [shell]
-        elif len(command) == 1:
+        elif len(command) == 1 and not _is_special_file(command[0]):
             self.argv = [shell, "-c", command[0]]
         else:
             self.argv = list(command)
