@@ -87,7 +87,7 @@ def _open_files() -> List[Finding]:
 def _locale() -> List[Finding]:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
-        return [(_NOTE, f"the locale's encoding is {encoding}: job ids are shown best with FLUX_F58_FORCE_ASCII=1")]
+        return [(_NOTE, f"the locale's encoding is {encoding}: job ids are shown like fA1, symbols as ASCII or ?")]
     return [(_OK, "the locale shows job ids such as ƒA1")]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from headrace.cli import encodings
 from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
@@ -100,6 +101,7 @@ def flux(argv: Optional[List[str]] = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         _open_closed_streams()
+    encodings.settle()
     args = sys.argv[1:] if argv is None else list(argv)
     try:
         status = _drive(args)
