@@ -448,6 +448,34 @@ def test_replay_gives_the_same_jobs() -> None:
     assert {id: job.state for id, job in again.active.items()} == {2: 16, 3: 2}
 
 
+@pytest.mark.parametrize("how", ["failed", "canceled"])
+def test_a_long_chain_of_jobs_ends_with_the_first(how: str) -> None:
+    world = World()
+    world.submit(1)
+    for id in range(2, 2001):
+        world.submit(id, **after("afterok", id - 1))
+    if how == "failed":
+        world.run(1, 256)
+    else:
+        world.cancel(1)
+        world.alloc(1, kind=CANCEL)
+    assert not world.core.active
+    assert world.result(2000) == FAILED
+
+
+def test_a_singleton_that_ends_before_its_turn_lets_the_next_one_go_on() -> None:
+    world = World()
+    name: dict[str, Any] = {"job": {"name": "S"}}
+    single = {"scheme": "singleton", "value": ""}
+    world.submit(1, **name, dependencies=[single])
+    world.submit(2, **name, dependencies=[single, *after("afterok", 1)["dependencies"]])
+    world.submit(3, **name, dependencies=[single])
+    world.submit(4, **after("afterany", 1))
+    world.run(1, 256)
+    assert world.result(2) == FAILED
+    assert [world.core.active[id].state for id in (3, 4)] == [SCHED, SCHED]
+
+
 def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
     world = World()
     world.submit(1)

@@ -94,3 +94,27 @@ def test_each_job_runs_at_most_once_and_as_its_events_say(tmp_path: Path) -> Non
             assert "exception" in names, f"{id} should have run: {names}"
         assert names.count("free") == names.count("alloc") == ("alloc" in names), names
     assert canceled
+
+
+RELOADS = """
+for i in 1 2 3 4 5; do flux module reload job-exec || exit 3; sleep 0.1; done
+flux queue drain
+flux dmesg
+flux jobs -ano '{id.f58plain} {status}'
+"""
+
+
+def test_another_exec_module_takes_up_the_queue_and_no_job_twice(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    submit = f"flux submit --quiet --cc=1-150 sh -c 'echo $FLUX_JOB_ID >> {runs}; sleep 0.02'"
+    ran = start("sh", "-c", submit + RELOADS, timeout=60)
+    assert ran.rc == 0, ran.err
+    assert ran.left == []
+    assert "Error" not in ran.out + ran.err
+    jobs = dict(line.split() for line in ran.out.splitlines() if line.endswith(("COMPLETED", "FAILED")))
+    assert len(jobs) == 150
+    counted = Counter(line.replace("ƒ", "f") for line in runs.read_text().split())
+    assert max(counted.values()) == 1
+    # Who did not run failed with the module that should have run it; all others went on.
+    assert {id for id, status in jobs.items() if status == "COMPLETED"} <= set(counted)
+    assert len(counted) > 120

@@ -93,6 +93,7 @@ class _Leader:
         self.recalled: list[Callable[[], Any]] = []
         # How many jobs were started ahead that the job manager did not ask for yet.
         self.unconnected = 0
+        self.closing = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
@@ -196,6 +197,8 @@ class _Leader:
     def _ahead(self, msg: Message) -> Any:
         """`ahead {jobs, after, first, ends, traces}`: start `jobs`, one each, where another ends."""
         body = msg.obj
+        if self.closing:
+            return EMPTY
         jobs = []
         for todo in body["jobs"]:
             self.ahead[todo["id"]] = todo
@@ -248,10 +251,16 @@ class _Leader:
         self._answer_recalls()
 
     async def _unload(self) -> None:
+        """Start nothing any more, and leave nothing behind that nobody watches."""
+        self.closing = True
         gone = self.ctx.loop.create_future()
         self._bring_back(lambda: gone.set_result(None))
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(gone, _AGENT_ANSWERS)
+        for job in self.jobs.values():
+            self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
+            if job.msg is not None:
+                self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
 
     # -- what the shells report
 

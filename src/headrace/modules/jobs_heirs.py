@@ -146,7 +146,9 @@ class Heirs:
 
     def claim(self, job: Job, id: int) -> None:
         """The exec service has started job `id` in the place of one that ended."""
-        heir = self.given.pop(id)
+        heir = self.given.pop(id, None) or self._waiting(id)
+        if heir is None:
+            return
         while self._ids and self._ids.popleft() != id:
             pass
         self._leavers.discard(job.id)

@@ -6,6 +6,7 @@ came back from the journal, so nothing of it is ever saved.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from headrace.modules import jobs_dependencies as deps
@@ -24,6 +25,9 @@ class Waiting:
         self._dependents: dict[int, dict[tuple[int, str], str]] = {}
         self._singletons: dict[tuple[int, str], set[int]] = {}
         self._singleton_names: dict[int, tuple[int, str]] = {}
+        # Jobs that ended and whose dependents did not hear of it yet; a chain of them ends one after the other.
+        self._over: deque[Job] = deque()
+        self._telling = False
 
     def check(self, job: Job, need: deps.Need) -> None:
         """Raises DependencyError when a new job asks for what can never be."""
@@ -90,7 +94,18 @@ class Waiting:
             self._settle(job.id)
 
     def ended(self, job: Job) -> None:
-        """A job became inactive."""
+        """A job became inactive. What ends by that in turn is told when this is done."""
+        self._over.append(job)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._over:
+                self._tell(self._over.popleft())
+        finally:
+            self._telling = False
+
+    def _tell(self, job: Job) -> None:
         if job.id in self._dependents:
             self._settle(job.id)
         if job.id in self._singleton_names:
@@ -122,7 +137,8 @@ class Waiting:
         if not group:
             del self._singletons[key]
             return
-        following = self.core.active[min(group)]
-        if following.state == DEPEND:
+        following = self.core.active.get(min(group))
+        # One that is not active any more is to be told of next.
+        if following is not None and following.state == DEPEND:
             self.remove(following, deps.SINGLETON)
             self.core.advance(following)
