@@ -112,6 +112,43 @@ def test_watchers_tell_what_they_are_about_and_need_not_hold_the_reactor():
     assert lines == ["fd True 1", "signal 10", "0 ['prepare', 'check'] True", "0 3"]
 
 
+def test_watchers_are_made_with_no_more_than_they_need():
+    lines = run(
+        """
+        import os, signal
+        from flux.constants import FLUX_POLLOUT
+        from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher
+        r, w = os.pipe()
+        FDWatcher(h, w, FLUX_POLLOUT, lambda h, watcher, fd, args: (print("fd", args), watcher.stop())).start()
+        SignalWatcher(h, signal.SIGUSR1, lambda h, w, signum, args: (print("signal", args), w.stop())).start()
+        TimerWatcher(h, 0.05, lambda *_: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        print(h.reactor_run(), MessageWatcher(h, 1, print).topic_glob)
+        """
+    )
+    assert lines == ["fd None", "signal None", "0 *"]
+
+
+def test_a_listing_of_what_there_is_not_is_refused_as_a_wrong_value():
+    lines = run(
+        """
+        for wrong in ({"filters": ["foo"]}, {"user": "nosuch"}):
+            try:
+                j.JobList(h, **wrong)
+            except ValueError as exc:
+                print(exc)
+        try:
+            j.JobspecV1.from_submit(["true"], add_file=["a:rw=x"])
+        except ValueError as exc:
+            print(exc)
+        """
+    )
+    assert lines == [
+        "Invalid filter specified: foo",
+        "Invalid user nosuch specified: there is no such user",
+        "--add-file: invalid permissions 'rw' in 'a:rw=x': use octal, as in 0700",
+    ]
+
+
 def test_an_answer_that_does_not_come_in_time_is_an_error_of_the_future():
     lines = run(
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 
-from headrace.cli.errors import CommandError
 from headrace.cli.jobinfo import ACTIVE, INACTIVE, PENDING, RUNNING, JobInfo
 
 TYPE_CHECKING = False
@@ -27,6 +26,10 @@ STATE_NAMES = {
 RESULT_NAMES = {"completed": 1, "failed": 2, "canceled": 4, "timeout": 8}
 
 
+class QueryError(ValueError):
+    """No such user, or no such name of a state or result."""
+
+
 class Query:
     """What to list: a constraint, a number of jobs (0: all) and a time since when inactive jobs count."""
 
@@ -40,7 +43,7 @@ class Query:
         self.since = since
 
     def user(self, text: str) -> None:
-        """Restrict to a user by name or number; "all" restricts nothing. Raises CommandError for an unknown name."""
+        """Restrict to a user by name or number; "all" restricts nothing. Raises QueryError for an unknown name."""
         if text == "all":
             return
         try:
@@ -51,18 +54,18 @@ class Query:
             try:
                 userid = pwd.getpwnam(text).pw_uid
             except KeyError:
-                raise CommandError(f"Invalid user {text} specified: there is no such user") from None
+                raise QueryError(f"Invalid user {text} specified: there is no such user") from None
         self.clauses.append({"userid": [userid]})
 
     def filter(self, text: str) -> None:
-        """Add states and results named in a comma-separated list. Raises CommandError for anything else."""
+        """Add states and results named in a comma-separated list. Raises QueryError for anything else."""
         for name in text.lower().split(","):
             if name in STATE_NAMES:
                 self.states |= STATE_NAMES[name]
             elif name in RESULT_NAMES:
                 self.results |= RESULT_NAMES[name]
             else:
-                raise CommandError(f"Invalid filter specified: {name}")
+                raise QueryError(f"Invalid filter specified: {name}")
 
     def add(self, operator: str, values: List[Any]) -> None:
         self.clauses.append({operator: values})

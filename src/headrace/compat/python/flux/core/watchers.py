@@ -89,7 +89,9 @@ class Watcher:
 class TimerWatcher(Watcher):
     """Fires `after` seconds from start, then every `repeat` seconds if that is not 0. Raises OSError EINVAL below 0."""
 
-    def __init__(self, handle: Flux, after: float, callback: Callable[..., Any], repeat: float, args: Any) -> None:
+    def __init__(
+        self, handle: Flux, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
+    ) -> None:
         super().__init__(handle, callback, args)
         if after < 0 or repeat < 0:
             raise OSError(errno.EINVAL, "a timer's seconds must not be negative")
@@ -118,7 +120,9 @@ class TimerWatcher(Watcher):
 class FDWatcher(Watcher):
     """Fires while `fd` is ready; `events` is a mask of FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR."""
 
-    def __init__(self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any) -> None:
+    def __init__(
+        self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any = None
+    ) -> None:
         super().__init__(handle, callback, args)
         self.fd = fd
         self.events = FLUX_POLLIN if events is None else events
@@ -134,7 +138,7 @@ class FDWatcher(Watcher):
 class SignalWatcher(Watcher):
     """Fires when the process gets `signum`."""
 
-    def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any) -> None:
+    def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any = None) -> None:
         super().__init__(handle, callback, args)
         self.signum = signum
 
@@ -176,9 +180,9 @@ class MessageWatcher(Watcher):
         handle: Flux,
         type_mask: int,
         callback: Callable[..., Any],
-        topic_glob: str,
-        args: Any,
-        rolemask: Optional[int],
+        topic_glob: str = "*",
+        args: Any = None,
+        rolemask: Optional[int] = None,
     ) -> None:
         super().__init__(handle, callback, args)
         self.type_mask = type_mask

@@ -165,7 +165,7 @@ def get_job(flux_handle: Flux, jobid: Any) -> Optional[Dict[str, Any]]:
 
 
 class JobList:
-    """A listing by ids or filters; `.jobs()` fetches it."""
+    """A listing by ids or filters; `.jobs()` fetches it. Raises ValueError for a filter or user there is not."""
 
     def __init__(
         self,

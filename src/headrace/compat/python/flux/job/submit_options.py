@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, Dict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator
 
 if TYPE_CHECKING:
     from flux.job.Jobspec import JobspecV1
@@ -51,7 +52,8 @@ def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) ->
         spec.duration = merged.time_limit
     for key, value in (merged.shell_options or {}).items():
         spec.setattr_shell_option(key, value)
-    command_line.finish(spec.jobspec, merged)
+    with _refusals():
+        command_line.finish(spec.jobspec, merged)
     for key, value in (merged.attributes or {}).items():
         spec.setattr(key, value)
 
@@ -62,6 +64,17 @@ def take(more: Dict[str, Any]) -> Dict[str, Any]:
     return {"env": [], "rlimit": [], **options}
 
 
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What ends a command is a ValueError to a program."""
+    from headrace.cli.errors import CommandError
+
+    try:
+        yield
+    except CommandError as exc:
+        raise ValueError(exc.text) from None
+
+
 def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
     """Take the size of an instance out of `more`, named as on the command line, and name it as the builders do."""
     nslots, nodes = more.pop("nslots", None), more.pop("nodes", None)
@@ -70,6 +83,7 @@ def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
     if isinstance(size.get("conf"), str):
         from headrace.cli import conf_option
 
-        size["conf"] = conf_option.merge([size["conf"]])
+        with _refusals():
+            size["conf"] = conf_option.merge([size["conf"]])
     exclusive = more.pop("exclusive", False) or (nslots is None and nodes is not None)
     return {"num_slots": nslots or nodes or 1, "num_nodes": nodes, "exclusive": exclusive, **size}
