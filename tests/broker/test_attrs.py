@@ -53,6 +53,19 @@ def test_a_duration_is_checked_at_start(name):
         AttrTable({name: "soon"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("statedir", "", "statedir: give a folder"),
+        ("rundir", "", "rundir: give a folder"),
+        ("content.backing-module", "foo", "'foo' is neither content-sqlite nor none"),
+    ],
+)
+def test_what_could_only_be_ignored_is_refused_at_start(name, value, text):
+    with pytest.raises(AttrError, match=text):
+        AttrTable({name: value})
+
+
 def test_the_log_has_levels_and_two_modes():
     for name, value in (("log-level", "8"), ("log-stderr-level", ""), ("log-stderr-mode", "here")):
         with pytest.raises(AttrError, match=name):

@@ -23,6 +23,10 @@ def test_a_folder_whose_parent_is_missing_is_refused_and_not_made(attribute: str
     assert not os.listdir(tmp_path)
 
 
+def test_where_no_folder_can_be_made_the_place_itself_is_not_said_to_be_missing() -> None:
+    assert refusal(statedir="/proc/nope") == "statedir /proc/nope: no folder can be made in /proc"
+
+
 @pytest.mark.parametrize("attribute", ["rundir", "statedir"])
 def test_a_file_is_not_taken_for_a_folder(attribute: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()

@@ -132,10 +132,18 @@ def test_sha256_addresses_when_the_instance_is_set_to_it(in_broker):
     in_broker(scenario, **{"content.hash": "sha256"})
 
 
-@pytest.mark.parametrize(("attrs", "args"), [({"content.hash": "md5"}, []), ({}, ["nonsense=1"])])
+@pytest.mark.parametrize(
+    ("attrs", "args"),
+    [
+        ({"content.hash": "md5"}, []),
+        ({}, ["nonsense=1"]),
+        ({"content.backing-module": "none", "statedir": "/nowhere"}, []),
+    ],
+)
 def test_wrong_settings_are_refused_at_load(in_broker, attrs, args):
     async def scenario(broker):
-        with pytest.raises(RpcError):
+        with pytest.raises(RpcError) as caught:
             broker.load(content, *args)
+        assert caught.value.errnum == errno.EINVAL
 
     in_broker(scenario, **attrs)

@@ -191,5 +191,9 @@ def _check(name: str, value: str) -> None:
         raise AttrError(f"{name}: '{value}' is no number of at most six digits")
     elif name == "log-stderr-mode" and value not in ("leader", "local"):
         raise AttrError(f"{name}: '{value}' is neither leader nor local")
+    elif name in ("rundir", "statedir") and not value:
+        raise AttrError(f"{name}: give a folder, or leave it out")
+    elif name == "content.backing-module" and value not in ("content-sqlite", "none"):
+        raise AttrError(f"{name}: '{value}' is neither content-sqlite nor none")
     elif name in _LEVELS and value not in tuple("01234567"):
         raise AttrError(f"{name}: '{value}' is no level from 0 to 7")

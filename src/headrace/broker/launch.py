@@ -99,9 +99,12 @@ def _folder(attribute: str, path: str) -> tuple[str, bool]:
         os.mkdir(path, 0o700)
     except FileExistsError:
         new = False
-    except FileNotFoundError:
-        raise LaunchError(f"{attribute} {path}: there is no folder {os.path.dirname(path)}") from None
     except OSError as exc:
+        parent = os.path.dirname(path)
+        if isinstance(exc, FileNotFoundError):
+            # /proc has no place for new folders, and says it this way.
+            why = f"no folder can be made in {parent}" if os.path.isdir(parent) else f"there is no folder {parent}"
+            raise LaunchError(f"{attribute} {path}: {why}") from None
         raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
     if not os.path.isdir(path):
         raise LaunchError(f"{attribute} {path}: Not a directory")

@@ -302,6 +302,8 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     hash_name = ctx.attrs.get("content.hash", "sha1")
     if hash_name not in ("sha1", "sha256"):
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
+    if statedir and ctx.attrs.get("content.backing-module") == "none":
+        raise RpcError(errno.EINVAL, "content.backing-module is none, but a statedir keeps blobs in content-sqlite")
     path = os.path.join(statedir, "content.sqlite")
     try:
         store = SqliteStore(path) if statedir else MemoryStore(limit)
