@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
     )
-    p.add_argument("-W", "--load-allowlist", default="", help="comma-separated resource types to load")
+    p.add_argument("-W", "--load-allowlist", default="", help="accepted for compatibility")
     p.add_argument(
         "-S",
         "--match-subsystems",
@@ -57,10 +57,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _filters(text: str) -> list[str]:
+    """The types that are counted, each once. Raises ValueError with the part that names none."""
     found = []
-    for part in text.split(","):
-        _, _, name = part.rpartition(":")
-        if name and name not in found:
+    for part in text.split(",") if text else ():
+        above, _, name = part.rpartition(":")
+        if not above or not name:
+            raise ValueError(f"prune filter {part!r}: must be TYPE:COUNTED, such as ALL:core")
+        if name not in found:
             found.append(name)
     return found or ["core"]
 
@@ -82,9 +85,13 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
         return 1
     try:
         subsystem = walked(args.match_subsystems)
+        filters = _filters(args.prune_filters)
     except ValueError as exc:
         print(f"{_NAME}: {exc}", file=sys.stderr)
         return 1
+    if args.load_allowlist:
+        # Fluxion's readers of these formats do the same.
+        print(f"{_NAME}: WARN: format {args.load_format} has no allowlist: all types are loaded", file=sys.stderr)
     try:
         graph = load(args.load_format, args.load_file, subsystem)
     except OSError as exc:
@@ -100,7 +107,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     with contextlib.ExitStack() as stack:
         out: TextIO = stack.enter_context(open(args.test_output, "w")) if args.test_output else sys.stdout
         engine = Engine(
-            Scheduler(graph, args.match_policy, _filters(args.prune_filters)),
+            Scheduler(graph, args.match_policy, filters),
             WRITERS[args.match_format],
             out.write,
             sys.stderr.write,

@@ -1,0 +1,50 @@
+"""Options of `resource-query`: what is refused, and what has no effect says so."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.graph import resource_query
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}],
+        "nodelist": ["n[0-1]"],
+        "starttime": 0,
+        "expiration": 0,
+    },
+}
+
+
+def run(folder: Path, *options: str) -> int:
+    (folder / "R.json").write_text(json.dumps(R))
+    return resource_query.main(["-L", str(folder / "R.json"), "-f", "rv1exec", "-d", *options], io.StringIO("stat\n"))
+
+
+@pytest.mark.parametrize("filters", ["foo", "ALL:", ":core", "ALL:core,foo", "ALL:core,"])
+def test_a_prune_filter_names_what_is_counted_below_what(
+    filters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "-p", filters) == 1
+    wrong = filters.rpartition(",")[2]
+    assert capsys.readouterr().err == (
+        f"headrace-resource-query: prune filter '{wrong}': must be TYPE:COUNTED, such as ALL:core\n"
+    )
+
+
+@pytest.mark.parametrize("filters", ["", "ALL:core", "ALL:core,rack:node"])
+def test_prune_filters_may_be_none_or_several(filters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "-p", filters) == 0
+    assert "Vertices: 11" in capsys.readouterr().out
+
+
+def test_an_allowlist_has_no_effect_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "-W", "node") == 0
+    shown = capsys.readouterr()
+    assert shown.err == "headrace-resource-query: WARN: format rv1exec has no allowlist: all types are loaded\n"
+    assert "Vertices: 11" in shown.out
