@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 
+from headrace.cli import color
 from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
@@ -26,7 +27,9 @@ def _parser() -> Parser:
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Show these queues only")
     one.add_argument("-o", "--format", default="default", metavar="FORMAT")
-    one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default="always")
+    # Flux has colors here even if stdout is no terminal.
+    default = "never" if color.unwanted() else "always"
+    one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default=default, choices=color.WHEN)
     one = command("status", "Show whether queues take and schedule jobs")
     one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
     one.add_argument("queue", metavar="QUEUE", nargs="?", help="Show this queue only")

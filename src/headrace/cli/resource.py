@@ -7,6 +7,7 @@ import os
 import sys
 
 from headrace.cli.arguments import Parser, subcommands
+from headrace.cli.color import WHEN
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
 
@@ -43,7 +44,7 @@ def _parser() -> Parser:
             one.add_argument("-o", "--format", metavar="FORMAT", default=_format(name))
             one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
         if name == "status":
-            one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto")
+            one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto", choices=WHEN)
     one = command("drain", "List drained nodes, or drain nodes")
     one.add_argument("-f", "--force", action="count", default=0, help="Replace reasons; twice: times, too")
     one.add_argument("-u", "--update", action="store_true", help="Set a reason where there is none")
