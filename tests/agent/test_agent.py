@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agent_world import PATIENCE, World
 
 from headrace.agent import linux
+from headrace.agent.agent import Agent
 
 
 @pytest.fixture
@@ -72,3 +74,29 @@ def test_a_request_for_a_job_that_is_gone_is_answered(alone: World) -> None:
     token = alone.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "x"})
     alone.pump(lambda: bool(alone.replies[token]))
     assert alone.replies[token][0]["errnum"]
+
+
+def test_what_was_ready_before_its_number_was_given_away_is_not_read() -> None:
+    ours, its = socket.socketpair()
+    agent = Agent(its)
+    first, second = os.pipe(), os.pipe()
+    done: list[str] = []
+
+    def close_both_and_begin_anew() -> None:
+        # The order of events is the kernel's: whichever comes first closes the other.
+        done.append("closed")
+        for pair in (first, second):
+            agent.unwatch(pair[0])
+            os.close(pair[0])
+        fresh = os.pipe()[0]
+        for pair in (first, second):
+            os.dup2(fresh, pair[0])
+            agent.watch(pair[0], lambda: done.append("read"))
+
+    for read, write in (first, second):
+        os.write(write, b"x")
+        agent.watch(read, close_both_and_begin_anew)
+    agent._turn()
+    assert done == ["closed"]
+    ours.close()
+    its.close()

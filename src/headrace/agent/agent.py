@@ -173,17 +173,23 @@ class Agent:
         timeout = -1.0
         if self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
+        readers, writers = self._readers, self._writers
+        ready = []
         for fd, events in self._epoll.poll(timeout):
-            table = self._writers if events & select.EPOLLOUT else self._readers
-            callback = table.get(fd) or self._readers.get(fd) or self._writers.get(fd)
-            if callback is not None:
-                try:
-                    callback()
-                except Exception:
-                    # A fault in one job's handling must not end all jobs of this node.
-                    traceback.print_exc(file=sys.stderr)
-                    self.unwatch(fd)
-                    self.unwatch_writable(fd)
+            table = writers if events & select.EPOLLOUT else readers
+            ready.append((fd, table.get(fd) or readers.get(fd) or writers.get(fd)))
+        for fd, callback in ready:
+            # An event of this turn may have closed the descriptor and started a job, which has it anew: what is said of
+            # the old one would have us wait for the new one.
+            if callback is None or (readers.get(fd) is not callback and writers.get(fd) is not callback):
+                continue
+            try:
+                callback()
+            except Exception:
+                # A fault in one job's handling must not end all jobs of this node.
+                traceback.print_exc(file=sys.stderr)
+                self.unwatch(fd)
+                self.unwatch_writable(fd)
         while self._timers and self._timers[0][0] <= time.monotonic():
             _guarded(heapq.heappop(self._timers)[2])
         self._flush()
