@@ -189,9 +189,9 @@ class Reactor:
             return
         if not ready:
             self._call_turns("idle")
-        for fd, revents in ready:
-            callback = self._fds.get(fd)
-            if callback is not None:
+        for fd, revents, callback in [(fd, revents, self._fds.get(fd)) for fd, revents in ready]:
+            # A callback of this turn may have closed the descriptor and opened another of its number.
+            if callback is not None and self._fds.get(fd) is callback:
                 callback(revents)
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now and self._running:
