@@ -6,7 +6,7 @@ import urllib.parse
 from typing import Any, Optional
 
 from headrace.cli.errors import CommandError
-from headrace.cli.instances import to_local, to_remote
+from headrace.cli.instances import to_remote
 from headrace.cli.uri import resolve
 
 
@@ -46,7 +46,7 @@ class JobURI(URI):
     @property
     def local(self) -> str:
         self._check()
-        return to_local(self.uri)
+        return f"local://{self.path}"
 
     @property
     def remote(self) -> str:
