@@ -23,6 +23,12 @@ R: dict[str, Any] = {
     },
 }
 
+# A configuration with two queues.
+QUEUES: dict[str, Any] = {
+    "policy": {"jobspec": {"defaults": {"system": {"queue": "batch"}}}},
+    "queues": {"batch": {"requires": ["batch"]}, "debug": {"requires": ["debug"]}},
+}
+
 
 def jobspec(*command: str, **system: Any) -> dict[str, Any]:
     return {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_world import R, World, jobspec, shown
+from jobs_world import QUEUES, R, World, jobspec, shown
 
 from headrace.spec import jobid
 from headrace.spec.message import FLAG_STREAMING
@@ -52,223 +52,6 @@ def test_start_requests_carry_jobspec_and_r(in_broker: Run) -> None:
     in_broker(scenario)
 
 
-def test_requests_about_jobs_that_are_not_there(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job()
-        await world.run(id)
-        for topic, body in (
-            ("raise", {"type": "cancel", "severity": 0}),
-            ("kill", {"signum": 15}),
-            ("urgency", {"urgency": 3}),
-            ("memo", {"volatile": False, "memo": {"foo": "bar"}}),
-            ("update", {"updates": {"attributes.system.duration": 1.0}}),
-        ):
-            await fails(world, f"job-manager.{topic}", {"id": id, **body}, errno.ENOENT, "job is inactive")
-            await fails(world, f"job-manager.{topic}", {"id": 1, **body}, errno.ENOENT, "unknown job id")
-
-    in_broker(scenario)
-
-
-def test_raise_posts_the_exception_and_publishes_it(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        seen: list[Any] = []
-        world.ctx.subscribe("job-exception", lambda msg: seen.append(msg.obj))
-        id = await world.job()
-        await world.alloc(id)
-        await world.client.rpc("job-manager.raise", {"id": id, "type": "test", "severity": 1, "note": "why"})
-        userid = world.client.userid
-        assert (await world.events(id))[-1] == (
-            "exception",
-            {"type": "test", "severity": 1, "note": "why", "userid": userid},
-        )
-        assert seen == [{"id": id, "type": "test", "severity": 1}]
-        world.end(id)
-
-    in_broker(scenario)
-
-
-def test_guests_reach_their_own_jobs_only(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job()
-        guest = broker.client(guest=True)
-        reply = await guest.call("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
-        assert (reply.errnum, reply.text) == (errno.EPERM, "guests can only raise exceptions on their own jobs")
-        reply = await guest.call("job-manager.wait", {"id": -1})
-        assert reply.errnum == errno.EPERM
-        reply = await guest.call("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0})
-        assert reply.errnum == errno.EPERM
-        reply = await guest.call("job-manager.submit", {"jobs": []})
-        assert reply.errnum == errno.EPERM
-
-    in_broker(scenario)
-
-
-def test_urgency_answers_the_old_one_and_checks_the_new(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job(urgency=0)
-        assert await world.client.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 0}
-        text = "urgency value is out of range"
-        await fails(world, "job-manager.urgency", {"id": id, "urgency": 32}, errno.EINVAL, text)
-        await world.alloc(id)
-        text = "urgency cannot be changed once resources are allocated"
-        await fails(world, "job-manager.urgency", {"id": id, "urgency": 3}, errno.EINVAL, text)
-        world.end(id)
-
-    in_broker(scenario)
-
-
-def test_signals_go_to_the_exec_service(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job()
-        await fails(world, "job-manager.kill", {"id": id, "signum": 15}, errno.EINVAL, "job is not running")
-        await world.alloc(id)
-        await world.client.rpc("job-manager.kill", {"id": id, "signum": 15})
-        body = {"dry_run": False, "userid": -1, "signum": 10}
-        assert await world.client.rpc("job-manager.killall", body) == {"count": 1, "errors": 0}
-        await world.until(lambda: world.kills == [(id, 15), (id, 10)])
-        world.end(id)
-
-    in_broker(scenario)
-
-
-def test_raiseall_counts_and_spares_on_a_dry_run(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        ids = [await world.job() for _ in range(3)]
-        await world.alloc(ids[0])
-        body = {"dry_run": True, "userid": -1, "states": 8, "type": "cancel", "severity": 0}
-        assert await world.client.rpc("job-manager.raiseall", body) == {"count": 2, "errors": 0}
-        assert len((await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]) == 3
-        await world.client.rpc("job-manager.raiseall", {**body, "dry_run": False})
-        await world.until(lambda: not world.allocs)
-        world.end(ids[0])
-        await world.client.rpc("job-manager.drain")
-
-    in_broker(scenario)
-
-
-def test_memo_is_an_event_unless_it_is_volatile(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job(urgency=0)
-        tag = world.client.start("job-manager.events-journal", {"full": False}, None, FLAG_STREAMING)
-        while (await world.client.next(tag)).obj["events"]:
-            pass
-        await world.client.rpc("job-manager.memo", {"id": id, "volatile": False, "memo": {"uri": "x"}})
-        (event,) = (await world.client.next(tag)).obj["events"]
-        assert (event["name"], event["context"]) == ("memo", {"uri": "x"})
-        await world.client.rpc("job-manager.memo", {"id": id, "volatile": True, "memo": {"p": 1}})
-        (event,) = (await world.client.next(tag)).obj["events"]
-        assert event["context"] == {"annotations": {"user": {"uri": "x", "p": 1}}}
-        assert [name for name, _ in await world.events(id)][-1] == "memo"
-
-    in_broker(scenario)
-
-
-def test_a_new_listener_hears_what_the_scheduler_says_of_waiting_jobs(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job(urgency=0)
-        await world.client.rpc("job-manager.memo", {"id": id, "volatile": True, "memo": {"p": 1}})
-        tag = world.client.start("job-manager.events-journal", {"full": True}, None, FLAG_STREAMING)
-        heard = [(await world.client.next(tag)).obj["events"][-1] for _ in range(2)]
-        assert heard[1]["context"] == {"annotations": {"user": {"p": 1}}}
-
-    in_broker(scenario)
-
-
-def test_update_of_a_pending_and_of_a_running_job(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job(urgency=0)
-        await world.client.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 1200.0}})
-        assert (await world.events(id))[-2:] == [
-            ("jobspec-update", {"attributes.system.duration": 1200.0}),
-            ("priority", {"priority": 0}),
-        ]
-        for flags, duration in ((0, 0), (2, 1200.0)):
-            body = await world.client.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": flags})
-            assert json.loads(body["jobspec"])["attributes"]["system"]["duration"] == duration
-        await fails(
-            world,
-            "job-manager.update",
-            {"id": id, "updates": {"attributes.system.job.name": "x"}},
-            errno.EINVAL,
-            "update of attributes.system.job.name not supported",
-        )
-        await world.client.rpc("job-manager.urgency", {"id": id, "urgency": 16})
-        await world.alloc(id, expiration=broker.contexts["job-manager"].now() + 1200)
-        world.say(id, "start")
-        tag = world.client.start("job-info.update-watch", {"id": id, "key": "R", "flags": 0}, None, FLAG_STREAMING)
-        first = (await world.client.next(tag)).obj["R"]["execution"]["expiration"]
-        await world.client.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 60.0}})
-        second = (await world.client.next(tag)).obj["R"]["execution"]["expiration"]
-        assert 1130 < first - second < 1141
-        await world.until(lambda: world.expirations == [(id, second)])
-        world.end(id)
-        await world.client.rpc("job-manager.drain")
-        assert (await world.client.next(tag)).errnum == errno.ENODATA
-
-    in_broker(scenario)
-
-
-CONFIG = {
-    "policy": {"jobspec": {"defaults": {"system": {"queue": "batch"}}}},
-    "queues": {"batch": {"requires": ["batch"]}, "debug": {"requires": ["debug"]}},
-}
-
-
-def test_a_job_moves_to_another_queue_if_it_fits_there(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job()
-        world.infeasible = "unsatisfiable request: need 2 exclusive node(s), only 1 eligible"
-        body = {"id": id, "updates": {"attributes.system.queue": "debug"}}
-        await fails(world, "job-manager.update", body, errno.EINVAL, world.infeasible)
-        world.infeasible = ""
-        await world.client.rpc("job-manager.update", body)
-        found = await world.client.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 3})
-        system = found["jobspec"]["attributes"]["system"]
-        assert (system["queue"], system["constraints"]) == ("debug", {"properties": ["debug"]})
-
-    in_broker(scenario, CONFIG)
-
-
-def test_another_queue_and_a_running_job_keep_their_limits(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        id = await world.job()
-        updates = {"attributes.system.queue": "short", "attributes.system.duration": 120.0}
-        text = "requested duration (2m) exceeds policy limit of 1m for queue short"
-        await fails(world, "job-manager.update", {"id": id, "updates": updates}, errno.EINVAL, text)
-        updates["attributes.system.duration"] = 60.0
-        await world.client.rpc("job-manager.queue-start", {"all": True, "start": True, "nocheckpoint": True})
-        await world.client.rpc("job-manager.update", {"id": id, "updates": updates})
-        await world.alloc(id)
-        text = "update of queue for running job not supported"
-        await fails(world, "job-manager.update", {"id": id, "updates": updates}, errno.EINVAL, text)
-        world.end(id)
-
-    short = {"policy": {"limits": {"duration": "1m"}}}
-    in_broker(scenario, {**CONFIG, "queues": {**CONFIG["queues"], "short": short}})
-
-
 def test_queues_are_listed_switched_and_told(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)
@@ -294,7 +77,7 @@ def test_queues_are_listed_switched_and_told(in_broker: Run) -> None:
         reply = await world.client.call("job-manager.queue-start", {"start": True, "all": False})
         assert reply.errnum == errno.EINVAL
 
-    in_broker(scenario, CONFIG)
+    in_broker(scenario, QUEUES)
 
 
 def test_a_disabled_queue_takes_no_jobs(in_broker: Run) -> None:
@@ -322,28 +105,6 @@ def test_drain_and_idle_wait_for_the_right_thing(in_broker: Run) -> None:
         await world.client.rpc("job-manager.raise", {"id": held, "type": "cancel", "severity": 0})
         reply = await world.client.next(drain)
         assert (reply.errnum, reply.has_payload) == (0, False)
-
-    in_broker(scenario)
-
-
-def test_waitable_jobs_are_waited_for_once(in_broker: Run) -> None:
-    async def scenario(broker: Any) -> None:
-        world = World(broker)
-        await world.begin()
-        await fails(world, "job-manager.wait", {"id": -1}, errno.ECHILD, "there are no more waitable jobs")
-        ids = [await world.job(flags=4) for _ in range(2)]
-        first, other = (
-            world.client.start("job-manager.wait", {"id": ids[0]}),
-            world.client.start("job-manager.wait", {"id": -1}),
-        )
-        for id, status in zip(ids, (256, 0)):
-            await world.alloc(id)
-            world.end(id, status)
-        text = "task(s) exited with exit code 1"
-        assert (await world.client.next(first)).obj == {"id": ids[0], "success": False, "errstr": text}
-        assert (await world.client.next(other)).obj == {"id": ids[1], "success": True, "errstr": ""}
-        text = "invalid job id, or job may be inactive and not waitable"
-        await fails(world, "job-manager.wait", {"id": ids[0]}, errno.ECHILD, text)
 
     in_broker(scenario)
 
