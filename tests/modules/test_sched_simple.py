@@ -8,38 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from sched_graph_world import four_nodes, jobspec
 
-from headrace.broker.module import EMPTY
+from headrace.broker.module import EMPTY, RpcError
 from headrace.modules import sched_simple
 from headrace.spec.message import Message
 
 Jobspec = dict[str, Any]
-
-
-def jobspec(nslots: int = 1, cores: int = 1, nnodes: int = 0, exclusive: bool = False, **system: Any) -> Jobspec:
-    slot = {"type": "slot", "count": nslots, "label": "task", "with": [{"type": "core", "count": cores}]}
-    node = {"type": "node", "count": nnodes, "with": [slot]}
-    if exclusive:
-        node["exclusive"] = True
-    return {
-        "version": 1,
-        "resources": [node if nnodes else slot],
-        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": {"duration": 0, **system}},
-    }
-
-
-def four_nodes(**execution: Any) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": ["node[0-3]"],
-            **execution,
-        },
-    }
 
 
 class World:
@@ -372,7 +347,15 @@ def test_resource_status_tells_all_down_and_allocated(in_broker: Run) -> None:
     in_broker(scenario)
 
 
-def test_limited_mode_is_told_to_the_job_manager(in_broker: Run) -> None:
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["mode=limited=8"], {"mode": "limited", "limit": 8}),
+        (["mode=single", "alloc-mode=worst-fit"], {"mode": "limited", "limit": 1}),
+        (["mode=single", "mode=unlimited"], {"mode": "unlimited"}),
+    ],
+)
+def test_the_mode_is_told_to_the_job_manager(in_broker: Run, args: list[str], said: dict[str, Any]) -> None:
     async def scenario(broker: Any) -> None:
         ctx = broker.context("world")
         told: list[Any] = []
@@ -385,8 +368,17 @@ def test_limited_mode_is_told_to_the_job_manager(in_broker: Run) -> None:
 
         hello = {"sched-hello": lambda msg: ctx.respond_error(msg, errno.ENODATA), "sched-ready": ready}
         ctx.service("job-manager", hello)
-        broker.load(sched_simple, "mode=limited=8")
+        broker.load(sched_simple, *args)
         await asyncio.sleep(0.01)
-        assert told == [{"mode": "limited", "limit": 8}]
+        assert told == [said]
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize("arg", ["mode=limited=0", "mode=limited", "mode=x", "mode", "alloc-mode=first-fit", "other"])
+def test_an_argument_that_means_nothing_is_refused(in_broker: Run, arg: str) -> None:
+    async def scenario(broker: Any) -> None:
+        with pytest.raises(RpcError, match="sched-simple: "):
+            broker.load(sched_simple, arg)
 
     in_broker(scenario)

@@ -36,9 +36,10 @@ from .attrs import AttrTable
 from .boot import BootInfo
 from .events import Events
 from .groups import Groups
+from .join import when_parent_is_through
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
-from .modhost import ModuleHost, names_for
+from .modhost import ModuleHost, has_own_rc1
 from .module import ModuleContext, RpcError
 from .module_process import Forked
 from .overlay import Overlay
@@ -210,12 +211,9 @@ class Broker:
         self.spawn(self._init())
 
     async def _init(self) -> None:
-        name = "list"
         try:
-            for name in names_for(self.rank, self.attrs, self.config):
-                await self.modules.load(name)
+            await self.modules.load_first()
         except Exception as exc:
-            self.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
             if not isinstance(exc, (RpcError, OSError)):
                 self.log(logging.ERROR, "broker", traceback.format_exc())
             self.exit_code = 1
@@ -389,6 +387,9 @@ class Broker:
             if status:
                 event = "rc3-fail"
                 self.exit_code = self.exit_code or status
+            for name in self.modules.forgotten():
+                self.log(logging.CRITICAL, "broker", f"broker module '{name}' was not properly shut down")
+                self.exit_code = self.exit_code or 1
             await self.modules.remove_all()
         except Exception as exc:
             self.log(logging.ERROR, "broker", f"rc3: {exc}")
@@ -417,7 +418,10 @@ class Broker:
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
         self._leader_runs = body.get("state") == "run"
         self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye")
-        self.advance("parent-ready")
+        if has_own_rc1(self.attrs) and not self._unwanted:
+            when_parent_is_through(self, self.advance)
+        else:
+            self.advance("parent-ready")
 
     def parent_state(self, new: str) -> None:
         """Rank 0 entered `new`."""

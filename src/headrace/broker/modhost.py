@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
-from . import module_process
+from . import module_process, stand_ins
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 from .module_trace import ModuleTrace
@@ -42,6 +42,11 @@ LEADER_MODULES = (
     "heartbeat",
 )
 FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
+# With an rc1 script of the user's own: what a broker has before, and what of it the script may load as well, because
+# Flux has it as a module. Until then that is not listed: content serves scripts that take it for a part of the broker,
+# a follower's job-exec those that load job-exec where it leads.
+_BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
+_UNLISTED = frozenset({"content", "job-exec"})
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
 EXEC_MODULES = frozenset({"sched-graph"})
 # Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
@@ -50,9 +55,16 @@ _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
 def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
     """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for a scheduler there is not."""
+    if has_own_rc1(attrs):
+        return list(_BEFORE_OWN_RC1[rank > 0])
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
     skip = _listed(config, "skip-modules")
     return [_scheduler(attrs, config) if name == "sched-graph" else name for name in names if name not in skip]
+
+
+def has_own_rc1(attrs: AttrTable) -> bool:
+    """Whether a script of the user's loads the modules; one that is given as "" loads none."""
+    return "broker.rc1_path" in attrs
 
 
 def exec_modules(config: dict[str, Any]) -> frozenset[str]:
@@ -84,6 +96,8 @@ class ModuleHost:
         # What modules hand over to their next load, by module name: lives as long as the broker.
         self.kept: dict[str, Any] = {}
         self._builtin: set[str] = set()
+        # Loaded, and not listed: see _UNLISTED.
+        self._unlisted: set[str] = set()
         self._trace: ModuleTrace
 
     def builtin(self, name: str) -> ModuleContext:
@@ -93,12 +107,31 @@ class ModuleHost:
         self._builtin.add(name)
         return ctx
 
+    async def load_first(self) -> None:
+        """Load what this broker has by itself. Raises RpcError and what a module's load raises, noted with its name."""
+        broker = self.broker
+        name = "list"
+        try:
+            for name in names_for(broker.rank, broker.attrs, broker.config):
+                await self.load(name)
+        except Exception as exc:
+            broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
+            raise
+        if has_own_rc1(broker.attrs):
+            self._unlisted = set(_UNLISTED & self.loaded.keys())
+
     async def load(self, path: str, name: str = "", args: list[str] | None = None, as_process: bool = False) -> None:
         """Load a module by name or .py file, into this process or one of its own.
 
         Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises.
         """
-        if as_process or path in exec_modules(self.broker.config):
+        if path in self._unlisted and name in ("", path):
+            self._unlisted.discard(path)
+            if not args:
+                return
+            await self.remove(path)
+        work_here = not stand_ins.has(path, self.broker.rank)
+        if work_here and (as_process or path in exec_modules(self.broker.config)):
             name = await self._load_process(path, name, args or [])
         else:
             name = await self._load_here(path, name, args or [])
@@ -106,7 +139,7 @@ class ModuleHost:
         self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
-        found = find(path)
+        found = stand_ins if stand_ins.has(path, self.broker.rank) else find(path)
         if found is None:
             raise _not_found()
         name = name or name_of(found, path)
@@ -121,7 +154,7 @@ class ModuleHost:
             del self.loaded[name]
             await ctx.unload()
             raise
-        if name not in ctx.services and name not in self.broker.router.services:
+        if found is not stand_ins and name not in ctx.services and name not in self.broker.router.services:
             ctx.service(name, {})
         return name
 
@@ -160,7 +193,7 @@ class ModuleHost:
     async def remove(self, name: str) -> None:
         """Unload a module. Raises RpcError(ENOENT, EINVAL)."""
         ctx = self.loaded.get(name)
-        if ctx is None:
+        if ctx is None or name in self._unlisted:
             raise RpcError(errno.ENOENT, "No such file or directory")
         if name in self._builtin:
             raise RpcError(errno.EINVAL, f"{name} is part of the broker")
@@ -171,7 +204,15 @@ class ModuleHost:
     def begin_remove(self, name: str) -> None:
         self.broker.spawn(self.remove(name))
 
+    def forgotten(self) -> list[str]:
+        """What the user's scripts have loaded and not removed. Flux takes that for a mistake."""
+        if not has_own_rc1(self.broker.attrs):
+            return []
+        ours = self._builtin | self._unlisted | {"rexec"}
+        return [name for name in self.loaded if name not in ours]
+
     async def remove_all(self) -> None:
+        self._unlisted.clear()
         for name in reversed(list(self.loaded)):
             if name not in self._builtin:
                 await self.remove(name)
@@ -231,6 +272,7 @@ class ModuleHost:
                 **({"pid": ctx.pid} if isinstance(ctx, ModuleProcess) else {}),
             }
             for name, ctx in self.loaded.items()
+            if name not in self._unlisted
         ]
         return {"mods": mods}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 
-# What a job's or a launcher's process has in its environment that says nothing of an instance's.
+# What an environment has of a job, a launcher or for this one instance, and says nothing of its programs.
 _NOT_OURS = (
     "FLUX_JOB_ID",
     "FLUX_JOB_NNODES",
@@ -34,6 +34,8 @@ _NOT_OURS = (
     "FLUX_JOB_TMPDIR",
     "FLUX_KVS_NAMESPACE",
     "FLUX_PROXY_REMOTE",
+    "FLUX_RC1_PATH",
+    "FLUX_RC3_PATH",
     "FLUX_TASK_LOCAL_ID",
     "FLUX_TASK_RANK",
     "PMI_FD",

@@ -45,6 +45,12 @@ def attributes(settings: List[str]) -> Dict[str, str]:
     return out
 
 
+def scripts_of_environment() -> Dict[str, str]:
+    """FLUX_RC1_PATH and FLUX_RC3_PATH as attributes. Empty is a value: no script."""
+    names = {"broker.rc1_path": "FLUX_RC1_PATH", "broker.rc3_path": "FLUX_RC3_PATH"}
+    return {attribute: os.environ[name] for attribute, name in names.items() if name in os.environ}
+
+
 def main(argv: List[str]) -> int:
     parser = BrokerParser("start")
     broker_options(parser)
@@ -77,7 +83,11 @@ def main(argv: List[str]) -> int:
     try:
         launching = launch.LaunchOptions(
             size=options.test_size or 0,
-            attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
+            attrs={
+                **scripts_of_environment(),
+                **({"config.path": path} if path else {}),
+                **attributes(options.setattr),
+            },
             config=config.from_options(path, options.conf),
             config_path=os.path.abspath(path) if path else "",
             command=command,

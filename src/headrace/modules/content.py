@@ -128,6 +128,8 @@ class Content:
         self._waiting: list[tuple[Message, bytes]] = []
         self._writing = False
         self._flushers: list[Message] = []
+        # The module that was loaded as our store, "" without one.
+        self.backing = ""
 
     def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Do `fn` where it may block; `done` is called on the loop (at once without a disk)."""
@@ -236,8 +238,8 @@ class Content:
         self._find(msg, lambda _blob: self.ctx.respond(msg))
 
     def flush(self, msg: Message) -> None:
-        """Answer when nothing waits for the disk. Raises RpcError(ENOSYS) without a statedir."""
-        if not self.durable:
+        """Answer when nothing waits for the disk. Raises RpcError(ENOSYS) without a statedir or a store."""
+        if not self.durable and not self.backing:
             raise RpcError(errno.ENOSYS)
         if self._waiting or self._writing:
             self._flushers.append(msg)
@@ -270,6 +272,22 @@ class Content:
                 self.ctx.respond(msg)
 
         self._run(lambda: self.disk.put_checkpoint(value), done)
+
+    def register_backing(self, msg: Message) -> Any:
+        """A module says that it is the store (RFC 10). Raises RpcError(EBUSY) when another one is."""
+        name = (msg.obj or {}).get("name")
+        if not isinstance(name, str) or not name:
+            raise RpcError(errno.EPROTO, "content.register-backing: name must be a string")
+        if self.backing:
+            raise RpcError(errno.EBUSY, f"content backing store {self.backing} is already active")
+        self.backing = name
+        return EMPTY
+
+    def unregister_backing(self, _msg: Message) -> Any:
+        if not self.backing:
+            raise RpcError(errno.EINVAL, "content backing store is not active")
+        self.backing = ""
+        return EMPTY
 
     def close(self) -> None:
         if self._thread is not None:
@@ -320,6 +338,8 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "dropcache": lambda _msg: EMPTY,
             "checkpoint-get": content.checkpoint_get,
             "checkpoint-put": content.checkpoint_put,
+            "register-backing": content.register_backing,
+            "unregister-backing": content.unregister_backing,
         },
     )
     # What real Flux has as a module of its own (RFC 10): the store behind the cache.

@@ -6,9 +6,11 @@ The service itself runs where the job store is, in the job manager (jobs_info), 
 from __future__ import annotations
 
 from headrace.broker.module import ModuleContext
+from headrace.broker.module_args import only
 
 NAME = "job-info"
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
     """Nothing to do: the job manager provides the service."""
+    only(ctx, args)

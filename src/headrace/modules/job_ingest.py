@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module_args import only
 from headrace.modules.jobs_pack import split_j
 from headrace.modules.jobs_policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.modules.jobs_record import (
@@ -36,9 +37,19 @@ _HEADS = 64
 _decode = msgspec.json.decode
 _pack = msgspec.msgpack.Encoder().encode
 _ABSENT = object()
+# What flux-core takes for its validators, which are processes.
+_WITHOUT_EFFECT = (
+    "batch-count",
+    "buffer-size",
+    "disable-validator",
+    "validator",
+    "validator-args",
+    "validator-plugins",
+)
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args, without_effect=_WITHOUT_EFFECT)
     _Ingest(ctx)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module_args import only
 from headrace.modules.job_list_match import Match, MatchError
 from headrace.modules.job_list_record import (
     ATTRS,
@@ -43,6 +44,7 @@ _ANY_ID = 0xFFFFFFFFFFFFFFFF
 
 
 def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
+    only(ctx, args)
     # A listing during a restart must not miss jobs: the module is there once it knows the past.
     return _Lister(ctx).caught_up
 

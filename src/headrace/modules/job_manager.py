@@ -15,6 +15,7 @@ from typing import Any
 from headrace.agent import begun
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module_args import only
 from headrace.modules.jobs_admin import Admin
 from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
@@ -38,6 +39,7 @@ _LONGEST_SLEEP = 60.0
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args)
     _Manager(ctx)
 
 

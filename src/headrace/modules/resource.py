@@ -187,10 +187,12 @@ class _Leader:
     async def _again(self, events: list[Event]) -> ResourceSet | None:
         """R from the KVS if an earlier load of this module, in this life of the broker, put it there.
 
-        The other ranks counted their nodes for that one.
+        The other ranks counted their nodes for that one. Where a script loads modules, it may also put an R there
+        before this one, as those of tests do.
         """
         started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
-        if not any(event["name"] == "resource-define" and event["timestamp"] >= started for event in events):
+        defined = any(event["name"] == "resource-define" and event["timestamp"] >= started for event in events)
+        if not defined and "broker.rc1_path" not in self.ctx.attrs:
             return None
         try:
             reply = await self.ctx.rpc("kvs.lookup", {"key": "resource.R", "namespace": "primary", "flags": 0})

@@ -365,14 +365,25 @@ class _Scheduler:
 
 
 def _mode(args: list[str]) -> tuple[str, int]:
-    """`mode=unlimited` or `mode=limited=N`: how many requests the job manager sends at a time."""
+    """How many requests the job manager sends at a time: `mode=limited=N`, `mode=unlimited` (the default), or
+    `mode=single`, which is `limited=1`. Raises RpcError(EINVAL)."""
+    mode, limit = "unlimited", 0
     for arg in args:
         key, _, value = arg.partition("=")
-        if key == "mode":
-            kind, _, limit = value.partition("=")
-            if kind == "unlimited":
-                return "unlimited", 0
-            if kind == "limited" and limit.isdigit() and int(limit) > 0:
-                return "limited", int(limit)
-            raise RpcError(errno.EINVAL, f"sched-simple: mode={value}: use unlimited or limited=N")
-    return "unlimited", 0
+        if key == "alloc-mode" and value == "worst-fit":
+            # What this scheduler does.
+            continue
+        if key != "mode":
+            raise RpcError(
+                errno.EINVAL, f"sched-simple: unknown argument {arg!r}, known are mode and alloc-mode=worst-fit"
+            )
+        kind, _, number = value.partition("=")
+        if value == "unlimited":
+            mode, limit = value, 0
+        elif value == "single":
+            mode, limit = "limited", 1
+        elif kind == "limited" and number.isascii() and number.isdigit() and int(number[:9]) > 0:
+            mode, limit = "limited", int(number[:9])
+        else:
+            raise RpcError(errno.EINVAL, f"sched-simple: mode={value}: use unlimited, single or limited=N")
+    return mode, limit

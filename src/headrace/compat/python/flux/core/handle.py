@@ -85,6 +85,15 @@ class Flux:
             value = value[part]
         return value
 
+    def barrier(self, name: str, nprocs: int) -> RPC:
+        """Wait until `nprocs` handles have entered the barrier `name` (the module `barrier` must be loaded).
+
+        Raises OSError: ECONNABORTED when somebody entered twice or left, ENOSYS without the module.
+        """
+        call = self.rpc("barrier.enter", {"name": name, "nprocs": nprocs})
+        call.get()
+        return call
+
     def get_rank(self) -> int:
         return int(self.attr_get("rank"))
 

@@ -1,0 +1,78 @@
+"""The barrier service: processes anywhere in the instance wait for each other under a name they agree on.
+
+Rank 0 counts; requests of other brokers' clients come up the tree. A barrier belongs to the user who entered first, and
+those of different users never meet. One that somebody leaves or enters twice can never complete rightly: it is aborted
+for all who wait (ECONNABORTED), as Flux does it.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from ..broker.module import ModuleContext, RpcError
+from ..broker.module_args import only
+from ..spec.message import Message
+
+NAME = "barrier"
+
+
+class _Barrier:
+    """Who waits, by the uuid of its handle, until there are `nprocs`."""
+
+    __slots__ = ("nprocs", "waiting")
+
+    def __init__(self, nprocs: int) -> None:
+        self.nprocs = nprocs
+        self.waiting: dict[bytes, Message] = {}
+
+
+class _Barriers:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        # By user and name.
+        self.open: dict[tuple[int, str], _Barrier] = {}
+        ctx.service(NAME, {"enter": self._enter}, open=("enter",))
+        ctx.on_disconnect(self._gone)
+        ctx.on_stats(lambda: {"barriers": len(self.open)})
+        ctx.on_unload(self._unload)
+
+    def _enter(self, msg: Message) -> None:
+        """`{name, nprocs}`: answered when as many have entered. Raises RpcError(EPROTO, EINVAL, EEXIST)."""
+        body = msg.obj or {}
+        name, nprocs = body.get("name"), body.get("nprocs")
+        if not isinstance(name, str) or not isinstance(nprocs, int) or isinstance(nprocs, bool):
+            raise RpcError(errno.EPROTO, "barrier.enter: name must be a string and nprocs a number")
+        if nprocs < 1:
+            raise RpcError(errno.EINVAL, f"barrier {name}: nprocs is {nprocs}, it must be at least 1")
+        key = (msg.userid, name)
+        barrier = self.open.setdefault(key, _Barrier(nprocs))
+        if barrier.nprocs != nprocs:
+            raise RpcError(errno.EINVAL, f"barrier {name} was begun for {barrier.nprocs} processes, not {nprocs}")
+        sender = msg.routes[0]
+        if sender in barrier.waiting:
+            self._end(key, errno.ECONNABORTED, f"barrier {name}: somebody entered twice")
+            raise RpcError(errno.EEXIST, f"barrier {name} was entered before by the same handle")
+        barrier.waiting[sender] = msg
+        if len(barrier.waiting) == nprocs:
+            self._end(key)
+
+    def _end(self, key: tuple[int, str], errnum: int = 0, text: str = "") -> None:
+        for msg in self.open.pop(key).waiting.values():
+            if errnum:
+                self.ctx.respond_error(msg, errnum, text)
+            else:
+                self.ctx.respond(msg)
+
+    def _gone(self, uuid: str) -> None:
+        sender = uuid.encode()
+        for key in [key for key, barrier in self.open.items() if sender in barrier.waiting]:
+            self._end(key, errno.ECONNABORTED, f"barrier {key[1]}: somebody left")
+
+    def _unload(self) -> None:
+        for key in list(self.open):
+            self._end(key, errno.ENOSYS, "barrier was unloaded")
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args)
+    _Barriers(ctx)
