@@ -33,6 +33,11 @@ on 0 flux module load sched-simple mode=limited=8
 on 0 flux module debug --setbit 0x2 sched-simple >/dev/null
 on all flux module load cron
 names loaded
+on 0 flux admin cleanup-push <<EOT
+    flux queue stop --quiet --all --nocheckpoint
+    flux cancel --all --quiet --states RUN
+    flux queue idle --quiet
+EOT
 """
 _RC3 = """
 for name in job-exec heartbeat sched-simple; do on 0 flux module remove -f $name; done

@@ -109,3 +109,25 @@ def test_a_broker_that_is_told_to_go_takes_those_below_it_along_in_order() -> No
     here = ["2 n2: full", "5 n5: full", "6 n6: full"]
     goodbyes = [f"[{rank}]: goodbye: goodbye->exit" for rank in (1, 3, 4)]
     assert (done.out.splitlines(), done.err) == (["partial", "0 n0: partial", *left, *here, *goodbyes], "")
+
+
+def test_pushed_commands_run_after_the_program_the_last_pushed_first(tmp_path: Path) -> None:
+    push = "flux admin cleanup-push"
+    done = start(f"{push} echo one; printf 'echo two\\necho three' | {push}; {push} 'flux getattr rank'; echo program")
+    assert (done.out, done.rc) == ("program\n0\ntwo\nthree\none\n", 0)
+
+
+def test_a_pushed_command_that_fails_is_the_exit_code_and_the_others_run() -> None:
+    done = start("--test-size=2", "flux admin cleanup-push echo last; flux admin cleanup-push exit 7")
+    assert (done.out, done.rc, done.left) == ("last\n", 7, [])
+
+
+def test_commands_can_be_pushed_to_cleanup_of_the_leader_alone() -> None:
+    done = start("--test-size=2", "flux exec -r1 flux admin cleanup-push true; flux admin cleanup-push echo ran")
+    assert "commands can be pushed to cleanup of rank 0" in done.err
+    assert done.out == "ran\n"
+
+
+def test_a_pushed_command_has_the_time_of_cleanup() -> None:
+    done = start("-Sbroker.cleanup-timeout=200ms", "flux admin cleanup-push sleep 100", timeout=30)
+    assert (done.rc, done.left) == (129, [])

@@ -46,6 +46,7 @@ from .overlay import Overlay
 from .own_attrs import set_own
 from .program import Program, run_script
 from .router import Router
+from .runat import Cleanup
 
 # Seconds the agent gets to kill what is left of the jobs.
 _AGENT_PATIENCE = 5.0
@@ -139,6 +140,7 @@ class Broker:
         services.register(self)
         self.events.subscribe(_StateListener(self), "broker.state")
         self.groups = Groups(self.modules.builtin("groups"))
+        self.pushed = Cleanup(self, self.context)
         signals.listen(self)
         try:
             if self._agent_socket is not None:
@@ -322,7 +324,7 @@ class Broker:
             self.spawn(self._cleanup())
 
     async def _cleanup(self) -> None:
-        """Stop every queue, cancel what runs, wait until nothing does."""
+        """Run what was pushed, then stop every queue, cancel what runs, wait until nothing does."""
         rpc = self.context.rpc
         steps: list[tuple[str, str, dict[str, Any]]] = [
             ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
@@ -336,10 +338,13 @@ class Broker:
         if self._agent_is_lost:
             # Its jobs' ends cannot be seen any more: waiting for them would be for ever.
             steps.pop()
-        for number, (what, topic, body) in enumerate(steps):
+        limit = self._timeout("broker.cleanup-timeout")
+        status = await self.pushed.run(limit)
+        self.exit_code = self.exit_code or status
+        for number, (what, topic, body) in enumerate(steps, len(self.pushed.commands)):
             begin = time.monotonic()
             try:
-                await asyncio.wait_for(rpc(topic, body), self._timeout("broker.cleanup-timeout"))
+                await asyncio.wait_for(rpc(topic, body), limit)
                 outcome = "done"
             except asyncio.TimeoutError:
                 outcome = "timed out"

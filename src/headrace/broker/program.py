@@ -141,20 +141,26 @@ class Program:
 async def run_script(broker: Broker, name: str) -> int:
     """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status."""
     command = broker.attrs.get(f"broker.{name}_path")
-    if not command:
-        return 0
+    return await run_command(broker, command, f"{name}.0") if command else 0
+
+
+async def run_command(broker: Broker, command: str, name: str, limit: float | None = None) -> int:
+    """Run a command line by the user's shell, for `limit` seconds at most; its exit status, logged as `name`'s."""
     ended: asyncio.Future[int] = broker.loop.create_future()
 
     def done(status: int, text: str) -> None:
         broker.log(logging.ERROR if status else logging.INFO, "broker", text)
         ended.set_result(status)
 
-    broker.program = Program(broker, [command], done, f"{name}.0")
+    broker.program = Program(broker, [command], done, name)
+    timer = broker.loop.call_later(limit, broker.program.stop) if limit else None
     try:
         broker.program.start()
         return await ended
     except OSError as exc:
-        broker.log(logging.ERROR, "broker", f"{name}.0: {exc.filename or command}: {exc.strerror}")
+        broker.log(logging.ERROR, "broker", f"{name}: {exc.filename or command}: {exc.strerror}")
         return 127
     finally:
         broker.program = None
+        if timer is not None:
+            timer.cancel()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # command: (module of this package, what it does)
 COMMANDS = {
     "R": ("resource_set", "encode, decode and combine resource sets"),
+    "admin": ("admin", "have commands run at the end of an instance"),
     "alloc": ("alloc", "start an instance of its own on an allocation, interactively"),
     "batch": ("batch", "submit a script that runs in an instance of its own"),
     "broker": ("broker", "run one broker"),
@@ -66,7 +67,6 @@ COMMANDS = {
 
 # Commands of Flux that are to be named as such where somebody tries them.
 ABSENT = (
-    "admin",
     "archive",
     "cron",
     "dump",

@@ -1,0 +1,44 @@
+"""Commands that were pushed to run when the initial program has ended (`runat.push`, `flux admin cleanup-push`)."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from ..spec.message import Message
+from .module import EMPTY, ModuleContext, RpcError, _Empty
+from .program import run_command
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+class Cleanup:
+    """The commands, first that which was pushed last; on rank 0 they run before the broker's own steps of `cleanup`."""
+
+    def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
+        self._broker = broker
+        self.commands: list[str] = []
+        ctx.service("runat", {"push": self._push})
+
+    def _push(self, msg: Message) -> _Empty:
+        """`{name: "cleanup", commands}`: each goes to the front. Raises RpcError(EPROTO, EINVAL)."""
+        body = msg.obj or {}
+        name, commands = body.get("name"), body.get("commands")
+        if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
+            raise RpcError(errno.EPROTO, "runat.push: commands must be an array of strings")
+        if name != "cleanup" or self._broker.rank:
+            raise RpcError(
+                errno.EINVAL, f"runat.push: commands can be pushed to cleanup of rank 0, not to {name!r} here"
+            )
+        if self._broker.past("run"):
+            raise RpcError(errno.EINVAL, "runat.push: cleanup has begun")
+        self.commands[:0] = reversed(commands)
+        return EMPTY
+
+    async def run(self, limit: float | None) -> int:
+        """Run them all, one after the other, each for `limit` seconds at most; the first status that is not 0."""
+        status = 0
+        for number, command in enumerate(self.commands):
+            status = await run_command(self._broker, command, f"cleanup.{number}", limit) or status
+        return status
