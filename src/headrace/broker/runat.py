@@ -40,5 +40,6 @@ class Cleanup:
         """Run them all, one after the other, each for `limit` seconds at most; the first status that is not 0."""
         status = 0
         for number, command in enumerate(self.commands):
-            status = await run_command(self._broker, command, f"cleanup.{number}", limit) or status
+            own = await run_command(self._broker, command, f"cleanup.{number}", limit)
+            status = status or own
         return status
