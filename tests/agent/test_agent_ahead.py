@@ -97,7 +97,7 @@ def test_a_start_that_fails_leaves_its_place_to_the_next(world: World) -> None:
 
 def test_a_trace_is_left_before_the_start(world: World, tmp_path: Path) -> None:
     path = str(tmp_path / "begun")
-    begun.clear(path)
+    begun.reserve(path)
     first = world.start(["cat"])
     second, third = hand_out(world, ["sleep 60", "true"], [first], traces=path)
     world.rpc(first, "stdin", {"stream": "stdin", "rank": "all", "eof": True})

@@ -12,11 +12,12 @@ from headrace.agent import begun
 def test_another_process_reads_what_was_added(tmp_path: Path) -> None:
     path = str(tmp_path / "begun")
     assert begun.read(path) == frozenset()
-    begun.clear(path)
+    begun.reserve(path)
     assert begun.read(path) == frozenset()
     traces = begun.Traces(path)
     for id in (1, 2**64 - 1, 77):
         traces.add(id)
+    begun.reserve(path)
     assert begun.read(path) == {1, 2**64 - 1, 77}
     assert Path(path).stat().st_mode & 0o777 == 0o600
     begun.clear(path)
@@ -27,7 +28,7 @@ def test_another_process_reads_what_was_added(tmp_path: Path) -> None:
 
 def test_the_latest_are_kept_however_many_there_were(tmp_path: Path) -> None:
     path = str(tmp_path / "begun")
-    begun.clear(path)
+    begun.reserve(path)
     traces = begun.Traces(path)
     for id in range(1, 10_001):
         traces.add(id)

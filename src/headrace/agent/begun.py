@@ -20,11 +20,22 @@ _SIZE = _PLACES * _ID.size
 MOST_AHEAD = _PLACES // 4
 
 
-def clear(path: str) -> None:
-    """Begin anew: everything that was begun is in the journal. Raises OSError."""
+def reserve(path: str) -> None:
+    """See to it that the file is there, whole and on the disk, so that nothing has to be found room for later.
+
+    What it holds stays. Raises OSError.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, _SIZE)
+    finally:
+        os.close(fd)
+
+
+def clear(path: str) -> None:
+    """Begin anew: everything that was begun is in the journal. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
         os.pwrite(fd, bytes(_SIZE), 0)
     finally:
         os.close(fd)
@@ -39,7 +50,7 @@ def read(path: str) -> frozenset[int]:
 
 
 class Traces:
-    """The agent's end of the file, which `clear` has made. Raises OSError and ValueError if it cannot be mapped."""
+    """The agent's end of the file, which `reserve` has made. Raises OSError and ValueError if it cannot be mapped."""
 
     def __init__(self, path: str) -> None:
         self.path = path

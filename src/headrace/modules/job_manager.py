@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import tempfile
 from typing import Any
@@ -53,10 +54,18 @@ class _Manager:
         self.store = Store(folder)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
-        traces = os.path.join(self.journal.folder, "begun") if self.journal is not None else ""
+        traces: str | None = ""
+        begun_before: frozenset[int] = frozenset()
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
+            traces = os.path.join(self.journal.folder, "begun")
+            begun_before = begun.read(traces)
+            try:
+                begun.reserve(traces)
+            except OSError as exc:
+                ctx.log(logging.WARNING, f"{traces}: {exc.strerror}: no job is started ahead of the time")
+                traces = None
         touch = self.pipeline.touch
         self.sched = Scheduler(ctx, self.core, touch)
         self.exec = Exec(ctx, self.core, touch, traces)
@@ -72,7 +81,7 @@ class _Manager:
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         if self.journal is not None:
-            restart(self.core, begun.read(traces))
+            restart(self.core, begun_before)
             touch()
 
     def _serve(self) -> None:

@@ -154,10 +154,11 @@ class Scheduler:
 class Exec:
     """Requests to the exec service that said hello last.
 
-    `traces` is the file in which it leaves a trace of what it starts of its own, "" if nothing is to survive us.
+    `traces` is the file in which it leaves a trace of what it starts of its own, "" if nothing is to survive us, None
+    if there can be no such file: then it is not to start anything of its own.
     """
 
-    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str) -> None:
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str | None) -> None:
         self.ctx = ctx
         self.core = core
         self.touch = touch
@@ -172,7 +173,7 @@ class Exec:
         if self.service:
             self._drop("the exec service was replaced")
         self.service, self.sender = msg.obj["service"], msg.sender
-        self.core.exec_is_ready(bool(msg.obj.get("ahead")))
+        self.core.exec_is_ready(self.traces is not None and bool(msg.obj.get("ahead")))
         self.touch()
         return EMPTY
 
