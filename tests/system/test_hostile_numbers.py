@@ -16,7 +16,7 @@ HUGE = "1000000000000000000000000000000"
         ("submit --begin-time=+1e300 true", "is after the year 9999"),
         (f"run -n {HUGE} true", f"resources[0].count: must be 2147483647 at most, not {HUGE}"),
         (f"run --setattr=user.big={HUGE} true", "jobspec has a whole number of more than 64 bits"),
-        ("submit --dependency=afterok:0 true", "dependency: afterok: job 0 not found"),
+        ("submit --dependency=afterok:0 true", "dependency: afterok: job not found: 0"),
         (f"job memo $(flux submit sleep 60) n={HUGE}", "memo: has a whole number of more than 64 bits"),
     ],
 )

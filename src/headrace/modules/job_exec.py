@@ -20,6 +20,7 @@ from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec_node import Node, Op
 from headrace.modules.job_exec_settings import WITHOUT_EFFECT, Settings
 from headrace.modules.job_exec_sim import SimError, Simulation, simulation
+from headrace.modules.job_exec_tree import bits_of, ranks_of
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
 from headrace.spec.idset import Idset, IdsetError
@@ -91,9 +92,12 @@ class _Leader:
         # Who waits for the agent's word on what it has started, and who for the job manager's as well.
         self.recalls: list[Callable[[], Any]] = []
         self.recalled: list[Callable[[], Any]] = []
+        # Start requests for jobs that the agent may have started.
+        self.late: list[Message] = []
         # How many jobs were started ahead that the job manager did not ask for yet.
         self.unconnected = 0
-        self.closing = False
+        # Whether the job manager knows of us: what arrives before and after that was meant for another load of us.
+        self.taking = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
@@ -134,6 +138,8 @@ class _Leader:
         if reply.errnum:
             text = reply.text or os.strerror(reply.errnum)
             self.ctx.log(logging.ERROR, f"job-manager.exec-hello: {text}: no job can be started")
+        else:
+            self.taking = True
 
     def _configure(self, config: dict[str, Any]) -> None:
         self.settings = Settings(config, self.args)
@@ -154,6 +160,13 @@ class _Leader:
             return
         if job is not None:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
+        if not self.taking:
+            raise RpcError(errno.ENOSYS, "no job is taken at the moment")
+        if job_id in self.ahead:
+            # Handed out ahead, and the job manager does not count on that any more: who starts it is settled here.
+            self.late.append(msg)
+            self._bring_back(lambda: None)
+            return
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = _Job(job_id, body["userid"], msg, ranks)
         if body.get("reattach"):
@@ -179,7 +192,7 @@ class _Leader:
                 "ranks": ranks,
                 "expiration": body["R"]["execution"].get("expiration") or 0.0,
             },
-            _bits(ranks),
+            bits_of(ranks),
         )
 
     def _fail(self, job: _Job, note: str) -> None:
@@ -197,7 +210,7 @@ class _Leader:
     def _ahead(self, msg: Message) -> Any:
         """`ahead {jobs, after, first, ends, traces}`: start `jobs`, one each, where another ends."""
         body = msg.obj
-        if self.closing:
+        if not self.taking:
             return EMPTY
         jobs = []
         for todo in body["jobs"]:
@@ -222,6 +235,9 @@ class _Leader:
     def _recalled(self, op: Op) -> None:
         for id in op["ids"]:
             self.ahead.pop(id, None)
+        late, self.late = self.late, []
+        for msg in late:
+            self._start(msg)
         self.recalled.append(self.recalls.pop(0))
         self._answer_recalls()
 
@@ -252,7 +268,7 @@ class _Leader:
 
     async def _unload(self) -> None:
         """Start nothing any more, and leave nothing behind that nobody watches."""
-        self.closing = True
+        self.taking = False
         gone = self.ctx.loop.create_future()
         self._bring_back(lambda: gone.set_result(None))
         with contextlib.suppress(asyncio.TimeoutError):
@@ -480,21 +496,3 @@ class _Leader:
         else:
             raise RpcError(errno.EINVAL, f"job is {'already' if job.running else 'not'} running, cannot {event} it")
         return EMPTY
-
-
-def ranks_of(r: dict[str, Any]) -> list[int]:
-    """The ranks of R (RFC 20), ascending."""
-    groups = r["execution"]["R_lite"]
-    if len(groups) == 1 and groups[0]["rank"].isdigit():
-        return [int(groups[0]["rank"])]
-    ranks = Idset()
-    for group in groups:
-        ranks |= Idset.parse(group["rank"])
-    return list(ranks)
-
-
-def _bits(ranks: list[int]) -> int:
-    bits = 0
-    for rank in ranks:
-        bits |= 1 << rank
-    return bits

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from headrace.spec.idset import Idset
+
 # The broker's own shell, as a source of replies next to child ranks.
 HERE = -1
 # Wait status of a shell that went down with its broker: as if killed.
@@ -73,3 +75,21 @@ def split(targets: int, rank: int, subtrees: dict[int, int]) -> tuple[bool, dict
     """Divide a job's ranks at broker `rank`: is it one of them, and which lie below which child."""
     below = {child: targets & members for child, members in subtrees.items()}
     return bool(targets >> rank & 1), {child: ranks for child, ranks in below.items() if ranks}
+
+
+def ranks_of(r: dict[str, Any]) -> list[int]:
+    """The ranks of R (RFC 20), ascending."""
+    groups = r["execution"]["R_lite"]
+    if len(groups) == 1 and groups[0]["rank"].isdigit():
+        return [int(groups[0]["rank"])]
+    ranks = Idset()
+    for group in groups:
+        ranks |= Idset.parse(group["rank"])
+    return list(ranks)
+
+
+def bits_of(ranks: list[int]) -> int:
+    bits = 0
+    for rank in ranks:
+        bits |= 1 << rank
+    return bits

@@ -33,6 +33,8 @@ class Heirs:
         self._ids: deque[int] = deque()
         self.expiration = 0.0
         self.ahead = False
+        # How many exec services are gone.
+        self.lives = 0
         self.given: dict[int, Job] = {}
         # Jobs whose end starts one of those that are given.
         self._leavers: set[int] = set()
@@ -178,6 +180,7 @@ class Heirs:
     def exec_gone(self) -> None:
         """The exec service is gone, and has given everything back before that."""
         self.ahead = False
+        self.lives += 1
         self._claims.clear()
         self._settle()
 

@@ -195,8 +195,12 @@ class Exec:
         id = job.id
 
         def answer(reply: Message) -> None:
+            # What another exec service, or the load of it before this one, says of the job is not about this start.
+            if self.tags.get(id) != tag:
+                return
             if reply.errnum:
-                if self.tags.pop(id, None) is not None and reply.errnum != errno.ENODATA:
+                del self.tags[id]
+                if reply.errnum != errno.ENODATA:
                     self.core.now = self.ctx.now()
                     absent = reply.errnum == errno.ENOSYS
                     if absent:
@@ -207,7 +211,7 @@ class Exec:
                 return
             self._reply(reply.obj)
 
-        self.tags[id] = self.ctx.call(f"{self.service}.start", body, answer, streaming=True)
+        tag = self.tags[id] = self.ctx.call(f"{self.service}.start", body, answer, streaming=True)
 
     def _reply(self, body: dict[str, Any]) -> None:
         id, kind, data = body["id"], body["type"], body.get("data") or {}
@@ -232,10 +236,13 @@ class Exec:
     def recall(self) -> None:
         """Have what was handed out and is not started back."""
 
+        life = self.core.heirs.lives
+
         def answer(_reply: Message) -> None:
-            self.core.now = self.ctx.now()
-            self.core.heirs.recalled()
-            self.touch()
+            if self.core.heirs.lives == life:
+                self.core.now = self.ctx.now()
+                self.core.heirs.recalled()
+                self.touch()
 
         self.ctx.call(f"{self.service}.recall", None, answer)
 
