@@ -1,0 +1,117 @@
+"""job-exec with an agent that starts jobs ahead: who was started, and who is told of it and when."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from exec_fleet import JOB, Fleet, with_fleet
+
+NEXT, LAST = JOB + 1, JOB + 2
+SPEC = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0}}}
+
+
+async def hand_out(fleet: Fleet, *ids: int) -> None:
+    fleet.start()
+    await fleet.settle()
+    fleet.agents[0].say("started")
+    todo = [{"id": id, "userid": 0, "jobspec": SPEC} for id in ids]
+    fleet.manager.call("job-exec.ahead", {"jobs": todo, "after": [JOB], "first": True, "ends": 0.0, "traces": ""})
+    await fleet.settle()
+    (told,) = fleet.agents[0].got("ahead")
+    assert [job["id"] for job in told["jobs"]] == list(ids) and told["after"] == [JOB]
+    fleet.told.clear()
+
+
+def recall(fleet: Fleet) -> list[Any]:
+    answers: list[Any] = []
+    fleet.manager.call("job-exec.recall", None, lambda reply: answers.append(reply.errnum))
+    return answers
+
+
+def test_what_the_agent_started_is_told_to_whoever_asks_for_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        agent = fleet.agents[0]
+        agent.say("finish", status=0, heir=NEXT, t=7.0)
+        agent.say("started", NEXT)
+        agent.say("finish", NEXT, status=256)
+        await fleet.settle()
+        assert fleet.told == [("finish", {"status": 0}), ("release", {"ranks": "all", "final": True, "heir": NEXT})]
+        fleet.start(id=NEXT)
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told[2:]] == ["start", "finish", "release"]
+        assert len(agent.got("start")) == 1
+        times = [entry[0] for log, entries in fleet.stored if "exec" in log for entry in entries if entry[1] == "init"]
+        assert times[-1] == 7.0
+
+    with_fleet(1, scenario)
+
+
+def test_a_recall_is_answered_when_all_that_was_started_is_asked_for() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT, LAST)
+        agent = fleet.agents[0]
+        answers = recall(fleet)
+        agent.say("finish", status=0, heir=NEXT, t=7.0)
+        await fleet.settle()
+        assert len(agent.got("recall")) == 1
+        agent.say("recalled", ids=[LAST])
+        await fleet.settle()
+        assert answers == []
+        fleet.start(id=NEXT)
+        await fleet.settle()
+        assert answers == [0]
+        assert recall(fleet) is not answers
+        await fleet.settle()
+        assert len(agent.got("recall")) == 1, "the agent has nothing any more"
+
+    with_fleet(1, scenario)
+
+
+def test_a_job_that_the_agent_may_start_is_never_started_beside_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT, LAST)
+        agent = fleet.agents[0]
+        for id in (NEXT, LAST):
+            fleet.start(id=id)
+        await fleet.settle()
+        assert len(agent.got("start")) == 1 and len(agent.got("recall")) == 2
+        # One of them was started before it could be taken back.
+        agent.say("finish", status=0, heir=NEXT, t=7.0)
+        agent.say("recalled", ids=[LAST])
+        await fleet.settle()
+        assert [start["id"] for start in agent.got("start")] == [JOB, LAST]
+        agent.say("recalled", ids=[])
+        agent.say("started", NEXT)
+        await fleet.settle()
+        assert fleet.told[-1] == ("start", {})
+
+    with_fleet(1, scenario)
+
+
+def test_a_start_meant_for_another_load_of_the_module_is_not_taken() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.leader().taking = False
+        fleet.start()
+        body = {"jobs": [{"id": NEXT, "userid": 0, "jobspec": SPEC}], "after": [], "first": True}
+        fleet.manager.call("job-exec.ahead", {**body, "ends": 0.0, "traces": ""})
+        await fleet.settle()
+        assert fleet.told == [("error", {"errnum": errno.ENOSYS})]
+        assert fleet.agents[0].told == []
+
+    with_fleet(1, scenario)
+
+
+def test_the_end_of_the_module_takes_everything_back_and_ends_what_runs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        agent = fleet.agents[0]
+        agent.on_send = lambda op: op["op"] == "recall" and agent.say("recalled", ids=[NEXT])
+        await fleet.contexts[0].unload()
+        await fleet.settle()
+        assert fleet.told == [("error", {"errnum": errno.ECONNRESET})]
+        assert [op["all"] for op in agent.got("kill")] == [True]
+        fleet.contexts.clear()
+
+    with_fleet(1, scenario)
