@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
 
 REQUEST = 0x01
 RESPONSE = 0x02
