@@ -113,12 +113,13 @@ def _answers(uri: str, name: str) -> bool:
 
     Raises CommandError when it is elsewhere and cannot be reached.
     """
+    from headrace.cli.instances import reachable
     from headrace.client.transport import is_this_host, split_uri
 
     _, host, path = split_uri(uri)
     try:
         # A socket that is not here any more is not to be had by ssh to this host either.
-        Handle(f"local://{path}" if is_this_host(host) else uri).rpc("state-machine.wait").get()
+        Handle(f"local://{path}" if is_this_host(host) else reachable(uri)).rpc("state-machine.wait").get()
     except OSError as exc:
         gone = exc.errno in {errno.ENODEV, errno.ECONNRESET, errno.ECONNREFUSED} or not os.path.exists(path)
         if is_this_host(host) and gone:
