@@ -16,8 +16,6 @@ import struct
 _PLACES = 4096
 _ID = struct.Struct("<Q")
 _SIZE = _PLACES * _ID.size
-# As many starts may be handed out at a time, with room for those that were told and not written yet.
-MOST_AHEAD = _PLACES // 4
 
 
 def reserve(path: str) -> None:

@@ -52,7 +52,6 @@ class LaunchOptions:
     hosts: list[str] = field(default_factory=list)
     rundir: str = ""
     verbose: int = 0
-    exit_mode: str = "any"
 
 
 def make_rundir(options: LaunchOptions) -> str:

@@ -16,7 +16,7 @@ import time
 import traceback
 import uuid as uuidlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
@@ -30,7 +30,6 @@ __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "ModuleContext", "RpcError"
 # What `module list` says of a module (RFC 5).
 INIT, RUNNING, FINALIZING = 0, 1, 2
 
-Reply = Union[dict[str, Any], None, Awaitable[Any], "_Empty"]
 Handler = Callable[[Message], Any]
 
 
@@ -269,10 +268,6 @@ class ModuleContext:
         elif op:
             raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
         return {"flags": self._debug}
-
-    @property
-    def debug_flags(self) -> int:
-        return self._debug
 
     def stats(self) -> dict[str, Any]:
         body: dict[str, Any] = {}

@@ -116,10 +116,6 @@ class Overlay:
         child = self._by_uuid.get(uuid)
         return None if child is None else child.rank
 
-    def authorize(self, public_key: bytes) -> None:
-        """Let a key in that was learned after boot."""
-        self.boot.members.add(public_key)
-
     def close(self) -> None:
         """Say goodbye to the parent and close every socket."""
         self.closing = True

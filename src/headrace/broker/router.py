@@ -40,7 +40,6 @@ class Router:
         self.peers: dict[bytes, Peer] = {}
         # Those of `peers` that are other brokers.
         self.neighbours: set[bytes] = set()
-        self.on_event: Callable[[Message], None] = lambda _msg: None
         self.up: Callable[[Message], bool] = lambda _msg: False
         self.toward: Callable[[Message, int], bool] = lambda _msg, _rank: False
         self._queue: deque[tuple[Callable[[Message], None], Message]] = deque()

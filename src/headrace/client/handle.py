@@ -322,15 +322,6 @@ class Handle:
                 return None
         return self._events.popleft()
 
-    def next_request(self, timeout: Optional[float] = None) -> Optional[Message]:
-        """The next request to a service that this client registered, or None after `timeout` seconds."""
-        limit = None if timeout is None else time.monotonic() + timeout
-        while not self._requests:
-            left = None if limit is None else limit - time.monotonic()
-            if (left is not None and left < 0) or not self.pump(left):
-                return None
-        return self._requests.popleft()
-
     def unclaimed(self, types: int) -> List[Deque[Message]]:
         """The messages of these types (a mask) that were read, belong to no call and were not taken; take from them."""
         queues = ((EVENT, self._events), (REQUEST, self._requests), (RESPONSE, self._responses))

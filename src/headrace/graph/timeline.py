@@ -155,11 +155,6 @@ class Timeline:
                     self._promise(jobid, self._jobs[jobid])
         return self._index
 
-    def _step(self, jobid: int, change: Callable[[Footprint], None]) -> None:
-        job = self._jobs[jobid].job
-        if job is not None:
-            change(job)
-
     def settle(self, now: int) -> None:
         """The present is now `now`: reservations whose time has come are jobs like others."""
         if now <= self._now:

@@ -227,11 +227,6 @@ class Inventory:
         context["overwrite"] = overwrite
         return self._post(now, "undrain", context)
 
-    def update_expiration(self, expiration: float, now: float) -> Event:
-        if self.rset is not None:
-            self.rset = self.rset.replace(expiration=expiration)
-        return self._post(now, "resource-update", {"expiration": expiration})
-
     def replay(self, events: list[Event]) -> None:
         """Take over the drains of an earlier life of this instance; targets follow their host where hosts moved."""
         for event in events:

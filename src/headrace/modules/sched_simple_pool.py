@@ -52,7 +52,6 @@ class Pool:
         self.properties = {name: ranks.bits for name, ranks in rset.properties.items()}
         self.all = _bits(self.nodes)
         self.up = 0
-        self.has_gpus = any(node.gpus for node in self.nodes.values())
         self._buckets = [0] * (1 + max((node.cores.bit_count() for node in self.nodes.values()), default=0))
         self._kinds: dict[tuple[int, int], int] = {}
         for rank, node in self.nodes.items():

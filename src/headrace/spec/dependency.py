@@ -8,7 +8,6 @@ from typing import Any, Dict, List
 from urllib.parse import parse_qs, quote_plus
 
 # Schemes whose name has changed, and the present name. Both are accepted.
-DEPRECATED = {"after": "afterstart"}
 
 
 class DependencyError(ValueError):

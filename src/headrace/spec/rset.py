@@ -388,14 +388,6 @@ class ResourceSet:
         """Return all ranks with one child type only, such as ``core``; ranks without it go."""
         return self._derive(of_kind(self._groups, kind))
 
-    def with_hosts(self, hosts: Sequence[str]) -> ResourceSet:
-        """Return the set with host names given to ranks in ascending order; raises RsetError on another number of
-        them.
-        """
-        copy = self._derive(self._groups)
-        copy._hosts = table_of(self.ranks, hosts, "hosts")
-        return copy
-
     def with_property(self, name: str, ranks: Idset) -> ResourceSet:
         """Return the set with a property added to ranks; raises RsetError for a name RFC 20 forbids or an unknown
         rank.
