@@ -37,7 +37,6 @@ def test_arguments_go_before_the_configuration_and_that_before_what_is_usual() -
         ({}, ["kill-signal=SIGNONE"], "exec.kill-signal"),
         ({"exec": {"term-signal": 65}}, [], "exec.term-signal"),
         ({}, ["max-kill-count=0"], "exec.max-kill-count"),
-        ({}, ["kill-time=3"], "'kill-time=3'"),
     ],
 )
 def test_what_is_wrong_is_named(config: dict[str, Any], args: list[str], named: str) -> None:

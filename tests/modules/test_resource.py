@@ -28,6 +28,8 @@ class World:
 
     def __init__(self, broker: Any, size: int = 4, kvs: dict[str, str] | None = None) -> None:
         broker.size = size
+        if not broker.attrs.get("broker.quorum"):
+            broker.attrs.set("broker.quorum", size)
         self.broker = broker
         self.ctx = broker.context("world")
         self.kvs: dict[str, str] = kvs if kvs is not None else {}

@@ -91,8 +91,9 @@ def _value(text: str, kind: str, name: str) -> Any:
         except ValueError:
             raise CommandError(f"{name}: {text} is not a Flux standard duration") from None
         return text
-    if kind not in [known for _, known in _KINDS]:
-        raise CommandError(f"Unknown type: {kind}")
+    known = [name for _, name in _KINDS]
+    if kind not in known:
+        raise CommandError(f"Unknown type: {kind}: use {', '.join(known)} or fsd")
     if kind == "string" and text[:1] != '"':
         return text
     try:

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module_args import only
 from headrace.modules.job_exec_node import Node, Op
-from headrace.modules.job_exec_settings import WITHOUT_EFFECT, Settings
+from headrace.modules.job_exec_settings import KEYS, WITHOUT_EFFECT, Settings
 from headrace.modules.job_exec_sim import SimError, Simulation, simulation
 from headrace.modules.job_exec_tree import bits_of, ranks_of
 from headrace.spec import jobid
@@ -101,10 +102,8 @@ class _Leader:
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
+        only(ctx, args, known=KEYS, without_effect=WITHOUT_EFFECT)
         self.settings = Settings(ctx.config, args)
-        for arg in args:
-            if arg.partition("=")[0] in WITHOUT_EFFECT:
-                ctx.log(logging.WARNING, f"{arg}: has no effect")
         node.report = self._report
         self._ops: dict[str, Callable[[Op], None]] = {
             "event": self._event,

@@ -10,13 +10,16 @@ from typing import Any
 from headrace.broker.module import RpcError
 from headrace.spec import duration as durations
 
-_KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")
+KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")
 # What flux-core takes as well and has no meaning where the shell is a library of the agent.
 WITHOUT_EFFECT = frozenset(("job-shell", "imp", "service", "method"))
 
 
 class Settings:
-    """Raises RpcError(EINVAL) with the name of a key or argument (`key=value`) that is wrong."""
+    """What `config` says, or `args` (`key=value`, keys of KEYS) where they say more.
+
+    Raises RpcError(EINVAL) with the name of a key that is wrong.
+    """
 
     def __init__(self, config: dict[str, Any], args: list[str]) -> None:
         table = config.get("exec", {})
@@ -45,14 +48,8 @@ def _signal_name(number: int) -> str:
 
 
 def _arguments(args: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for arg in args:
-        key, _, value = arg.partition("=")
-        if key in _KEYS:
-            found[key] = int(value) if value.isdigit() else value
-        elif key not in WITHOUT_EFFECT:
-            raise RpcError(errno.EINVAL, f"job-exec: unknown argument {arg!r}, known are {', '.join(_KEYS)}")
-    return found
+    pairs = (arg.partition("=") for arg in args)
+    return {key: int(value) if value.isdigit() else value for key, _, value in pairs if key in KEYS}
 
 
 def _signal(table: dict[str, Any], key: str, default: int) -> int:

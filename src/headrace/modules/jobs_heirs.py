@@ -150,6 +150,7 @@ class Heirs:
         """The exec service has started job `id` in the place of one that ended."""
         heir = self.given.pop(id, None) or self._waiting(id)
         if heir is None:
+            # It was asked for already, as if nobody had it: the exec service saw to it that it runs once.
             return
         while self._ids and self._ids.popleft() != id:
             pass

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.broker.state import quorum_size
+from headrace.broker.module_args import only
 from headrace.modules import resource_source as source
 from headrace.modules.discovery import discover_after_fork
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
@@ -40,9 +40,7 @@ _LATE = 1.0
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    for arg in args:
-        if arg not in _ARGS:
-            raise RpcError(errno.EINVAL, f"resource: unknown argument {arg!r}, known are {', '.join(_ARGS)}")
+    only(ctx, args, known=_ARGS)
     if ctx.rank == 0:
         _Leader(ctx, args)
     else:
@@ -236,9 +234,8 @@ class _Leader:
 
     def _at_quorum(self, online: int) -> None:
         """With a `broker.quorum` of less than all, an instance does not wait for those that may never come."""
-        size = self.ctx.size
-        need = quorum_size(self.ctx.attrs.get("broker.quorum", str(size)), size)
-        if not self.method and not self.hurried and online.bit_count() >= need < size:
+        need = int(self.ctx.attrs.get("broker.quorum"))
+        if not self.method and not self.hurried and online.bit_count() >= need < self.ctx.size:
             self.hurried = True
             self.ctx.call_later(_LATE, self._go_without)
 
