@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sched_graph_world import LATE, World, four_nodes, jobspec, on, running
+from sched_world import LATE, World, four_nodes, jobspec, on, running
 
 Jobspec = dict[str, Any]
 Run = Callable[..., None]

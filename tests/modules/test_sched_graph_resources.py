@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sched_graph_world import World, four_nodes, jobspec, on, running
+from sched_world import World, four_nodes, jobspec, on, running
 
 from headrace.broker.module import RpcError
 from headrace.modules import sched_graph

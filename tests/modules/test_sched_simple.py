@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from sched_graph_world import four_nodes, jobspec
+import sched_world
+from sched_world import four_nodes, jobspec
 
 from headrace.broker.module import EMPTY, RpcError
 from headrace.modules import sched_simple
@@ -17,54 +18,11 @@ from headrace.spec.message import Message
 Jobspec = dict[str, Any]
 
 
-class World:
-    """Plays `resource` and `job-manager`; `answers` gathers every response of the scheduler by job."""
+class World(sched_world.World):
+    """With the scheduler that counts."""
 
     def __init__(self, broker: Any, r: dict[str, Any], up: str = "0-3", running: Iterable[dict[str, Any]] = ()) -> None:
-        self.broker = broker
-        self.ctx = broker.context("world")
-        self.r, self.up, self.running = r, up, running
-        self.answers: dict[int, list[dict[str, Any]]] = {}
-        self.ready: dict[str, Any] = {}
-        self.acquired: Any = None
-        self.ctx.service("resource", {"acquire": self._acquire})
-        self.ctx.service("job-manager", {"sched-hello": self._hello, "sched-ready": self._ready})
-        self.sched = broker.load(sched_simple)
-
-    def _acquire(self, msg: Message) -> None:
-        self.acquired = msg
-        self.ctx.respond(msg, {"resources": self.r, "up": self.up})
-
-    def change(self, **delta: Any) -> None:
-        self.ctx.respond(self.acquired, {key.replace("_", "-"): value for key, value in delta.items()})
-
-    def _hello(self, msg: Message) -> None:
-        for job in self.running:
-            self.ctx.respond(msg, job)
-        self.ctx.respond_error(msg, errno.ENODATA)
-
-    def _ready(self, msg: Message) -> Any:
-        self.ready = msg.obj
-        return {"count": 0}
-
-    def submit(self, job: int, spec: Jobspec, priority: int = 16) -> None:
-        def answer(reply: Message) -> None:
-            assert reply.errnum == 0, reply.text
-            self.answers.setdefault(job, []).append(reply.obj)
-
-        body = {"id": job, "priority": priority, "userid": 0, "t_submit": 1.0, "jobspec": spec}
-        self.ctx.call("sched.alloc", body, answer, streaming=True)
-
-    async def settle(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    def ranks(self, job: int) -> str:
-        """The ranks a job got, "" while it waits."""
-        for answer in self.answers.get(job, []):
-            if answer["type"] == 0:
-                return ",".join(group["rank"] for group in answer["R"]["execution"]["R_lite"])
-        return ""
+        super().__init__(broker, module=sched_simple, r=r, up=up, running=running)
 
     def note(self, job: int) -> str:
         return str(self.answers[job][-1]["note"])

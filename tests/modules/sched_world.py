@@ -1,4 +1,4 @@
-"""The graph scheduler between a resource module and a job manager that the test plays."""
+"""A scheduler between a resource module and a job manager that the test plays."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class World:
         self,
         broker: Any,
         *args: str,
+        module: Any = sched_graph,
         r: dict[str, Any] | None = None,
         up: str = "0-3",
         running: Iterable[dict[str, Any]] = (),
@@ -75,7 +76,7 @@ class World:
             "raise": self._raise,
         }
         self.ctx.service("job-manager", manager)
-        self.sched = broker.load(sched_graph, *args)
+        self.sched = broker.load(module, *args)
 
     def _acquire(self, msg: Message) -> None:
         self.acquired = msg
