@@ -84,9 +84,9 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
 def _jobs(path: str, wait: bool) -> str:
     """The URI of the instance that job JOBID runs; JOBID/JOBID goes down through instances, `/JOBID` from the root,
     `..` is the enclosing instance and `.` this one."""
-    from headrace.client.handle import Handle
+    from headrace.client.handle import Handle, enclosing
 
-    uri = _root() if path.startswith("/") else ""
+    uri = enclosing("/") if path.startswith("/") else ""
     for text in [part for part in path.split("/") if part]:
         if text in (".", ".."):
             handle = Handle(reachable(uri) if uri else None)
@@ -113,17 +113,6 @@ def _parent(handle: Any) -> str:
         if exc.errno != errno.ENOENT:
             raise
         return str(handle.attr_get("local-uri"))
-
-
-def _root() -> str:
-    from headrace.client.handle import Handle
-
-    uri = ""
-    while True:
-        handle = Handle(reachable(uri) if uri else None)
-        if _parent(handle) == handle.attr_get("local-uri"):
-            return _parent(handle)
-        uri = _parent(handle)
 
 
 def _wait_for_uri(handle: Any, job: int, text: str) -> None:
