@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from agent_world import World
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.shell.affinity import everything, gpus_per_task, job_processors, per_task
 from headrace.shell.options import OptionError, check, exit_timeout, pty_added, pty_ranks
 from headrace.spec.idset import Idset
 
@@ -23,6 +24,10 @@ from headrace.spec.idset import Idset
         ({"pty": {"ranks": "3-1"}}, "invalid pty option: ranks=3-1"),
         ({"rlimit": {"foo": 1}}, "invalid rlimit option: foo=1"),
         ({"rlimit": 1}, "invalid rlimit option"),
+        ({"rlimit": {"core": -2}}, "invalid rlimit option: core=-2"),
+        ({"rlimit": {"core": 1 << 63}}, "invalid rlimit option: core=9223372036854775808"),
+        ({"exit-timeout": -1}, "exit-timeout=-1 is not"),
+        ({"exit-timeout": float("nan")}, "exit-timeout=nan is not"),
         ({"stage-in": 1}, "shell option stage-in is not supported by Headrace"),
         ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
         ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
@@ -45,7 +50,36 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
 
 
-@pytest.mark.parametrize(("option", "seconds"), [("none", None), (100, 100.0), ("42.34", 42.34), ("1m", 60.0)])
+_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "0", "file", "none", "1,2"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                ["stdin", "stdout", "type", "path", "buffer", "mode", "ranks", "interactive", "core", "nofile"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["exit-timeout", "pty", "input", "output", "rlimit", "pmi", "env-expand"]), _values)
+)
+def test_whatever_json_has_is_taken_told_or_named(options: dict[str, Any]) -> None:
+    try:
+        told = check(options)
+    except OptionError:
+        return
+    assert all(isinstance(text, str) for text in told)
+
+
+@pytest.mark.parametrize(
+    ("option", "seconds"), [("none", None), (100, 100.0), ("42.34", 42.34), ("1m", 60.0), ("infinity", None)]
+)
 def test_exit_timeouts(option: Any, seconds: float | None) -> None:
     assert exit_timeout({"exit-timeout": option}) == seconds
 
@@ -89,33 +123,3 @@ def test_a_missing_tmpdir_is_made(world: World, tmp_path: Path) -> None:
     assert wanted.is_dir()
     nowhere = {"TMPDIR": f"{tmp_path}/none/none"}
     assert world.run(["sh", "-c", "echo $TMPDIR"], env=nowhere).text() == "/tmp\n"
-
-
-def test_processors_are_mapped_by_list_or_mask() -> None:
-    cpus = sorted(job_processors(Idset([0])))
-    mask = sum(1 << cpu for cpu in cpus)
-    text = str(Idset(cpus))
-    assert per_task(Idset([0]), [0, 1], f"map:{text}") == ([frozenset(cpus)] * 2, [])
-    assert per_task(Idset([0]), [0], f"map:{mask:#x}")[0] == [frozenset(cpus)]
-    cpu = max(everything())
-    assert per_task(Idset([0]), [0], f"map:{cpu},9999")[0] == [frozenset([cpu])]
-    with pytest.raises(ValueError, match="no processor of cpuset 9999 is on this node"):
-        per_task(Idset([0]), [0], "map:9999")
-
-
-def test_a_job_is_told_where_its_tasks_run() -> None:
-    cpus = job_processors(Idset([0]))
-    told = [f"task {rank}: cpus: {Idset(cpus)}" for rank in (4, 5)]
-    assert per_task(Idset([0]), [4, 5], "verbose,on") == ([cpus] * 2, told)
-    assert per_task(Idset([0]), [4, 5], "dry-run") == ([everything()] * 2, told)
-    assert per_task(Idset([0]), [4], "odd") == ([cpus], ["invalid option: odd"])
-
-
-def test_gpus_of_tasks() -> None:
-    four = Idset(range(4))
-    assert gpus_per_task(four, 2, "per-task") == (["0,1", "2,3"], [])
-    assert gpus_per_task(four, 3, "map:1;2-3") == (["1", "2,3", "2,3"], [])
-    assert gpus_per_task(Idset(), 1, None) == (["-1"], [])
-    shown, told = gpus_per_task(four, 1, [1])
-    assert shown == ["0,1,2,3"]
-    assert told[0].startswith("Failed to get gpu-affinity shell option: [1]")

@@ -92,12 +92,12 @@ def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> lis
 
 
 def _cpu_set(text: str) -> frozenset[int]:
-    """One part of a map: a list of processors, or a mask in hexadecimal words of 32 bits as hwloc writes it."""
+    """One part of a map: a list of processors, or a mask in hexadecimal words of 32 bits as hwloc writes it (nothing is 0)."""
     try:
         if text.startswith("0x"):
             mask = 0
             for word in text.split(","):
-                mask = mask << 32 | int(word, 16)
+                mask = mask << 32 | int(word or "0", 16)
             cpus = frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
         else:
             cpus = frozenset(Idset.parse(text))

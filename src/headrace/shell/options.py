@@ -25,6 +25,7 @@ _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
 # without those it is.
 _SPARED = ("hwloc", "sysmon")
 _PMI = ("simple", "off", "none")
+_INFINITY = resource.RLIM_INFINITY
 
 
 class OptionError(ValueError):
@@ -55,8 +56,11 @@ def exit_timeout(options: Mapping[str, Any]) -> float | None:
     try:
         if isinstance(option, bool):
             raise ValueError
-        return float(option) if isinstance(option, (int, float)) else duration.parse(str(option))
-    except ValueError:
+        seconds = float(option) if isinstance(option, (int, float)) else duration.parse(str(option))
+        if not seconds >= 0:
+            raise ValueError
+        return None if seconds == float("inf") else seconds
+    except (ValueError, OverflowError):
         raise OptionError(f"exit-timeout={option} is not a valid Flux standard duration") from None
 
 
@@ -105,7 +109,7 @@ def _check_input(option: Any) -> None:
     if not isinstance(spec, dict):
         return
     kind = spec.get("type", "service")
-    if kind not in _INPUTS:
+    if str(kind) not in _INPUTS:
         raise OptionError(f"invalid input type specified: {kind}: it is service or file")
     if kind == "file" and not spec.get("path"):
         raise OptionError("path for stdin file input not specified")
@@ -119,10 +123,10 @@ def _limits(option: Any) -> list[str]:
     wrong = []
     for name, value in option.items():
         number = LIMITS.get(name)
-        if number is None or not isinstance(value, int):
+        if number is None or not isinstance(value, int) or not (value == _INFINITY or 0 <= value < 1 << 63):
             raise OptionError(f"invalid rlimit option: {name}={value}")
         hard = _hard_limit(number)
-        if hard != resource.RLIM_INFINITY and (value == resource.RLIM_INFINITY or value > hard):
+        if hard != _INFINITY and (value == _INFINITY or value > hard):
             wrong.append(f"{name} exceeds current max, raising value to hard limit {hard}")
     return wrong
 
@@ -135,12 +139,12 @@ def _hard_limit(number: int) -> int:
 def _output(option: Any) -> list[str]:
     wrong = []
     mode = option.get("mode", "truncate") if isinstance(option, dict) else "truncate"
-    if mode not in _MODES:
+    if str(mode) not in _MODES:
         wrong.append(f"ignoring invalid output.mode={mode}")
     for stream in ("stdout", "stderr"):
         spec = option.get(stream) if isinstance(option, dict) else None
         buffer = spec.get("buffer") if isinstance(spec, dict) else None
         kind = buffer.get("type") if isinstance(buffer, dict) else None
-        if kind is not None and kind not in _BUFFERS:
+        if kind is not None and str(kind) not in _BUFFERS:
             wrong.append(f"invalid buffer type specified: {kind}")
     return wrong

@@ -6,6 +6,7 @@ the others send it what belongs there. A file whose name depends on the task or 
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable
@@ -92,6 +93,7 @@ class Output:
             path = spec.get("path")
             if spec.get("type") != "file" or not path:
                 continue
+            path = str(path)
             if any(tag.startswith(_LOCAL_TAGS) for tag in tags(path)):
                 for rank in self._ranks:
                     name = expand(path, partial(self._lookup, rank=rank))
@@ -165,7 +167,8 @@ class Output:
         if not self._specs[stream].get("label"):
             return data
         prefix = b"%d: " % rank
-        return b"".join(prefix + line for line in data.splitlines(keepends=True))
+        # A carriage return ends no line: what a task shows of its progress is one.
+        return b"".join(prefix + line for line in io.BytesIO(data))
 
     def _put(self, path: str, data: bytes) -> None:
         fd = self._files.get(path)
@@ -211,8 +214,8 @@ class Output:
             return
         for entry in message["entries"]:
             context = entry[2]
-            size = len(context.get("data") or "") * context.get("repeat", 1) if entry[1] == "data" else 0
-            self._log(entry, size)
+            content = stdio.decode_data(context).data if entry[1] == "data" else None
+            self._log(entry, len(content or b""))
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
         """A shell's own message (RFC 24 log event); also in the file of stderr, the first of this node."""

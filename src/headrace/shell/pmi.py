@@ -6,6 +6,7 @@ barrier's completion brings everybody's. A get is then answered from memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 KVSNAME_MAX = 64
@@ -54,7 +55,9 @@ class PmiServer:
                 new, self._new = self._new, {}
                 self._enter(new)
         elif command == "abort":
-            self._abort(local, int(fields.get("exitcode", "1") or 1), fields.get("error_msg", ""))
+            code = fields.get("exitcode", "")
+            number = int(code) if re.fullmatch(r"-?[0-9]{1,10}", code) else 1
+            self._abort(local, number, fields.get("error_msg", ""))
         else:
             reply((handler(fields) + "\n").encode())
 

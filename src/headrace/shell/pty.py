@@ -6,6 +6,7 @@ task prints comes back as `data`, its end as `exit`.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import fcntl
@@ -35,7 +36,9 @@ class Pty:
         self._interactive = isinstance(option, dict) and bool(option.get("interactive"))
         self._capture = not self._interactive or bool(isinstance(option, dict) and option.get("capture"))
         self._clients: dict[str, int] = {}
+        # What the task printed before anybody attached: the last of it.
         self._held = bytearray()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._feed: Feed | None = None
 
     def start(self) -> None:
@@ -43,7 +46,7 @@ class Pty:
             # A terminal is one stream: nothing will come on the other.
             self._job.output.eof(self._task.rank, "stderr")
         self._job.agent.watch(self.master, self._readable)
-        self._feed = Feed(_NoWatch(), os.dup(self.master))
+        self._feed = Feed(self._job.agent, os.dup(self.master))
 
     def _readable(self) -> None:
         try:
@@ -55,10 +58,13 @@ class Pty:
             self.end()
             return
         if self._clients:
-            for token in self._clients.values():
-                self._send(token, {"type": "data", "data": data.decode("utf-8", "replace")})
+            # A character may come in two parts: a terminal is read in pieces of 4 KiB.
+            text = self._decoder.decode(data)
+            for token in self._clients.values() if text else ():
+                self._send(token, {"type": "data", "data": text})
         elif self._interactive:
-            self._held += data[-_READ:]
+            self._held += data
+            del self._held[:-_READ]
         if self._capture and self._job.output is not None:
             self._job.output.data(self._task.rank, "stdout", data)
 
@@ -97,7 +103,7 @@ class Pty:
             self._resize(payload)
             self._send(token, {"type": "attach"})
             if self._held:
-                self._send(token, {"type": "data", "data": self._held.decode("utf-8", "replace")})
+                self._send(token, {"type": "data", "data": self._decoder.decode(self._held)})
                 self._held.clear()
             return
         if kind in ("data", "write") and self._feed is not None:
@@ -121,11 +127,3 @@ class Pty:
 
     def _send(self, token: int, payload: dict[str, Any]) -> None:
         self._job.agent.send({"op": "rpc-reply", "token": token, "errnum": 0, "payload": payload, "text": ""})
-
-
-class _NoWatch:
-    """A terminal takes what is typed at once or drops it; it is not worth waiting for."""
-
-    def watch_writable(self, fd: int, on_writable: Any) -> None: ...
-
-    def unwatch_writable(self, fd: int) -> None: ...
