@@ -166,5 +166,5 @@ def test_sizes(text: Any, size: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e99", "", "M", "lots", None, [1]])
 def test_what_is_no_size_is_refused(text: Any) -> None:
-    with pytest.raises(OutputError, match="invalid output[.]limit"):
+    with pytest.raises(OutputError, match=r"invalid output\.limit"):
         parse_size(text)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
+from ..broker.module_rest import data_folder
 from ..spec import message as m
 from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
@@ -52,7 +53,8 @@ class Kvs:
 
     def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
         self.ctx = ctx
-        estate: Estate | None = ctx.broker.modules.kept.pop(ctx.name, None)
+        kept = ctx.broker.modules.kept
+        estate: Estate | None = kept.pop(ctx.name, None) if kept else None
         self.refs = Refs(hash_name) if estate is None else estate.refs
         self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
@@ -218,9 +220,11 @@ class Kvs:
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
+        if body["nprocs"] < 1:
+            raise RpcError(errno.EINVAL, f"fence {body['name']}: nprocs must be 1 or more")
         key = (space.name, body["name"])
         fence = self.fences.setdefault(key, Fence(body["nprocs"]))
-        if body["nprocs"] < 1 or body["nprocs"] != fence.total:
+        if body["nprocs"] != fence.total:
             raise RpcError(errno.EINVAL, f"fence {body['name']} was begun with nprocs {fence.total}")
         fence.messages.append(msg)
         fence.ops.extend(ops)
@@ -387,10 +391,10 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
 
 def load(ctx: ModuleContext, _args: list[str]) -> None:
     """Serve `kvs`; with a statedir the log is its `kvs.sqlite`."""
-    statedir = ctx.attrs.get("statedir")
-    path = os.path.join(statedir, "kvs.sqlite")
+    folder = data_folder(ctx)
+    path = os.path.join(folder, "kvs.sqlite")
     try:
-        log = Log(path) if statedir else None
+        log = Log(path) if folder else None
     except sqlite3.Error as exc:
         raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
     kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))

@@ -157,6 +157,9 @@ class Committer:
                 records.append(version_record(version.space.name, version.seq, ops, version.opened))
         if versions:
             self._write(records, lambda: self._publish(versions), [c for v in versions for c in v.changes])
+        elif not self._busy:
+            # All that the time was enough for was refused.
+            self._again()
 
     def _next_version(self, change: Change, latest: dict[str, Version]) -> Version:
         """The version that `change` is part of. Raises RpcError when it is refused, Missing."""
@@ -332,8 +335,9 @@ class Committer:
             for _seq, msg in space.waiters:
                 self.ctx.respond_error(msg, errno.ENOSYS)
             space.waiters.clear()
-        if self._log is None:
-            self.ctx.broker.modules.kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
+        kept = self.ctx.broker.modules.kept
+        if self._log is None and kept is not None:
+            kept[self.ctx.name] = Estate(self.refs, self.spaces, self.history)
         if self._log is not None:
             try:
                 await self.sync(self.spaces[PRIMARY])

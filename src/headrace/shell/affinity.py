@@ -92,7 +92,7 @@ def _cpu_sets(mode: str, mine: frozenset[int], cores: Idset, ntasks: int) -> lis
 
 
 def _cpu_set(text: str) -> frozenset[int]:
-    """One part of a map: a list of processors, or a mask in hexadecimal words of 32 bits as hwloc writes it (nothing is 0)."""
+    """One part of a map: a list of processors, or a mask as hwloc writes it: hexadecimal words of 32 bits, "" for 0."""
     try:
         if text.startswith("0x"):
             mask = 0
