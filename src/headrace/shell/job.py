@@ -237,7 +237,10 @@ class ShellJob:
                 program = argv[0] if argv else ""
                 self._cannot_start(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
-        # Left where it is, the agent would share the tasks' cores while others idle.
+        # Left where it is, the agent would have the tasks wait for their cores while others idle.
+        rest = affinity.everything().difference(*cpus)
+        if rest:
+            use_cpus(rest)
         use_cpus(affinity.everything())
 
     def _cannot_start(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
