@@ -50,6 +50,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("allocate"), st.integers(0, len(SHAPES) - 1), st.sampled_from([0, 5, 5, 20])),
     st.tuples(st.just("reserve"), st.integers(0, len(SHAPES) - 1), st.sampled_from([5, 10, 20])),
     st.tuples(st.just("cancel"), st.integers(0, 99), st.just(0)),
+    st.tuples(st.just("hand over"), st.integers(0, 99), st.just(0)),
     st.tuples(st.just("release"), st.integers(0, 99), st.integers(0, 99)),
     st.tuples(st.just("enter"), st.integers(0, 99), st.integers(0, 30)),
     st.tuples(st.just("status"), st.integers(0, 99), st.booleans()),
@@ -83,6 +84,11 @@ class World:
             return
         elif operation == "cancel":
             scheduler.cancel(job.jobid)
+        elif operation == "hand over":
+            before = snapshot(scheduler)
+            assert scheduler.hand_over(job.jobid, self.next) == job._replace(jobid=self.next)
+            assert snapshot(scheduler) == before
+            assert job.jobid not in scheduler.jobs
         elif operation == "release":
             taken = [i for i in job.selection.items if i.exclusive]
             freed = taken[: b % (len(taken) + 1)]

@@ -211,8 +211,10 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
             # The heir may have been started meanwhile.
             others = [*waiting, *(one for one in held if one != held[a % len(held)])]
             if others:
-                heir, taken = others[b % len(others)], pool.held[held[a % len(held)]].shares
-                assert pool.inherit(held[a % len(held)], heir, now, float(now + c)) or not taken
+                heir, ended = others[b % len(others)], pool.held[held[a % len(held)]]
+                taken = ended.shares
+                expiration = ended.expiration if c % 2 else float(now + c)
+                assert pool.inherit(held[a % len(held)], heir, now, expiration) or not taken
                 assert not taken or pool.held[heir].shares == taken
         elif name == "cancel" and waiting:
             assert pool.cancel(waiting[a % len(waiting)])

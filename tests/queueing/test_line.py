@@ -37,7 +37,7 @@ def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[int, int, int, bo
     for count in {count for _, count, _ in kept.values()}:
         shape = shape_of(cores(count, 1))
         assert [jobid for _, _, jobid in line.shapes[shape]] == [j for j in wanted if kept[j][1] == count]
-        assert line.lengths[shape] == sorted(length for _, c, length in kept.values() if c == count)
+        assert list(line.lengths[shape]) == sorted(length for _, c, length in kept.values() if c == count)
     assert len(line.shapes) == len(line.lengths) == len({count for _, count, _ in kept.values()})
 
 

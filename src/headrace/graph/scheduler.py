@@ -318,6 +318,12 @@ class Scheduler:
         self._usage.cancel(jobid)
         self._timeline.remove(jobid)
 
+    def hand_over(self, jobid: int, heir: int) -> Allocation:
+        """Let another job hold what a job holds, for the same time. Raises KeyError."""
+        allocation = self._usage.hand_over(jobid, heir)
+        self._timeline.hand_over(jobid, heir)
+        return allocation
+
     def release(self, jobid: int, part: Selection) -> None:
         """Give back part of what a job holds; a job that is left without anything exclusive is over.
 

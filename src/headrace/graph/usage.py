@@ -178,6 +178,13 @@ class Usage:
             else:
                 plan.add(start, end, -amount)
 
+    def hand_over(self, jobid: int, heir: int) -> Allocation:
+        """Another job, which holds nothing, has all that a job holds. Raises KeyError."""
+        _, start, end, reserved, selection = self.jobs.pop(jobid)
+        allocation = self.jobs[heir] = Allocation(heir, start, end, reserved, selection)
+        self._spans[heir] = self._spans.pop(jobid)
+        return allocation
+
     def holders(self, nodes: Iterable[int]) -> list[int]:
         """The jobs that hold, or were promised, anything of some nodes."""
         graph = self.graph

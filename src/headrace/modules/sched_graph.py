@@ -26,7 +26,6 @@ from headrace.modules.sched_graph_why import refusal, shortage
 from headrace.modules.sched_hello import hello
 from headrace.modules.sched_r import in_use, summary
 from headrace.queueing import Refused, Started
-from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -42,8 +41,36 @@ _EXPLAIN_JOBS = 16
 # How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
 # when half of them have.
 _HEIRS = 32
+# How many different requests are remembered.
+_REQUESTS_KEPT = 4096
 # An estimate further away says nothing.
 _FAR = UNLIMITED // 2
+
+
+class _System(msgspec.Struct):
+    duration: float | None = None
+    queue: str | None = None
+    constraints: msgspec.Raw = msgspec.Raw()
+
+
+class _Attributes(msgspec.Struct):
+    system: _System = msgspec.field(default_factory=_System)
+
+
+class _Jobspec(msgspec.Struct):
+    resources: msgspec.Raw
+    attributes: _Attributes | None = None
+
+
+class _Alloc(msgspec.Struct):
+    """What is read of a `sched.alloc`: thousands wait, most ask for the same, and their environments are long."""
+
+    id: int
+    priority: int
+    jobspec: _Jobspec
+
+
+_decode_alloc = msgspec.json.Decoder(_Alloc).decode
 
 
 class _Job:
@@ -51,11 +78,11 @@ class _Job:
 
     __slots__ = ("annotated", "duration", "id", "msg", "request")
 
-    def __init__(self, msg: Message, request: JobRequest) -> None:
+    def __init__(self, id: int, msg: Message, request: JobRequest, duration: float) -> None:
+        self.id = id
         self.msg = msg
-        self.id: int = msg.obj["id"]
         self.request = request
-        self.duration = float(js.system(msg.obj["jobspec"]).get("duration") or 0.0)
+        self.duration = duration
         self.annotated: dict[str, Any] = {}
 
 
@@ -71,6 +98,8 @@ class _Scheduler:
         self.pool: Pool | None = None
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
+        # What equal texts of jobspecs ask for.
+        self.requests: dict[tuple[bytes, float | None, bytes], JobRequest] = {}
         self.now = 0
         self.continuing = False
         self.explaining = False
@@ -259,16 +288,22 @@ class _Scheduler:
     # -- requests of the job manager (RFC 27)
 
     def _alloc(self, msg: Message) -> None:
-        body = msg.obj
-        jobspec = body["jobspec"]
-        try:
-            job = _Job(msg, self._pool().request(jobspec))
-        except (RequestError, ConstraintError) as exc:
-            self.ctx.respond(msg, {"id": body["id"], "type": _DENY, "note": str(exc)})
-            return
-        queue = js.system(jobspec).get("queue") or ""
-        self.jobs[job.id] = job
-        self._pool().submit(job.id, job.request, body["priority"], queue)
+        pool = self._pool()
+        body = _decode_alloc((msg.payload or b"").rstrip(b"\0"))
+        system = body.jobspec.attributes.system if body.jobspec.attributes is not None else _System()
+        key = (bytes(body.jobspec.resources), system.duration, bytes(system.constraints))
+        request = self.requests.get(key)
+        if request is None:
+            try:
+                request = pool.request(msg.obj["jobspec"])
+            except (RequestError, ConstraintError) as exc:
+                self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
+                return
+            if len(self.requests) >= _REQUESTS_KEPT:
+                self.requests.clear()
+            self.requests[key] = request
+        self.jobs[body.id] = _Job(body.id, msg, request, system.duration or 0.0)
+        pool.submit(body.id, request, body.priority, system.queue or "")
         self._changed()
 
     def _cancel(self, msg: Message) -> None:

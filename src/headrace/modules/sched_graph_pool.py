@@ -228,10 +228,8 @@ class Pool:
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
         """Book what a queue has given to a job, and say what it is."""
-        self.matched += 1
         shares = self.nodes.shares(allocation)
-        self.held[jobid] = Held(shares, expiration, self.where.pop(jobid))
-        self._will_end(jobid, allocation)
+        self._hold(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
         return shares
 
     def forget(self, jobid: int) -> None:
@@ -296,24 +294,36 @@ class Pool:
 
         False if there was nothing to take over.
         """
+        held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
+        end = max(_end(now, expiration), now + 1)
+        if held is not None and allocation is not None and (allocation.start, allocation.end) == (now, end):
+            queue = self._queue(held.queue)
+            if heir in queue.pending and heir not in queue.planned:
+                # Short jobs: nothing changes but who it is.
+                queue.hand_over(jobid, heir)
+                del self.where[heir], self.held[jobid]
+                self._hold(heir, Held(held.shares, expiration, held.queue), allocation)
+                return True
         if heir in self.where:
             self.cancel(heir)
         elif heir in self.held:
             self.free(heir)
-        held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
         self.free(jobid)
         if held is None or allocation is None:
             return False
         for queue in self.queues.values():
             queue.drop_plans()
-        end = max(_end(now, expiration), now + 1)
         # Nobody has it: it was given back just now, and no promise is left.
         taken = self.scheduler.enter(heir, allocation.selection, now, end, False)
         self._queue(held.queue).hold(heir, taken)
-        self.held[heir] = Held(held.shares, expiration, held.queue)
-        self._will_end(heir, taken)
-        self.matched += 1
+        self._hold(heir, Held(held.shares, expiration, held.queue), taken)
         return True
+
+    def _hold(self, jobid: int, held: Held, allocation: Allocation) -> None:
+        """A job that waited has something now."""
+        self.held[jobid] = held
+        self._will_end(jobid, allocation)
+        self.matched += 1
 
     def release(self, jobid: int, ranks: int) -> bool:
         """A job gives back what it holds on some ranks; False for one that holds nothing."""

@@ -6,11 +6,11 @@ A job's place in line is its priority (highest first), then its arrival.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, insort
 from typing import NamedTuple
 
 from headrace.graph.request import JobRequest, Request
 from headrace.queueing.misses import FOR_EVER
+from headrace.queueing.row import Row
 
 Place = tuple[int, int, int]
 
@@ -29,9 +29,9 @@ class Line:
 
     def __init__(self) -> None:
         self.entries: dict[int, Entry] = {}
-        self.order: list[Place] = []
-        self.shapes: dict[str, list[Place]] = {}
-        self.lengths: dict[str, list[int]] = {}
+        self.order: Row[Place] = Row()
+        self.shapes: dict[str, Row[Place]] = {}
+        self.lengths: dict[str, Row[int]] = {}
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int) -> int:
@@ -43,13 +43,12 @@ class Line:
     def remove(self, jobid: int) -> int:
         """Take a job out; returns how many were before it. Raises KeyError."""
         entry = self.entries.pop(jobid)
-        at = bisect_left(self.order, entry.place)
-        del self.order[at]
-        places, lengths = self.shapes[entry.shape], self.lengths[entry.shape]
-        del places[bisect_left(places, entry.place)], lengths[bisect_left(lengths, entry.length)]
+        places = self.shapes[entry.shape]
+        places.remove(entry.place)
+        self.lengths[entry.shape].remove(entry.length)
         if not places:
             del self.shapes[entry.shape], self.lengths[entry.shape]
-        return at
+        return self.order.remove(entry.place)
 
     def move(self, jobid: int, priority: int) -> tuple[int, int]:
         """Give a job another priority; returns how many were before it and are now. Raises KeyError."""
@@ -58,20 +57,22 @@ class Line:
 
     def _insert(self, entry: Entry) -> int:
         self.entries[entry.place[2]] = entry
-        at = bisect_left(self.order, entry.place)
-        self.order.insert(at, entry.place)
-        insort(self.shapes.setdefault(entry.shape, []), entry.place)
-        insort(self.lengths.setdefault(entry.shape, []), entry.length)
-        return at
+        places = self.shapes.get(entry.shape)
+        if places is None:
+            places = self.shapes[entry.shape] = Row()
+            self.lengths[entry.shape] = Row()
+        places.add(entry.place)
+        self.lengths[entry.shape].add(entry.length)
+        return self.order.add(entry.place)
 
     def before(self, place: Place) -> int:
         """How many jobs are before a place."""
-        return bisect_left(self.order, place)
+        return self.order.before(place)
 
     def alike(self, count: int) -> list[int]:
         """The first jobs, `count` at most, as long as they ask for the same as the first."""
         found: list[int] = []
-        for _, _, jobid in self.order[:count]:
+        for _, _, jobid in self.order.first(count):
             entry, first = self.entries[jobid], self.entries[self.order[0][2]]
             if (entry.shape, entry.length) != (first.shape, first.length):
                 break

@@ -149,7 +149,7 @@ class Queue:
 
     def first(self, count: int) -> list[int]:
         """The first `count` waiting jobs, in order."""
-        return [jobid for _, _, jobid in self.line.order[:count]]
+        return [jobid for _, _, jobid in self.line.order.first(count)]
 
     def alike(self, count: int) -> list[int]:
         """The first waiting jobs, `count` at most, as long as they ask for the same as the first."""
@@ -160,6 +160,17 @@ class Queue:
         self.running.add(jobid)
         self._first_end = min(self._first_end, allocation.end)
         self._outlook.put(jobid, allocation)
+
+    def hand_over(self, jobid: int, heir: int) -> None:
+        """A waiting job without a promise holds from now on what an ended one held, until the same end."""
+        self._remove(heir)
+        self.running.remove(jobid)
+        self.running.add(heir)
+        allocation = self.scheduler.hand_over(jobid, heir)
+        self._outlook.remove(jobid)
+        self._outlook.put(heir, allocation)
+        # Nothing became free, but somebody else may be the first now.
+        self._changed = True
 
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
