@@ -31,6 +31,11 @@ from headrace.spec.idset import Idset
         ({"stage-in": 1}, "shell option stage-in is not supported by Headrace"),
         ({"input": {"stdin": {"type": "foobar"}}}, "invalid input type specified: foobar"),
         ({"input": {"stdin": {"type": "file"}}}, "path for stdin file input not specified"),
+        ({"output": {"stdout": {"type": "foobar"}}}, "invalid output type specified: foobar"),
+        ({"output": {"stderr": {"type": "file"}}}, "path for stderr file output not specified"),
+        ({"oom": {"adjust": "foo"}}, "invalid oom.adjust=foo"),
+        ({"oom": {"adjust": 1001}}, "invalid oom.adjust=1001"),
+        ({"oom": 5}, "invalid oom.adjust=None"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_named(options: dict[str, Any], text: str) -> None:
@@ -45,7 +50,8 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
     assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
-    assert check({"pmi": "off"}) == check({"pmi": "pmix,simple"}) == []
+    assert check({"pmi": "off"}) == check({"pmi": "pmix,simple"}) == check({"pmi": "pmi2"}) == []
+    assert check({"output": {"stdout": {"type": "term"}}}) == []
     assert check({"pmi": "pmix"}) == ["pmi=pmix is not offered, tasks get PMI-1 (simple)"]
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
 
@@ -67,7 +73,9 @@ _values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from(["exit-timeout", "pty", "input", "output", "rlimit", "pmi", "env-expand"]), _values)
+    st.dictionaries(
+        st.sampled_from(["exit-timeout", "pty", "input", "output", "rlimit", "oom", "pmi", "env-expand"]), _values
+    )
 )
 def test_whatever_json_has_is_taken_told_or_named(options: dict[str, Any]) -> None:
     try:
@@ -115,6 +123,19 @@ def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
         job = world.run(["true"], options=options)
         assert job.status == 1 << 8
         assert text in job.exceptions[0]["note"]
+
+
+def test_tasks_are_as_ready_to_be_killed_for_memory_as_they_were_asked_to_be(world: World) -> None:
+    score = ["cat", "/proc/self/oom_score_adj"]
+    own = world.run(score).text()
+    assert world.run(score, options={"oom": {"adjust": 321}}, ntasks=2).text() == "321\n321\n"
+    assert world.run(score).text() == own
+
+
+def test_pmi_tells_no_map_where_none_is_wanted(world: World) -> None:
+    ask = ["sh", "-c", 'echo "cmd=get kvsname=x key=PMI_process_mapping" >&3; head -n1 <&3']
+    assert "value=(vector,(0,1,1))" in world.run(ask).text()
+    assert "key_not_found" in world.run(ask, options={"pmi-simple": {"nomap": 1}}).text()
 
 
 def test_a_missing_tmpdir_is_made(world: World, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
-from . import affinity, layout, warning
+from . import affinity, layout, oom, warning
 from . import options as known
 from .environment import job_environment, task_environment
 from .input import Input
@@ -162,7 +162,10 @@ class ShellJob:
                 self.output.log(_WARN, "adding pty to rank 0 for interactive support", self.nodeid, "pty")
             self.event("shell.init", context)
         self._prepare_pmi(placed)
-        self._start_tasks(placed, cwd)
+        with oom.adjusted(known.oom_adjust(self.options)) as wrong:
+            if wrong:
+                self.output.log(_WARN, wrong, self.nodeid)
+            self._start_tasks(placed, cwd)
         if self.lead and not self._finished:
             self.event("shell.start", {"taskmap": placed.map})
         if not self._finished:
@@ -174,7 +177,8 @@ class ShellJob:
         mode = str(self.options.get("pmi", "simple"))
         if mode in ("off", "none") or not placed.ranks:
             return
-        preset = {**placed.pmi, "flux.instance-level": str(self.op["instance_level"])}
+        where = placed.pmi if known.pmi_map(self.options) else {}
+        preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
         self.pmi = PmiServer(self.f58, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
 
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:

@@ -20,11 +20,12 @@ _PTY = {"ranks", "capture", "interactive"}
 _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
 _MODES = {"truncate", "append"}
+_OUTPUTS = {"kvs", "term", "file"}
 # Options of flux-core's shell that this one has not: without these a job would not be what was asked for,
 _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
 # without those it is.
 _SPARED = ("hwloc", "sysmon")
-_PMI = ("simple", "off", "none")
+_PMI = ("simple", "pmi1", "pmi2", "off", "none")
 _INFINITY = resource.RLIM_INFINITY
 
 
@@ -37,6 +38,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
     exit_timeout(options)
     pty_ranks(options)
     templates(options)
+    oom_adjust(options)
     _check_input(options.get("input"))
     for key in _MISSED:
         if options.get(key):
@@ -62,6 +64,23 @@ def exit_timeout(options: Mapping[str, Any]) -> float | None:
         return None if seconds == float("inf") else seconds
     except (ValueError, OverflowError):
         raise OptionError(f"exit-timeout={option} is not a valid Flux standard duration") from None
+
+
+def oom_adjust(options: Mapping[str, Any]) -> int | None:
+    """The tasks' `oom_score_adj` (proc(5)), None for the broker's own. Raises OptionError."""
+    option = options.get("oom")
+    if option is None:
+        return None
+    value = option.get("adjust") if isinstance(option, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
+        raise OptionError(f"invalid oom.adjust={value}: it is a number from -1000 to 1000")
+    return value
+
+
+def pmi_map(options: Mapping[str, Any]) -> bool:
+    """Whether tasks are told by PMI where each of them runs: not with `pmi-simple.nomap`."""
+    option = options.get("pmi-simple")
+    return not (isinstance(option, dict) and option.get("nomap"))
 
 
 def templates(options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -143,7 +162,14 @@ def _output(option: Any) -> list[str]:
         wrong.append(f"ignoring invalid output.mode={mode}")
     for stream in ("stdout", "stderr"):
         spec = option.get(stream) if isinstance(option, dict) else None
-        buffer = spec.get("buffer") if isinstance(spec, dict) else None
+        if not isinstance(spec, dict):
+            continue
+        target = spec.get("type", "kvs")
+        if str(target) not in _OUTPUTS:
+            raise OptionError(f"invalid output type specified: {target}: it is kvs, term or file")
+        if target == "file" and not spec.get("path"):
+            raise OptionError(f"path for {stream} file output not specified")
+        buffer = spec.get("buffer")
         kind = buffer.get("type") if isinstance(buffer, dict) else None
         if kind is not None and str(kind) not in _BUFFERS:
             wrong.append(f"invalid buffer type specified: {kind}")
