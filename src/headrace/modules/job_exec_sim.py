@@ -40,7 +40,9 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
     try:
         # Without a duration the job takes as long as its time limit, as flux-core has it.
         seconds = js.duration(jobspec) if run is None else durations.parse(run) if isinstance(run, str) else float(run)
-    except (TypeError, ValueError) as exc:
+        if not seconds >= 0:
+            raise ValueError(f"{run} is no time")
+    except (TypeError, ValueError, OverflowError) as exc:
         raise SimError(f"attributes.system.exec.test.run_duration: {exc}") from None
     exception = test.get("mock_exception", "")
     if exception not in ("", "init", "starting", "run"):
