@@ -287,3 +287,21 @@ def test_an_unloaded_server_leaves_no_process(in_broker: Run) -> None:
         assert not world.listeners
 
     with_world(in_broker, scenario)
+
+
+def test_what_runs_for_a_job_ends_with_it(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.run("debugger", opts={"job.id": "17", "job.grace": "0.01"})
+        world.run("daemon")
+        await world.settle()
+        for handle in (1, 2):
+            world.say("exec-started", handle, pid=100 + handle)
+        world.say("finish", id=16, status=0)
+        assert world.got("exec-kill") == []
+        world.say("finish", id=17, status=0)
+        told = [{"op": "exec-kill", "handle": 1, "signum": signum} for signum in (15, 9)]
+        assert world.got("exec-kill") == told[:1]
+        await asyncio.sleep(0.05)
+        assert world.got("exec-kill") == told
+
+    with_world(in_broker, scenario)

@@ -35,6 +35,7 @@ from headrace.spec.idset import Idset
         ({"output": {"stderr": {"type": "file"}}}, "path for stderr file output not specified"),
         ({"oom": {"adjust": "foo"}}, "invalid oom.adjust=foo"),
         ({"oom": {"adjust": 1001}}, "invalid oom.adjust=1001"),
+        ({"rexec-shutdown-timeout": "soon"}, "rexec-shutdown-timeout=soon is not a valid Flux standard duration"),
         ({"oom": 5}, "invalid oom.adjust=None"),
     ],
 )

@@ -168,6 +168,25 @@ EXECUTING = [
     Line("flux exec -j $(cat id) --exclude=0 true; flux cancel $(cat id)", "flux-exec: No targets specified\n"),
     Line("flux exec -j f1 true", "flux-exec: job f1 not found\n", 1),
     Line(
+        "flux submit -o rexec-shutdown-timeout=0.1s sh -c 'until test -e going; do sleep .02; done' >id;"
+        " flux job wait-event -q $(cat id) start;"
+        " flux exec -qj $(cat id) sh -c 'trap \"echo told\" TERM; touch going; while :; do sleep .02; done'",
+        like("told\n(Terminated\n)?"),
+        137,
+    ),
+    Line(
+        "flux job wait-event -q $(cat id) clean; flux exec -j $(cat id) true",
+        like("flux-exec: job .* is not running\n"),
+        1,
+    ),
+    Line(
+        "flux exec -nr0 sh -c 'trap : INT; touch up; while :; do sleep .02; done' &"
+        " until test -e up; do sleep .02; done;"
+        " kill -INT $!; sleep .1; kill -INT $!; wait $!",
+        "",
+        130,
+    ),
+    Line(
         "flux exec -r1 --service=nosuch true",
         "flux-exec: Error: rank 1: true: No service matching nosuch.exec is registered\n",
         1,

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import time
 
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
@@ -45,6 +46,10 @@ _COMMAND = Command(
 )
 _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _CHUNK = 1 << 16
+# The state of a job whose tasks run (RFC 21).
+_RUN = 16
+# Seconds between two interrupts that mean: leave them alone and go.
+_TWICE = 2.0
 _STATUS_OF_ERROR = {errno.ENOENT: 127, errno.EACCES: 126, errno.EPERM: 126, errno.EHOSTUNREACH: 68}
 
 
@@ -54,20 +59,19 @@ def main(argv: List[str]) -> int:
     if options.has("waitable") and not options.has("bg"):
         raise CommandError("--waitable needs --bg")
     handle = Handle()
-    ranks = _ranks(handle, options)
-    return (
-        _background(handle, ranks, command, options)
-        if options.has("bg")
-        else _Exec(handle, ranks, command, options).run()
-    )
-
-
-def _ranks(handle: Handle, options: Options) -> List[int]:
-    """The ranks that are meant. Raises CommandError for one that does not exist."""
+    settings = dict(_setting(text) for text in options.get_list("setopt"))
     if options.has("jobid"):
-        targets = _job_ranks(handle, options.get("jobid"))
+        targets, of_job = _job(handle, options.get("jobid"))
+        settings.update(of_job)
     else:
         targets = list(range(int(handle.attr_get("size"))))
+    ranks = _ranks(targets, options)
+    run = _background if options.has("bg") else _foreground
+    return run(handle, ranks, command, settings, options)
+
+
+def _ranks(targets: List[int], options: Options) -> List[int]:
+    """Those of the ranks that are meant. Raises CommandError for one that does not exist."""
     text = options.get("rank", "all")
     everything = Idset(range(len(targets)))
     try:
@@ -84,20 +88,32 @@ def _ranks(handle: Handle, options: Options) -> List[int]:
     return [targets[index] for index in chosen]
 
 
-def _job_ranks(handle: Handle, text: str) -> List[int]:
-    """The ranks of the brokers on a job's nodes. Raises CommandError for an unknown job."""
-    from headrace.cli.job import parse_id
+def _job(handle: Handle, text: str) -> Tuple[List[int], Dict[str, str]]:
+    """The ranks of the brokers on a job's nodes, and what binds processes to the job.
 
-    request = {"id": parse_id(text), "attrs": ["ranks"]}
+    Raises CommandError for a job that is unknown or does not run.
+    """
+    import json
+
+    from headrace.cli.job import parse_id
+    from headrace.spec import duration, jobspec
+
+    id_ = parse_id(text)
     try:
-        job = handle.rpc("job-list.list-id", request).get()["job"]
+        job = handle.rpc("job-list.list-id", {"id": id_, "attrs": ["ranks", "state"]}).get()["job"]
     except FileNotFoundError:
         raise CommandError(f"job {text} not found") from None
-    return list(Idset.parse(job.get("ranks", "")))
+    if job["state"] != _RUN:
+        raise CommandError(f"job {text} is not running")
+    found = handle.rpc("job-info.lookup", {"id": id_, "keys": ["jobspec"], "flags": 0}).get()
+    shell = jobspec.shell_options(json.loads(found["jobspec"]))
+    binding = {"job.id": str(id_)}
+    if "rexec-shutdown-timeout" in shell:
+        binding["job.grace"] = str(duration.parse(str(shell["rexec-shutdown-timeout"])))
+    return list(Idset.parse(job.get("ranks", ""))), binding
 
 
-def _request(command: List[str], options: Options, flags: int) -> Dict[str, Any]:
-    settings = dict(_setting(text) for text in options.get_list("setopt"))
+def _request(command: List[str], options: Options, settings: Dict[str, str], flags: int) -> Dict[str, Any]:
     cmd: Dict[str, Any] = {
         "cmdline": command,
         "env": dict(os.environ),
@@ -119,8 +135,10 @@ def _setting(text: str) -> Tuple[str, str]:
     return name, value
 
 
-def _background(handle: Handle, ranks: List[int], command: List[str], options: Options) -> int:
-    request = _request(command, options, _WAITABLE if options.has("waitable") else 0)
+def _background(
+    handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
+) -> int:
+    request = _request(command, options, settings, _WAITABLE if options.has("waitable") else 0)
     service = options.get("service", "rexec")
     calls = [(rank, handle.rpc(f"{service}.exec", request, rank)) for rank in ranks]
     status = 0
@@ -133,10 +151,18 @@ def _background(handle: Handle, ranks: List[int], command: List[str], options: O
     return status
 
 
+def _foreground(
+    handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
+) -> int:
+    return _Exec(handle, ranks, command, settings, options).run()
+
+
 class _Exec:
     """The processes of one command line, one a rank, until the last has ended."""
 
-    def __init__(self, handle: Handle, ranks: List[int], command: List[str], options: Options) -> None:
+    def __init__(
+        self, handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
+    ) -> None:
         self.handle = handle
         self.ranks = ranks
         self.command = command
@@ -145,7 +171,7 @@ class _Exec:
         self.quiet = options.has("quiet")
         self.verbose = options.has("verbose")
         self.no_input = options.has("noinput")
-        self.request = _request(command, options, _STDOUT | _STDERR | _WRITE_CREDIT)
+        self.request = _request(command, options, settings, _STDOUT | _STDERR | _WRITE_CREDIT)
         self.reactor = Reactor()
         self.calls: Dict[int, Rpc] = {}
         self.pids: Dict[int, int] = {}
@@ -153,6 +179,7 @@ class _Exec:
         self.ended: Dict[int, List[int]] = {}
         self.status = 0
         self._reading: Optional[bool] = None
+        self._interrupted = float("-inf")
         # What has come of lines that have not ended, by rank and stream; only with labels.
         self._lines: Dict[Tuple[int, str], bytes] = {}
 
@@ -280,6 +307,14 @@ class _Exec:
 
     def _forward(self, signum: int) -> Any:
         def forward() -> None:
+            if signum == signal.SIGINT:
+                now = time.monotonic()
+                if now - self._interrupted < _TWICE:
+                    # They do not heed it; the brokers kill them when we are gone.
+                    self.status = 128 + signum
+                    self.reactor.stop()
+                    return
+                self._interrupted = now
             for rank in self.calls:
                 if rank in self.pids:
                     self.handle.rpc_noreply(f"{self.service}.kill", {"pid": self.pids[rank], "signum": signum}, rank)

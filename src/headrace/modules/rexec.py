@@ -25,6 +25,8 @@ _FALLTHROUGH = 1
 _STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
 # Bytes of output after which the process is held until its client has taken them.
 _PORTION = 1 << 20
+# Seconds that processes run for a job have after its end.
+_GRACE = 60.0
 # What a client may write before it must wait for credit; flux-core's default.
 _BUFFER = 4 << 20
 
@@ -41,7 +43,9 @@ class _Process:
         "client",
         "cmd",
         "flags",
+        "grace",
         "handle",
+        "job",
         "label",
         "open",
         "pid",
@@ -60,6 +64,10 @@ class _Process:
         self.cmd: dict[str, Any] = body["cmd"]
         self.flags: int = body["flags"]
         self.label: str | None = self.cmd.get("label")
+        # The job that it runs for and ends with, and how long after that it is killed.
+        opts = self.cmd.get("opts") or {}
+        self.job = int(opts.get("job.id", 0))
+        self.grace = float(opts.get("job.grace", _GRACE))
         self.open = set(_STREAMS)
         self.pid = 0
         self.sent = 0
@@ -217,6 +225,8 @@ class _Server:
     def _from_agent(self, op: dict[str, Any]) -> None:
         kind = op["op"]
         if not kind.startswith("exec-"):
+            if kind == "finish" and self.by_handle:
+                self._job_over(op["id"])
             return
         process = self.by_handle.get(op["handle"])
         if process is None:
@@ -237,6 +247,13 @@ class _Server:
                 self.ctx.respond(process.client, {"type": "stopped"})
         elif kind == "exec-error":
             self._failed(process, op["errnum"], op.get("text", ""))
+
+    def _job_over(self, job: int) -> None:
+        """The job's tasks are gone from this node: so is what `flux exec --jobid` ran beside them."""
+        for process in self.by_handle.values():
+            if process.job == job and process.status is None:
+                self._signal(process, signal.SIGTERM)
+                self.ctx.call_later(process.grace, self._signal, process, signal.SIGKILL)
 
     def _started(self, process: _Process, pid: int) -> None:
         process.pid = pid

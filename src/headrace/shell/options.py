@@ -39,6 +39,7 @@ def check(options: Mapping[str, Any]) -> list[str]:
     pty_ranks(options)
     templates(options)
     oom_adjust(options)
+    _check_rexec(options.get("rexec-shutdown-timeout", 0))
     _check_input(options.get("input"))
     for key in _MISSED:
         if options.get(key):
@@ -121,6 +122,14 @@ def pty_added(options: Mapping[str, Any]) -> bool:
     if not (isinstance(option, dict) and option.get("interactive")) or option.get("ranks", "all") == "all":
         return False
     return 0 not in Idset.parse(str(option["ranks"]))
+
+
+def _check_rexec(option: Any) -> None:
+    """How long `flux exec --jobid` may outlive the job; the subprocess server heeds it."""
+    try:
+        duration.parse(str(option))
+    except ValueError:
+        raise OptionError(f"rexec-shutdown-timeout={option} is not a valid Flux standard duration") from None
 
 
 def _check_input(option: Any) -> None:
