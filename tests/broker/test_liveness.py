@@ -27,7 +27,10 @@ class World:
         table = {"tbon.torpid_min": "5s", "tbon.torpid_max": "30s", **attrs}
         broker = SimpleNamespace(attrs=table, loop=loop, log=lambda *_: None, context=SimpleNamespace(call=call))
         topology = Topology(7, "kary:2")
-        self.children = {child: Child(child, heard=self.now, status="full") for child in topology.children(rank)}
+        self.children = {child: Child(child) for child in topology.children(rank)}
+        for child in self.children.values():
+            child.heard = self.now
+            child.become("full")
         self.overlay: Any = SimpleNamespace(
             broker=broker,
             rank=rank,

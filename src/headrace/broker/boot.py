@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
 
 from ..spec.hostlist import Hostlist
 from .topology import Topology, TopologyError
@@ -18,25 +17,34 @@ class BootError(Exception):
     """The instance cannot be assembled; the text says what is missing."""
 
 
-@dataclass
 class BootInfo:
     """Rank, tree and keys of one broker. Keys are Z85 text as ZeroMQ takes them."""
 
-    rank: int
-    size: int
-    method: str
-    topology: Topology
-    hostname: str
-    hosts: list[str] = field(default_factory=list)
-    # `hosts` in RFC 29 form, where it is known already.
-    hostlist: str = ""
-    bind: str = ""
-    parent_uri: str = ""
-    parent_key: bytes = b""
-    public_key: bytes = b""
-    secret_key: bytes = field(default=b"", repr=False)
-    members: set[bytes] = field(default_factory=set)
-    attrs: dict[str, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        method: str,
+        topology: Topology,
+        hostname: str,
+        hosts: list[str] | None = None,
+        hostlist: str = "",
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.method = method
+        self.topology = topology
+        self.hostname = hostname
+        self.hosts = hosts or []
+        # `hosts` in RFC 29 form, where it is known already.
+        self.hostlist = hostlist
+        self.bind = ""
+        self.parent_uri = ""
+        self.parent_key = b""
+        self.public_key = b""
+        self.secret_key = b""
+        self.members: set[bytes] = set()
+        self.attrs: dict[str, str] = {}
 
 
 def new_keys() -> tuple[bytes, bytes]:
@@ -71,21 +79,11 @@ def on_one_machine(size: int, rundir: str, topo: str, hosts: list[str]) -> list[
     infos = []
     for rank in range(size):
         parent = topology.parent(rank)
-        infos.append(
-            BootInfo(
-                rank,
-                size,
-                "test",
-                topology,
-                hosts[rank],
-                hosts,
-                hostlist,
-                f"ipc://{rundir}/tbon-{rank}",
-                f"ipc://{rundir}/tbon-{parent}" if rank else "",
-                public,
-                public,
-                secret,
-                {public},
-            )
-        )
+        info = BootInfo(rank, size, "test", topology, hosts[rank], hosts, hostlist)
+        info.bind = f"ipc://{rundir}/tbon-{rank}"
+        info.parent_uri = f"ipc://{rundir}/tbon-{parent}" if rank else ""
+        info.parent_key = info.public_key = public
+        info.secret_key = secret
+        info.members = {public}
+        infos.append(info)
     return infos

@@ -14,9 +14,7 @@ import signal
 import socket
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..agent import keeper, linux
@@ -40,18 +38,27 @@ class LaunchError(Exception):
     """The instance cannot be started; the text says why."""
 
 
-@dataclass
 class LaunchOptions:
     """What `flux start` and `flux broker` were asked for."""
 
-    size: int = 0
-    attrs: dict[str, str] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)
-    config_path: str = ""
-    command: list[str] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)
-    rundir: str = ""
-    verbose: int = 0
+    def __init__(
+        self,
+        *,
+        size: int = 0,
+        attrs: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        config_path: str = "",
+        command: list[str] | None = None,
+        hosts: list[str] | None = None,
+        rundir: str = "",
+    ) -> None:
+        self.size = size
+        self.attrs = {} if attrs is None else attrs
+        self.config = config or {}
+        self.config_path = config_path
+        self.command = command or []
+        self.hosts = hosts or []
+        self.rundir = rundir
 
 
 def make_rundir(options: LaunchOptions) -> str:
@@ -77,7 +84,7 @@ def _rundir(options: LaunchOptions) -> str:
         path, new = _folder("rundir", given)
         if os.stat(path).st_mode & stat.S_ISVTX:
             # A place that many share, like /tmp.
-            return tempfile.mkdtemp(prefix="flux-", dir=path)
+            return _new_folder(path)
         # What was there before us stays.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
@@ -85,9 +92,18 @@ def _rundir(options: LaunchOptions) -> str:
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
         base = "/tmp"
     try:
-        return tempfile.mkdtemp(prefix="flux-", dir=base)
+        return _new_folder(base)
     except OSError as exc:
         raise LaunchError(f"cannot make a run directory in {base}: {exc.strerror}") from None
+
+
+def _new_folder(base: str) -> str:
+    """A folder of ours alone, whose name nobody guessed. (Package tempfile takes longer to import than this to run.)"""
+    while True:
+        path = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+            return path
 
 
 def _folder(attribute: str, path: str) -> tuple[str, bool]:
@@ -215,8 +231,8 @@ def _preload(modules: Iterable[str], links: bool) -> None:
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
     asyncio.new_event_loop().close()
     discover_before_fork()
-    # Collections would otherwise write to, and so copy, every page that the children inherit.
-    gc.collect()
+    # Collections would otherwise write to, and so copy, every page that the children inherit. What garbage there is
+    # may stay: to find it takes longer than to start the agent.
     gc.freeze()
 
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ..spec.message import Message
 from .outstanding import Outstanding
 
 
-@dataclass
 class Child:
     """A neighbour below, from hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
 
-    rank: int
-    uuid: str = ""
-    status: str = "offline"
-    since: float = field(default_factory=time.monotonic)
-    send: Callable[[Message], None] = lambda _msg: None
-    # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
-    owing: Outstanding = field(default_factory=Outstanding)
-    asking: Outstanding = field(default_factory=Outstanding)
-    error: str = ""
-    host: str = ""
-    heard: float = 0.0
-    torpid: bool = False
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.uuid = ""
+        self.status = "offline"
+        self.since = time.monotonic()
+        self.send: Callable[[Message], None] = lambda _msg: None
+        # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
+        self.owing = Outstanding()
+        self.asking = Outstanding()
+        self.error = ""
+        self.host = ""
+        self.heard = 0.0
+        self.torpid = False
 
     def become(self, status: str) -> None:
         if status != self.status:

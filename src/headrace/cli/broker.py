@@ -27,7 +27,6 @@ def main(argv: List[str]) -> int:
                 config=config.from_options(path, options.conf),
                 config_path=os.path.abspath(path) if path else "",
                 command=options.command[1:] if options.command[:1] == ["--"] else options.command,
-                verbose=options.verbose,
             )
         )
     except (launch.LaunchError, config.ConfigError) as exc:

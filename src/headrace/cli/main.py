@@ -7,6 +7,7 @@ looked for as `flux-NAME` in FLUX_EXEC_PATH, then in PATH.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -98,11 +99,35 @@ _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
 
 
 def flux(argv: Optional[List[str]] = None) -> int:
-    """Run a command line (default: this process's) and return its exit status."""
+    """Run a command line and return its exit status; without one run this process's, and end the process with it."""
+    if argv is not None:
+        return _run(list(argv))
+    # What a command imports stays; to look through it for garbage is a tenth of a short command's time.
+    gc.set_threshold(100_000, 20, 50)
+    return _end(_run(sys.argv[1:]))
+
+
+def _end(status: int) -> int:
+    """End this process, where nothing is left to do, without the interpreter's own way out: that takes each module and
+    object apart, for longer than many a command runs. Otherwise return the status.
+    """
+    if "threading" in sys.modules and sys.modules["threading"].active_count() > 1:
+        return status
+    if "atexit" in sys.modules:
+        sys.modules["atexit"]._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):
+        # The interpreter has its own words for it.
+        return status
+    os._exit(status & 0xFF)
+
+
+def _run(args: List[str]) -> int:
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         _open_closed_streams()
     encodings.settle()
-    args = sys.argv[1:] if argv is None else list(argv)
     try:
         status = _drive(args)
         sys.stdout.flush()

@@ -62,7 +62,6 @@ def main(argv: List[str]) -> int:
     parser.add_argument("-r", "--recovery", metavar="STATEDIR", help="Look into an instance's state: run nothing on it")
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(_joined_broker_opts(argv))
-    shown = options.verbose
     _take_broker_opts(options)
 
     from headrace.broker import config, launch
@@ -75,7 +74,7 @@ def main(argv: List[str]) -> int:
     if options.recovery is not None:
         _recover(options)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if shown:
+    if options.verbose:
         _show(options, command)
     if options.noexec:
         return 0
@@ -93,7 +92,6 @@ def main(argv: List[str]) -> int:
             command=command,
             hosts=list(Hostlist.parse(options.test_hosts)) if options.test_hosts else [],
             rundir=options.test_rundir or "",
-            verbose=options.verbose,
         )
         if options.test_size is not None:
             return launch.start_many(launching)
@@ -112,7 +110,6 @@ def _take_broker_opts(options: Namespace) -> None:
         options.setattr += given.setattr
         options.conf += given.conf
         options.config_path = given.config_path or options.config_path
-        options.verbose += given.verbose
 
 
 def _recover(options: Namespace) -> None:

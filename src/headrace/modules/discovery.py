@@ -14,7 +14,6 @@ import os
 import re
 import socket
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from headrace.spec.idset import Idset
@@ -38,9 +37,9 @@ class NodeResources(NamedTuple):
     core_cpus: tuple[tuple[int, ...], ...]
 
 
-def discover(root: str | Path = "/", affinity: Iterable[int] | None = None) -> NodeResources:
+def discover(root: str | os.PathLike[str] = "/", affinity: Iterable[int] | None = None) -> NodeResources:
     """Count what this process may use. `affinity` is the set of allowed CPU numbers; None asks the kernel."""
-    base = Path(root)
+    base = os.fspath(root)
     cpus = set(os.sched_getaffinity(0) if affinity is None else affinity)
     groups = _cgroup_folders(base)
     for folder in groups["cpuset"]:
@@ -94,13 +93,13 @@ def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -
     }
 
 
-def physical_cores(root: Path, cpus: set[int]) -> list[tuple[int, ...]]:
+def physical_cores(root: str, cpus: set[int]) -> list[tuple[int, ...]]:
     """The cores that the CPUs belong to, as tuples of CPU numbers, in the order hwloc numbers them."""
     cores: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(cpus):
-        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        package, core = _read(topology / "physical_package_id"), _read(topology / "core_id")
-        siblings = _read(topology / "core_cpus_list") or _read(topology / "thread_siblings_list")
+        topology = f"{root}/sys/devices/system/cpu/cpu{cpu}/topology"
+        package, core = _read(f"{topology}/physical_package_id"), _read(f"{topology}/core_id")
+        siblings = _read(f"{topology}/core_cpus_list") or _read(f"{topology}/thread_siblings_list")
         if siblings:
             key = (_int(package, 0), min(_parse_cpus(siblings) or {cpu}))
         elif package is not None and core is not None:
@@ -111,89 +110,96 @@ def physical_cores(root: Path, cpus: set[int]) -> list[tuple[int, ...]]:
     return [tuple(cores[key]) for key in sorted(cores)]
 
 
-def _cgroup_folders(root: Path) -> dict[str, list[Path]]:
+def _cgroup_folders(root: str) -> dict[str, list[str]]:
     """For each controller the folders whose limits apply to us, innermost first."""
-    mount = root / "sys/fs/cgroup"
-    folders: dict[str, list[Path]] = {"cpu": [], "cpuset": [], "memory": []}
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    mount = f"{root}/sys/fs/cgroup"
+    folders: dict[str, list[str]] = {"cpu": [], "cpuset": [], "memory": []}
+    for line in (_read(f"{root}/proc/self/cgroup") or "").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" and not controllers:
-            chain = _chain(mount, path) + _chain(mount / "unified", path)
+            chain = _chain(mount, path) + _chain(f"{mount}/unified", path)
             for found in folders.values():
                 found.extend(chain)
             continue
         for name in set(controllers.split(",")) & set(folders):
-            top = mount / controllers if (mount / controllers).is_dir() else mount / name
+            together = f"{mount}/{controllers}"
+            top = together if os.path.isdir(together) else f"{mount}/{name}"
             folders[name].extend(_chain(top, path))
     return folders
 
 
-def _chain(top: Path, path: str) -> list[Path]:
+def _chain(top: str, path: str) -> list[str]:
     """Folders from a group up to the mount point. A path from outside our namespace ends at the mount point."""
     parts = [part for part in path.split("/") if part and part != ".."]
-    chain = [top.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
-    return [folder for folder in chain if folder.is_dir()]
+    chain = ["/".join([top, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
+    return [folder for folder in chain if os.path.isdir(folder)]
 
 
-def _cpu_quota(folder: Path) -> float | None:
-    text = _read(folder / "cpu.max")
+def _cpu_quota(folder: str) -> float | None:
+    text = _read(f"{folder}/cpu.max")
     if text is not None:
         quota, _, period = text.partition(" ")
         if quota == "max":
             return None
     else:
-        quota, period = _read(folder / "cpu.cfs_quota_us") or "", _read(folder / "cpu.cfs_period_us") or ""
+        quota, period = _read(f"{folder}/cpu.cfs_quota_us") or "", _read(f"{folder}/cpu.cfs_period_us") or ""
     allowed, every = _int(quota, -1), _int(period, 100000)
     return allowed / every if allowed > 0 and every > 0 else None
 
 
-def _cpuset(folder: Path) -> set[int]:
+def _cpuset(folder: str) -> set[int]:
     for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
-        text = _read(folder / name)
+        text = _read(f"{folder}/{name}")
         if text:
             return _parse_cpus(text)
     return set()
 
 
-def _memory_limit(folder: Path) -> int | None:
-    text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+def _memory_limit(folder: str) -> int | None:
+    text = _read(f"{folder}/memory.max") or _read(f"{folder}/memory.limit_in_bytes")
     limit = _int(text, -1)
     return limit if 0 < limit < _V1_UNLIMITED else None
 
 
-def _total_memory(root: Path) -> int:
-    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo") or "", re.MULTILINE)
+def _total_memory(root: str) -> int:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read(f"{root}/proc/meminfo") or "", re.MULTILINE)
     return int(match[1]) * 1024 if match else 0
 
 
-def _count_gpus(root: Path) -> int:
+def _count_gpus(root: str) -> int:
     """GPUs that a process here could open: device nodes, not PCI devices, so that a container sees its share."""
-    try:
-        nvidia = sum(1 for name in os.listdir(root / "dev") if _NVIDIA_DEVICE.match(name))
-    except OSError:
-        nvidia = 0
+    nvidia = sum(1 for name in _names(f"{root}/dev") if _NVIDIA_DEVICE.match(name))
     return nvidia + _count_amd(root) + _count_intel(root)
 
 
-def _count_amd(root: Path) -> int:
-    if not (root / "dev/kfd").exists():
+def _count_amd(root: str) -> int:
+    if not os.path.exists(f"{root}/dev/kfd"):
         return 0
+    nodes = f"{root}/sys/class/kfd/kfd/topology/nodes"
     count = 0
-    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
-        match = re.search(r"^drm_render_minor (\d+)", _read(node) or "", re.MULTILINE)
-        if match and int(match[1]) and (root / f"dev/dri/renderD{match[1]}").exists():
+    for name in _names(nodes):
+        match = re.search(r"^drm_render_minor (\d+)", _read(f"{nodes}/{name}/properties") or "", re.MULTILINE)
+        if match and int(match[1]) and os.path.exists(f"{root}/dev/dri/renderD{match[1]}"):
             count += 1
     return count
 
 
-def _count_intel(root: Path) -> int:
+def _count_intel(root: str) -> int:
+    devices = f"{root}/sys/class/drm"
     count = 0
-    for node in sorted((root / "sys/class/drm").glob("renderD*")):
-        intel = _read(node / "device/vendor") == _INTEL_VENDOR
-        if intel and (_read(node / "device/class") or "").startswith(_DATA_CENTRE_GPU_CLASS):
-            count += (root / "dev/dri" / node.name).exists()
+    for name in _names(devices):
+        intel = name.startswith("renderD") and _read(f"{devices}/{name}/device/vendor") == _INTEL_VENDOR
+        if intel and (_read(f"{devices}/{name}/device/class") or "").startswith(_DATA_CENTRE_GPU_CLASS):
+            count += os.path.exists(f"{root}/dev/dri/{name}")
     return count
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _parse_cpus(text: str) -> set[int]:
@@ -206,9 +212,10 @@ def _parse_cpus(text: str) -> set[int]:
     return cpus
 
 
-def _read(path: Path) -> str | None:
+def _read(path: str) -> str | None:
     try:
-        return path.read_text().strip()
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
     except OSError:
         return None
 
