@@ -180,8 +180,8 @@ EXECUTING = [
         1,
     ),
     Line(
-        "flux exec -nr0 sh -c 'trap : INT; touch up; while :; do sleep .02; done' &"
-        " until test -e up; do sleep .02; done;"
+        "flux exec -nr0 sh -c 'trap : INT; touch deaf; while :; do sleep .02; done' &"
+        " until test -e deaf; do sleep .02; done;"
         " kill -INT $!; sleep .1; kill -INT $!; wait $!",
         "",
         130,
