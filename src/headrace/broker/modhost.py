@@ -21,6 +21,7 @@ from ..spec.message import Message
 from . import module_process, stand_ins
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
+from .module_rest import Left, Rest, data_path, forget_data
 from .module_trace import ModuleTrace
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class ModuleHost:
         self.broker = broker
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
         # What modules hand over to their next load, by module name: lives as long as the broker.
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Left] | None = {}
+        # Removed modules that can be resumed, by name (module_rest).
+        self._resting: dict[str, ModuleContext] = {}
         self._builtin: set[str] = set()
         # Loaded, and not listed: see _UNLISTED.
         self._unlisted: set[str] = set()
@@ -144,6 +147,11 @@ class ModuleHost:
             raise _not_found()
         name = name or name_of(found, path)
         self._must_be_new(name)
+        rested = self._resting.get(name)
+        if rested is not None and rested.at_rest is not None and rested.path == getattr(found, "__file__", None):
+            rested.at_rest.end(args)
+            self.loaded[name] = self._resting.pop(name)
+            return name
         ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
         self.loaded[name] = ctx
         try:
@@ -171,6 +179,7 @@ class ModuleHost:
             name = name or process.name
             self._must_be_new(name)
             process.name = name
+            self._move_out(name)
             self.loaded[name] = process
             await process.start(args)
         except Exception:
@@ -181,6 +190,12 @@ class ModuleHost:
         if name not in self.broker.router.services:
             self.broker.router.provide(name, process)
         return name
+
+    def _move_out(self, name: str) -> None:
+        """Put what a module left in this process where it finds it in another."""
+        if self.kept and name in self.kept:
+            self.kept[name].save(data_path(self.broker.attrs, name, apart=True))
+            del self.kept[name]
 
     def _must_be_new(self, name: str) -> None:
         if name in self.loaded:
@@ -197,7 +212,11 @@ class ModuleHost:
             raise RpcError(errno.ENOENT, "No such file or directory")
         if name in self._builtin:
             raise RpcError(errno.EINVAL, f"{name} is part of the broker")
-        await ctx.unload()
+        if isinstance(ctx, ModuleContext) and ctx.returns is not None:
+            ctx.at_rest = Rest(ctx)
+            self._resting[name] = ctx
+        else:
+            await ctx.unload()
         self.loaded.pop(name, None)
         self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
 
@@ -216,6 +235,11 @@ class ModuleHost:
         for name in reversed(list(self.loaded)):
             if name not in self._builtin:
                 await self.remove(name)
+        for ctx in self._resting.values():
+            if ctx.at_rest is not None:
+                ctx.at_rest.read()
+            await ctx.unload()
+        forget_data(self.broker.attrs)
 
     def register(self, ctx: ModuleContext) -> None:
         """Provide module.* through the broker's own context."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
+from .module_rest import Rest, Return
 from .module_streams import RpcError, StreamSet
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class ModuleContext:
         self.tracer: Callable[[str, str, Message], None] | None = None
         self.services: list[str] = []
         self.last_used = time.monotonic()
+        # Set by a module that is to rest when it is removed, and be resumed when it is loaded again.
+        self.returns: Return | None = None
+        self.at_rest: Rest | None = None
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end
         self._methods: dict[str, tuple[Handler, bool]] = {}
@@ -120,6 +124,8 @@ class ModuleContext:
 
     def send(self, msg: Message) -> None:
         """Deliver a message to this module (the router calls this)."""
+        if self.at_rest is not None and self.at_rest.take(msg):
+            return
         self.last_used = time.monotonic()
         if self.tracer is not None:
             self.tracer(self.name, "rx", msg)

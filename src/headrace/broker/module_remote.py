@@ -38,6 +38,7 @@ from .router import Peer, Router
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .module_rest import Left
 
 
 class _Router(Router):
@@ -106,8 +107,8 @@ class _Modules:
 
     def __init__(self, router: _Router) -> None:
         self._router = router
-        # Ends with this process: a module that is reloaded here finds nothing of its last life.
-        self.kept: dict[str, Any] = {}
+        # What would be kept here ended with this process.
+        self.kept: dict[str, Left] | None = None
 
     def begin_remove(self, name: str) -> None:
         self._router.context.call("module.remove", {"name": name})

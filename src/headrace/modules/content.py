@@ -1,16 +1,15 @@
 """The content service (RFC 10): blobs by their hash, on rank 0; other ranks' requests come up the tree.
 
 With a `statedir` blobs are in its `content.sqlite` and a store is answered after it was synced (a batch costs one
-sync); without one they are in memory, up to a bound beyond which stores are refused, since the RFC forbids to forget
-what was stored. A blob that is not here may still be one that the KVS can make from a node it holds: it is asked
-before the answer is "unknown".
+sync), as it is in a process of its own; else they are in memory, up to a bound beyond which stores are refused, since
+the RFC forbids to forget what was stored. A blob that is not here may still be one that the KVS can make from a node it
+holds: it is asked before the answer is "unknown".
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ..broker.module import EMPTY, ModuleContext, RpcError
+from ..broker.module_rest import data_path
 from ..spec.message import Message
 from .background import Background
 
@@ -32,8 +32,8 @@ _CHECKPOINTS = 5
 class MemoryStore:
     """Blobs in memory, up to `limit` bytes."""
 
-    def __init__(self, limit: int = _MEMORY_LIMIT) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
+        self.limit = _MEMORY_LIMIT
         self.size = 0
         self.blobs: dict[bytes, bytes] = {}
         self.checkpoints: list[dict[str, Any]] = []
@@ -62,8 +62,13 @@ class MemoryStore:
     def get_checkpoints(self) -> list[dict[str, Any]]:
         return self.checkpoints
 
-    def close(self) -> None:
-        self.blobs.clear()
+    def save(self, path: str) -> None:
+        """Put everything into a SqliteStore. Raises sqlite3.Error."""
+        disk = SqliteStore(path)
+        disk.store(list(self.blobs.items()))
+        for value in reversed(self.checkpoints):
+            disk.put_checkpoint(value)
+        disk.close()
 
 
 class SqliteStore:
@@ -290,9 +295,13 @@ class Content:
         return EMPTY
 
     def close(self) -> None:
+        """End with the disk; without one, leave what there is to the next load in this broker."""
         if self._thread is not None:
             self._thread.close()
-        self.disk.close()
+        if isinstance(self.disk, SqliteStore):
+            self.disk.close()
+        elif self.ctx.broker.modules.kept is not None:
+            self.ctx.broker.modules.kept[self.ctx.name] = self.disk
 
     def stats(self) -> dict[str, Any]:
         held = len(self._dirty)
@@ -310,7 +319,8 @@ class Content:
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
     """Serve `content`; argument `memory-limit=BYTES` sets the bound without a statedir."""
-    statedir = ctx.attrs.get("statedir")
+    kept = ctx.broker.modules.kept
+    path = data_path(ctx.attrs, NAME, apart=kept is None)
     limit = _MEMORY_LIMIT
     for arg in args:
         name, _, value = arg.partition("=")
@@ -320,13 +330,16 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     hash_name = ctx.attrs.get("content.hash", "sha1")
     if hash_name not in ("sha1", "sha256"):
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
-    if statedir and ctx.attrs.get("content.backing-module") == "none":
+    if ctx.attrs.get("statedir") and ctx.attrs.get("content.backing-module") == "none":
         raise RpcError(errno.EINVAL, "content.backing-module is none, but a statedir keeps blobs in content-sqlite")
-    path = os.path.join(statedir, "content.sqlite")
+    left = kept.pop(ctx.name, None) if kept else None
+    kept_store = left if isinstance(left, MemoryStore) else MemoryStore()
     try:
-        store = SqliteStore(path) if statedir else MemoryStore(limit)
+        store = SqliteStore(path) if path else kept_store
     except sqlite3.Error as exc:
         raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
+    if isinstance(store, MemoryStore):
+        store.limit = limit
     content = Content(ctx, store, hash_name)
     ctx.service(
         NAME,

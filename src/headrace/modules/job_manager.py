@@ -17,6 +17,7 @@ from headrace.agent import begun
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
+from headrace.broker.module_rest import Return
 from headrace.modules.jobs_admin import Admin
 from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
@@ -80,6 +81,7 @@ class _Manager:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
+        ctx.returns = Return(self._resume, self._holds)
         if self.journal is not None:
             restart(self.core, begun_before)
             touch()
@@ -219,6 +221,8 @@ class _Manager:
 
     def _expire(self) -> None:
         self._timer = None
+        if self.ctx.at_rest is not None:
+            return
         self.core.now = self.ctx.now()
         self.core.expire()
         self.core.effects.append(("deadline",))
@@ -281,6 +285,15 @@ class _Manager:
         if durable:
             out["durable"] = durable
         return out
+
+    def _holds(self, topic: str) -> bool:
+        """What is for the core waits while we rest; the job store and job-info stay, as the KVS of Flux would."""
+        return topic.startswith((NAME + ".", "sched.", self.exec.service + "."))
+
+    def _resume(self, args: list[str]) -> None:
+        only(self.ctx, args)
+        self._configure(self.ctx.config)
+        self._arm()
 
     async def _unload(self) -> None:
         await self.pipeline.close()

@@ -8,14 +8,13 @@ them is kept here and laid over the view.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
-from ..broker.module_rest import data_folder
+from ..broker.module_rest import data_path
 from ..spec import message as m
 from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
@@ -54,7 +53,8 @@ class Kvs:
     def __init__(self, ctx: ModuleContext, log: Log | None, hash_name: str) -> None:
         self.ctx = ctx
         kept = ctx.broker.modules.kept
-        estate: Estate | None = kept.pop(ctx.name, None) if kept else None
+        left = kept.pop(ctx.name, None) if kept else None
+        estate = left if isinstance(left, Estate) else None
         self.refs = Refs(hash_name) if estate is None else estate.refs
         self.fetcher = Fetcher(ctx, self.refs, durable=log is not None)
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
@@ -390,11 +390,10 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
 
 
 def load(ctx: ModuleContext, _args: list[str]) -> None:
-    """Serve `kvs`; with a statedir the log is its `kvs.sqlite`."""
-    folder = data_folder(ctx)
-    path = os.path.join(folder, "kvs.sqlite")
+    """Serve `kvs`; with a statedir, or in a process of its own, there is a log."""
+    path = data_path(ctx.attrs, NAME, apart=ctx.broker.modules.kept is None)
     try:
-        log = Log(path) if folder else None
+        log = Log(path) if path else None
     except sqlite3.Error as exc:
         raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
     kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))

@@ -85,6 +85,12 @@ class Estate(NamedTuple):
     spaces: dict[str, Namespace]
     history: deque[Dir]
 
+    def save(self, path: str) -> None:
+        """Put the namespaces into a new log. Raises sqlite3.Error."""
+        log = Log(path)
+        log.compact([_snapshot(space) for space in self.spaces.values()])
+        log.close()
+
 
 class Committer:
     """The namespaces, and the changes on their way into them."""

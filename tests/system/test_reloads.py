@@ -1,0 +1,150 @@
+"""Modules are taken away and loaded again under a light load of jobs: nothing is lost, and nobody has to begin anew."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from instance import Done, start
+
+# What a user sees of an instance while MODULE is reloaded twice: lines of JSON about what must not change.
+_LOAD = """
+import json, os, subprocess, sys
+how, told = sys.argv[1:], {}
+
+def sh(line, **more):
+    ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=20, **more)
+    return ran.stdout.strip() if ran.returncode == 0 else f"FAILED {ran.returncode} {ran.stdout}{ran.stderr}"
+
+def reload():
+    for options in how:
+        assert not sh(f"flux module reload {options}"), options
+
+sh("flux kvs put a.b=1 && flux kvs namespace create ns && flux kvs put -N ns k=2 && flux resource drain 1 why")
+blob = sh("echo hi | flux content store")
+early = sh("flux submit echo early")
+sh(f"flux job wait-event {early} clean")
+long = sh("flux submit sh -c 'echo one; while ! [ -e $GO ]; do sleep 0.05; done; echo two'")
+cancelled = sh("flux submit sleep inf")
+held = sh("flux submit --urgency=hold true")
+sh(f"flux job wait-event {cancelled} start")
+many = sh("flux submit --cc=1-12 true").split()
+attached = subprocess.Popen(["flux", "job", "attach", long], stdout=subprocess.PIPE, text=True)
+waiter = subprocess.Popen(["flux", "job", "wait-event", long, "clean"], stdout=subprocess.PIPE, text=True)
+reload()
+many += sh("flux submit --cc=1-8 true").split()
+sh(f"flux job urgency {held} 16 && flux cancel {cancelled}")
+reload()
+open(os.environ["GO"], "w").close()
+for id in [long, held, cancelled, *many]:
+    assert sh(f"flux job wait-event -q {id} clean && echo ok") == "ok", (id, sh(f"flux job eventlog {id}; flux dmesg"))
+told["attached"] = attached.communicate(timeout=20)[0].split()
+told["waited"] = waiter.communicate(timeout=20)[0].split()[-1:]
+told["early"] = sh(f"flux job attach {early}")
+told["ids"] = len(set(many))
+told["kvs"] = [sh("flux kvs get a.b"), sh("flux kvs get -N ns k"), sh(f"flux content load {blob}")]
+told["drained"] = sh("flux resource status -s drain -no '{ranks} {reason}'")
+told["jobs"] = sorted(sh("flux jobs -a -no '{status}'").split())
+told["stats"] = sh("flux jobs -a --stats-only || true")
+told["starts"] = [sh(f"flux job eventlog {id}").count(" start") for id in [long, *many]]
+print(json.dumps(told))
+"""
+
+
+def loaded(tmp_path: Path, options: list[str], *how: str) -> Any:
+    """What `_LOAD` told."""
+    done = start(*options, "flux", "python", "-c", _LOAD, *how, GO=str(tmp_path / "go"))
+    assert done.rc == 0, done.err
+    assert not done.left
+    return json.loads(done.out.splitlines()[-1])
+
+
+def expected() -> dict[str, Any]:
+    return {
+        "attached": ["one", "two"],
+        "waited": ["clean"],
+        "early": "early",
+        "ids": 20,
+        "kvs": ["1", "2", "hi"],
+        "drained": "1 why",
+        "jobs": ["CANCELED"] + ["COMPLETED"] * 23,
+        "stats": "0 running, 23 completed, 1 failed, 0 pending, 0 inactive purged",
+        "starts": [1] * 21,
+    }
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ["job-manager"],
+        ["job-list", "job-info", "job-ingest"],
+        ["sched-graph"],
+        ["sched-simple"],
+        ["resource"],
+        ["kvs", "kvs-watch", "content"],
+        ["heartbeat", "rexec"],
+    ],
+)
+def test_nothing_is_lost_when_a_module_is_loaded_again(modules: list[str], tmp_path: Path) -> None:
+    scheduler = "simple" if modules == ["sched-simple"] else "graph"
+    assert loaded(tmp_path, ["--test-size=2", f"-Ssched.module={scheduler}"], *modules) == expected()
+
+
+def test_nor_in_an_instance_with_a_statedir(tmp_path: Path) -> None:
+    options = ["--test-size=2", f"-Sstatedir={tmp_path}"]
+    assert loaded(tmp_path, options, "job-manager", "kvs", "content") == expected()
+
+
+def test_nor_on_the_way_into_a_process_and_back(tmp_path: Path) -> None:
+    options = ["--test-size=2", "-Ssched.module=simple"]
+    modules = ["kvs", "content", "job-list", "resource", "sched-simple"]
+    ways = [way + module for module in modules for way in ("--exec ", "--exec ", "")]
+    assert loaded(tmp_path, options, *ways) == expected()
+
+
+def script(body: str, *options: str) -> Done:
+    return start(*options, "bash", "-c", "set -e\n" + textwrap.dedent(body))
+
+
+def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them() -> None:
+    """What ends meanwhile is finished afterwards, and what is asked of it then is answered then."""
+    done = script("""
+        short=$(flux submit sleep 0.4); long=$(flux submit sleep 1.5)
+        next=$(flux submit -N1 --exclusive true)
+        flux job wait-event $long start >/dev/null
+        flux job wait-event $short clean >/dev/null & waiter=$!
+        flux queue drain & drain=$!
+        sleep 0.2
+        flux module remove job-manager
+        ! flux submit true 2>&1; ! flux cancel $long 2>/dev/null
+        sleep 0.6
+        flux jobs -ano '{state}'; flux job info $long jobspec >/dev/null; flux kvs dir >/dev/null
+        ! flux module list | grep job-manager
+        flux module load job-manager
+        wait $waiter $drain
+        flux jobs -ano '{status}' | sort | uniq -c
+        for id in $short $long $next; do flux job eventlog $id | awk '{print $2}' | tr '\\n' ' '; done
+    """)
+    events = "submit validate depend priority alloc start finish release free clean "
+    assert (done.rc, done.left) == (0, []), done.err
+    assert done.out.splitlines() == [
+        "[Errno 38] No service matching job-manager.submit is registered",
+        "SCHED",
+        "RUN",
+        "RUN",
+        "      3 COMPLETED",
+        events * 3,
+    ]
+
+
+def test_what_a_job_manager_that_is_away_at_the_end_has_not_read_is_in_the_statedir(tmp_path: Path) -> None:
+    option = f"-Sstatedir={tmp_path}"
+    body = (
+        "id=$(flux submit sh -c 'sleep 0.3'); flux job wait-event $id start; flux module remove job-manager; sleep 0.6"
+    )
+    done = script(body, option)
+    assert (done.rc, done.left) == (0, []), done.err
+    assert script("flux jobs -ano '{status}'", option).out == "COMPLETED\n"
