@@ -48,6 +48,7 @@ HEADER_SIZE = HEADER.size
 # The local socket's frame: magic in host byte order, then a big-endian length that does not count these eight bytes.
 FRAME_MAGIC = struct.pack("=I", 0xFFEE0012)
 _FRAME_LENGTH = struct.Struct(">I")
+_SIZES = [bytes((size,)) for size in range(255)]
 _MAX_PARTS = 64
 MAX_FRAME = 1 << 30
 
@@ -283,19 +284,13 @@ def decode_parts(parts: Sequence[bytes]) -> Message:
 
 def frame(msg: Message) -> bytes:
     """The message as one frame of the local socket."""
-    out: List[bytes] = [FRAME_MAGIC, b""]
-    total = 0
+    out: List[bytes] = []
     for part in encode_parts(msg):
         size = len(part)
-        if size < 255:
-            out.append(bytes((size,)))
-            total += size + 1
-        else:
-            out.append(b"\xff" + _FRAME_LENGTH.pack(size))
-            total += size + 5
+        out.append(_SIZES[size] if size < 255 else b"\xff" + _FRAME_LENGTH.pack(size))
         out.append(part)
-    out[1] = _FRAME_LENGTH.pack(total)
-    return b"".join(out)
+    body = b"".join(out)
+    return FRAME_MAGIC + _FRAME_LENGTH.pack(len(body)) + body
 
 
 def unframe(body: bytes) -> Message:
