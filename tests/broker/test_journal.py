@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -186,3 +187,23 @@ def test_a_full_disk_shows_before_running_jobs_need_the_room(tmp_path: Path, mon
     left = os.path.getsize(tmp_path / "journal.00000000") - journal.size
     assert left >= 1 << 19
     journal.close()
+
+
+def test_a_disk_that_fails_while_files_change_loses_nothing_then_or_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+
+    def broken(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.rotate()
+    journal.append(b"two")
+    journal.rotate()
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"two", b"three"]

@@ -31,7 +31,7 @@ class Counting(RuleBasedStateMachine):
     def new(self, queue: str | None) -> None:
         job = SimpleNamespace(state=DEPEND, queue=queue, result=0)
         self.jobs.append(job)
-        self.stats.move(job, 0)
+        self.stats.move(job, 0)  # type: ignore[arg-type]
 
     @rule(choice=st.integers(0, 99), way=st.integers(0, 1), result=st.sampled_from(sorted(_RESULTS)))
     def go_on(self, choice: int, way: int, result: int) -> None:

@@ -116,7 +116,11 @@ def test_a_number_holds_what_is_kept_of_an_ended_job(
 
 
 def test_a_requeued_job_waits_anew_and_one_that_only_waited_goes_on() -> None:
-    life = [("submit", {"userid": 0, "urgency": 16, "flags": 0}), ("validate", None), ("depend", None)]
+    life: list[tuple[str, Any]] = [
+        ("submit", {"userid": 0, "urgency": 16, "flags": 0}),
+        ("validate", None),
+        ("depend", None),
+    ]
     life += [("priority", {"priority": 16}), ("alloc", {"annotations": {"sched": {}}}), ("start", None)]
     again = job(*life, ("flux-restart", {"requeue": True}))
     assert (again.state, again.has_resources, again.started, again.annotations) == (record.PRIORITY, False, False, None)

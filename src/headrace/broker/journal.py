@@ -169,13 +169,14 @@ class Journal:
     def rotate(self) -> int:
         """Go on in a new file; returns its number, which the checkpoint that follows takes."""
         fd, end, allocated = self._fd, self._end, self._allocated
+        # First, so that an error leaves us where we are.
+        os.fdatasync(fd)
         self._end = self._allocated = 0
         try:
             self._open(self._path(self.number + 1))
         except OSError:
             self._fd, self._end, self._allocated = fd, end, allocated
             raise
-        os.fdatasync(fd)
         os.close(fd)
         self.number += 1
         return self.number

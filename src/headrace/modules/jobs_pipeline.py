@@ -79,6 +79,7 @@ class Pipeline:
         self.release = release
         self.start = start
         self.failing = False
+        self._retrying = False
         self.syncs = 0
         self.longest_sync = 0.0
         self._start_early = journal is not None and ctx.size == 1
@@ -127,31 +128,39 @@ class Pipeline:
         for kind, id, value in records:
             if kind == NEW_JOB:
                 value = store.submissions[id]
-            elif kind == PURGED:
-                self._gone.extend(value)
             entries.append((kind, id, value))
         self._unsaved.update((job.id, None) for job in finished)
+        for kind, _, value in records:
+            if kind == PURGED:
+                self._forget(value)
         self._pending.append(Batch(entries, effects, news, finished))
         self._write()
+
+    def _forget(self, ids: list[int]) -> None:
+        """Purged jobs leave the database with the next checkpoint, or never come there."""
+        self._gone.extend(ids)
+        for id in ids:
+            self._unsaved.pop(id, None)
 
     # -- the journal
 
     def _write(self) -> None:
         """Append what is pending; begin a sync, or see to it that one begins soon."""
-        if self._rotating or not (self._pending or self._unwritten):
+        if self._rotating or not (self._pending or self.failing):
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
-        entries, self._unwritten = self._unwritten, []
-        for batch in batches:
-            entries.extend(batch.entries)
-        if entries:
+        if self.failing:
+            # Nothing is worth writing, too, when the question is whether that is possible again.
+            batches.insert(0, Batch(self._unwritten, [], [], []))
+            self._unwritten = []
+        entries = [entry for batch in batches for entry in batch.entries]
+        if entries or self.failing:
             try:
                 self.journal.append(_encode(entries))
             except OSError as exc:
                 self._failed(exc, entries)
-            else:
-                self._recovered()
+                batches = [batch._replace(entries=[]) for batch in batches if batch.effects or batch.news]
         urgent = False
         for batch in batches:
             if self._start_early:
@@ -203,9 +212,13 @@ class Pipeline:
         self._syncing = False
         self.syncs += 1
         self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
-        if exc is not None:
-            # What the disk holds is not known any more: the same records once more do no harm (replay knows them).
-            self._failed(exc, [entry for batch in batches for entry in batch.entries])
+        if exc is None:
+            self._recovered()
+        else:
+            # What the disk holds is not known any more, also of what was written meanwhile: an error is told of once. The
+            # same records once more do no harm (replay knows them).
+            self._failed(exc, [entry for batch in (*batches, *self._unsynced) for entry in batch.entries])
+            self._unsynced = [batch._replace(entries=[]) for batch in self._unsynced]
         if batches:
             whole = _merged(batches)
             self._release_starts(whole)
@@ -224,10 +237,16 @@ class Pipeline:
         if not self.failing:
             self.failing = True
             self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
-        self.ctx.call_later(_RETRY, self._write)
+        if not self._retrying:
+            self._retrying = True
+            self.ctx.call_later(_RETRY, self._retry)
+
+    def _retry(self) -> None:
+        self._retrying = False
+        self._write()
 
     def _recovered(self) -> None:
-        if self.failing:
+        if self.failing and not self._unwritten:
             self.failing = False
             self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
 
@@ -342,7 +361,7 @@ class Pipeline:
         elif kind == PURGED:
             replay(core, entry)
             store.forget(value)
-            self._gone.extend(value)
+            self._forget(value)
         elif kind != EVENTS or id in core.active:
             replay(core, entry)
             for job in core.finished:
@@ -355,7 +374,8 @@ class Pipeline:
         self._flush()
         patience = self.ctx.monotonic() + _PATIENCE
         while self._busy() and self.ctx.monotonic() < patience:
-            self._write()
+            if self._pending:
+                self._write()
             self._sync()
             await asyncio.sleep(0.001)
         if self._pool is not None:

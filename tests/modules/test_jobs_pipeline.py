@@ -1,0 +1,143 @@
+"""From what was decided to the disk and the world: failing disks, order, and what is kept for the next checkpoint."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_world import World
+
+from headrace.modules import jobs_pipeline
+from headrace.modules.jobs_pipeline import Batch, Pipeline
+from headrace.modules.jobs_record import Job
+
+Run = Callable[..., None]
+SYNC = "headrace.broker.journal.Journal.sync"
+
+
+def pipeline_of(world: World) -> Pipeline:
+    handler, _ = world.manager._methods["job-manager.submit"]
+    found: Pipeline = handler.__self__.pipeline
+    return found
+
+
+def broken(_journal: Any) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
+    expected: dict[int, list[str]] = {}
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        done = await world.job()
+        await world.run(done)
+        with monkeypatch.context() as patch:
+            patch.setattr(SYNC, broken)
+            await world.job(urgency=0)
+            await world.client.rpc("job-manager.purge-id", {"jobs": [done], "force": True})
+            await world.until(lambda: any("no job is accepted" in line for line in broker.logged))
+            assert not any("jobs are accepted" in line for line in broker.logged)
+        await world.until(lambda: any("jobs are accepted" in line for line in broker.logged))
+        assert pipeline_of(world)._unwritten == []
+        await world.job(urgency=0)
+        expected.update(await world.all_events())
+        assert len(expected) == 2
+
+    async def after(broker: Any) -> None:
+        found = dict(await World(broker).all_events())
+        assert {id: names[: len(expected[id])] for id, names in found.items()} == expected
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_a_disk_that_failed_when_there_was_nothing_to_write_is_used_again(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        with monkeypatch.context() as patch:
+            patch.setattr(SYNC, broken)
+            # An answer without a record.
+            body = {"age_limit": -1.0, "num_limit": 1, "batch": 50, "force": False}
+            assert await world.client.rpc("job-manager.purge", body) == {"count": 0}
+            assert pipeline_of(world).failing
+        await world.until(lambda: not pipeline_of(world).failing)
+        assert sum("journal" in line for line in broker.logged) == 2
+        await world.job(urgency=0)
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        pipeline = pipeline_of(world)
+        ids = []
+        for _ in range(2):
+            ids.append(await world.job())
+            await world.run(ids[-1])
+        assert list(pipeline._unsaved) == ids
+        await world.client.rpc("job-manager.purge-id", {"jobs": ids[:1], "force": True})
+        assert list(pipeline._unsaved) == ids[1:]
+        await pipeline.checkpoint()
+        assert (list(pipeline._unsaved), pipeline._gone) == ([], [])
+        await world.client.rpc("job-manager.purge-id", {"jobs": ids[1:], "force": True})
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        assert (pipeline_of(world)._unsaved, await world.all_events()) == ({}, [])
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_a_checkpoint_that_cannot_be_made_is_made_later(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(urgency=0)
+        with monkeypatch.context() as patch:
+            patch.setattr("headrace.broker.journal.Journal.checkpoint", lambda *_args: broken(None))
+            await pipeline_of(world).checkpoint()
+        assert any("the journal grows until it can be made" in line for line in broker.logged)
+        await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        await world.client.rpc("job-manager.drain")
+        await pipeline_of(world).checkpoint()
+        await world.job(urgency=0)
+
+    async def after(broker: Any) -> None:
+        (ended, names), (_, waiting) = await World(broker).all_events()
+        assert (names[-1], "clean" in waiting) == ("clean", False), ended
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_several_batches_are_one_with_each_jobs_news_in_a_row() -> None:
+    spec: dict[str, Any] = {"attributes": {}}
+    one, other = Job(1, spec), Job(2, spec)
+    events: list[Any] = [(float(n), f"e{n}", None) for n in range(4)]
+    whole = jobs_pipeline._merged(
+        [
+            Batch([], [("answer", 1)], [(one, 0, events[:2]), (other, 0, events[:1])], []),
+            Batch([], [("answer", 2)], [(one, 2, events[2:])], [one]),
+        ]
+    )
+    assert whole.effects == [("answer", 1), ("answer", 2)]
+    assert whole.news == [(other, 0, events[:1]), (one, 0, events)], "in the order of their last events"
+    assert whole.finished == [one]

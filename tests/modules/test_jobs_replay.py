@@ -1,0 +1,87 @@
+"""Records read back: the same jobs, however often a part of them was written, and whoever finds them after a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core_world import World, after
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.modules.jobs_core import Core
+from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_record import CLEANUP, PENDING, PRIORITY, RUN, SCHED
+from headrace.modules.jobs_replay import replay, restart
+
+STEPS = ["submit", "waitable", "depend", "run", "start", "cancel", "purge", "stop", "go", "reap"]
+
+
+def history(steps: list[str]) -> tuple[World, list[int]]:
+    """A world after these steps, and where in its records turns ended: what a turn wrote is there whole or not."""
+    world = World(["batch"])
+    world.core.start_queues(["batch"], True, None, True)
+    world.flush()
+    number, turns = 0, [0]
+    for step in steps:
+        core = world.core
+        ready = [id for id, job in core.active.items() if job.state == SCHED and job.alloc_pending]
+        if step in ("submit", "waitable", "depend"):
+            number += 1
+            system = after("afterany", number - 1) if step == "depend" and number - 1 in core.active else {}
+            world.submit(number, flags=4 if step == "waitable" else 0, queue="batch", **system)
+        elif step == "run" and ready:
+            world.run(ready[0], 256)
+        elif step == "start" and ready:
+            world.alloc(ready[-1])
+            world.exec(ready[-1], "start")
+        elif step == "cancel" and core.active:
+            world.cancel(next(iter(core.active)))
+        elif step == "purge":
+            core.purge(list(core.inactive)[:1])
+        elif step in ("stop", "go"):
+            core.start_queues(["batch"], step == "go", "why", True)
+        elif step == "reap" and core.zombies:
+            core.reap(next(iter(core.zombies)))
+        world.flush()
+        turns.append(len(world.records))
+    return world, turns
+
+
+def state(core: Core) -> Any:
+    active = {id: (job.state, job.events, job.r) for id, job in core.active.items()}
+    return active, core.inactive, core.zombies, core.running, core.queues.save(), core.max_jobid
+
+
+def replayed(records: list[Any]) -> Core:
+    core = Core(Queues(["batch"]), 0)
+    for record in records:
+        replay(core, record)
+    return core
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=25), st.integers(0, 100), st.integers(0, 100))
+def test_records_that_were_written_twice_change_nothing(steps: list[str], one: int, other: int) -> None:
+    world, turns = history(steps)
+    records = world.records
+    first, last = sorted((turns[one % len(turns)], turns[other % len(turns)]))
+    found = replayed([*records[:last], *records[first:]])
+    assert state(found) == state(replayed(records)) == state(world.core)
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=25), st.integers(0, 100))
+def test_after_a_crash_nothing_runs_that_nobody_watches(steps: list[str], cut: int) -> None:
+    world, turns = history(steps)
+    core = replayed(world.records[: turns[cut % len(turns)]])
+    before = {id: job.state for id, job in core.active.items()}
+    core.finished.clear()
+    restart(core)
+    assert all(job.state & PENDING or job.state == CLEANUP for job in core.active.values())
+    ended = {job.id: job for job in core.finished}
+    for id, was in before.items():
+        job = core.active.get(id) or ended[id]
+        names = [name for _, name, _ in job.events]
+        assert "flux-restart" in names
+        if was == RUN:
+            assert (job.fatal or ("",))[0] == "exec"
+        elif was & (SCHED | PRIORITY):
+            assert id in core.active, "what waited waits on"
