@@ -215,8 +215,8 @@ class Pipeline:
         if exc is None:
             self._recovered()
         else:
-            # What the disk holds is not known any more, also of what was written meanwhile: an error is told of once. The
-            # same records once more do no harm (replay knows them).
+            # What the disk holds is not known any more, nor of what was written meanwhile: an error is told of once.
+            # The same records once more do no harm (replay knows them).
             self._failed(exc, [entry for batch in (*batches, *self._unsynced) for entry in batch.entries])
             self._unsynced = [batch._replace(entries=[]) for batch in self._unsynced]
         if batches:

@@ -1,0 +1,122 @@
+"""The exec service of one broker in a tree: output under credit, the services of shells, and a broker without agent."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from exec_fleet import JOB, Fleet, with_fleet
+
+from headrace.broker.module import RpcError
+from headrace.modules import job_exec_node
+from headrace.spec.message import Message
+
+SHELL = "0-shell-f2AniAMV"
+
+
+def test_an_agent_is_not_read_while_its_output_is_on_its_way(monkeypatch: Any) -> None:
+    monkeypatch.setattr(job_exec_node, "_MOST", 100)
+    monkeypatch.setattr(job_exec_node, "_FEW", 50)
+    held: list[tuple[int, str]] = []
+
+    async def scenario(fleet: Fleet) -> None:
+        for rank, agent in enumerate(fleet.agents):
+            agent.pause = lambda rank=rank: held.append((rank, "pause"))
+            agent.resume = lambda rank=rank: held.append((rank, "resume"))
+        fleet.start("3", "node3")
+        await fleet.settle()
+        for size in (60, 60):
+            entries = [[1.0, "data", {"stream": "stdout", "rank": "0", "data": "x" * size}], [1.0, "log", None]]
+            fleet.agents[3].say("output", entries=entries)
+            await fleet.settle()
+        assert (3, "pause") not in held, "all was taken"
+        # Both in one turn are more than may be on the way; rank 1 between them passes it on and is held, too.
+        for _ in range(2):
+            fleet.agents[3].say("output", entries=entries)
+        await fleet.settle()
+        assert held.index((3, "pause")) < held.index((1, "pause")) < held.index((1, "resume"), held.index((1, "pause")))
+        assert held[-1][1] == "resume"
+        written = [
+            context["data"]
+            for log, entries in fleet.stored
+            if "output" in log
+            for _, name, context in entries
+            if name == "data"
+        ]
+        assert "".join(written) == "x" * 240
+
+    with_fleet(4, scenario)
+
+
+def test_a_client_that_left_is_not_answered_and_the_shell_hears_of_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        replies: list[Message] = []
+        fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
+        await fleet.settle()
+        (asked,) = fleet.agents[0].got("rpc")
+        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
+        await fleet.settle()
+        assert [reply.obj for reply in replies] == [{"type": "data"}]
+        fleet.manager.call(f"{SHELL}.disconnect")
+        await fleet.settle()
+        told = fleet.agents[0].got("rpc")[1]
+        assert (told["method"], told["payload"], told["id"]) == ("disconnect", {"sender": asked["sender"]}, JOB)
+        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
+        await fleet.settle()
+        assert len(replies) == 1
+
+    with_fleet(1, scenario)
+
+
+def test_who_attached_to_a_shell_that_ends_is_let_go() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        replies: list[Message] = []
+        fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
+        await fleet.settle()
+        (asked,) = fleet.agents[0].got("rpc")
+        fleet.agents[0].say("finish", status=0)
+        await fleet.settle()
+        assert [reply.errnum for reply in replies] == [errno.ENOSYS]
+        fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={})
+        await fleet.settle()
+        assert len(replies) == 1
+
+    with_fleet(1, scenario)
+
+
+def test_a_broker_without_an_agent_fails_its_part_of_a_job() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.brokers[1].agent = None
+        fleet.start("0-1", "node[0-1]")
+        await fleet.settle()
+        (refused,) = [data for kind, data in fleet.told if kind == "exception"]
+        assert refused["note"] == "rank 1 has no exec agent"
+        fleet.agents[0].say("started")
+        fleet.agents[0].say("finish", status=9)
+        await fleet.settle()
+        assert ("finish", {"status": 256}) in fleet.told
+        try:
+            await fleet.contexts[1].rpc(f"{SHELL}.stdin", {})
+        except RpcError as exc:
+            assert exc.errnum == errno.ENOSYS
+
+    with_fleet(2, scenario)
+
+
+def test_a_shell_reaches_only_nodes_of_its_job() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("1-2", "node[1-2]")
+        await fleet.settle()
+        before = [len(agent.told) for agent in fleet.agents]
+        for to in (-1, 2, 99):
+            fleet.agents[1].say("peer", to=to, data={"kind": "done"})
+        fleet.agents[0].say("peer", to=0, data={"kind": "done"})
+        fleet.agents[1].say("peer", 77, to=0, data={"kind": "done"})
+        await fleet.settle()
+        assert [len(agent.told) for agent in fleet.agents] == before
+
+    with_fleet(3, scenario)
