@@ -58,5 +58,9 @@ def test_jobs_are_alike_in_all_but_who_asks() -> None:
     assert line.alike(4) == [0, 1]
     assert line.alike(1) == [0]
     assert Line().alike(3) == []
+    line.remove(2)
+    assert line.alike(4) == [0, 1, 3]
+    line.add(4, cores(2, 10), 17)
+    assert line.alike(4) == [4]
     assert shape_of(cores(1, 10)) == shape_of(cores(1, 20)) != shape_of(cores(2, 10))
     assert shape_of(cores(1, 10)) != shape_of(cores(1, 10, {"properties": ["fast"]}))

@@ -83,6 +83,17 @@ def test_a_body_that_is_no_object_is_refused_when_it_is_read(body):
         _ = Message(m.REQUEST, "t", payload=body).obj
 
 
+def test_bytes_that_were_made_of_an_object_can_be_forgotten_and_made_again():
+    msg = m.request("a.b", {"k": 1})
+    sent = m.frame(msg)
+    msg.forget_payload()
+    assert msg._payload is None
+    assert m.frame(msg) == sent
+    raw = m.request("a.b", payload=b"\1\2")
+    raw.forget_payload()
+    assert raw.payload == b"\1\2"
+
+
 def test_mutated_frames_give_messages_or_message_errors():
     dice = random.Random(20)
     good = m.frame(m.request("job-manager.list", {"max_entries": 5, "attrs": ["id"]}, matchtag=3))

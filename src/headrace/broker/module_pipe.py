@@ -74,6 +74,8 @@ class ModulePipe(asyncio.BufferedProtocol):
         if not self._out:
             self._router.at_turn_end(self.flush)
         self._out.append(m.frame(msg))
+        # Thousands of requests may wait for their answers, jobspecs in most of them.
+        msg.forget_payload()
 
     def flush(self) -> None:
         out, self._out = self._out, []

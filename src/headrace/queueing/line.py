@@ -71,13 +71,16 @@ class Line:
 
     def alike(self, count: int) -> list[int]:
         """The first jobs, `count` at most, as long as they ask for the same as the first."""
-        found: list[int] = []
-        for _, _, jobid in self.order.first(count):
-            entry, first = self.entries[jobid], self.entries[self.order[0][2]]
+        ids = [jobid for _, _, jobid in self.order.first(count)]
+        if len(self.shapes) == 1:
+            (lengths,) = self.lengths.values()
+            if lengths[0] == lengths[len(lengths) - 1]:
+                return ids
+        for i, jobid in enumerate(ids):
+            entry, first = self.entries[jobid], self.entries[ids[0]]
             if (entry.shape, entry.length) != (first.shape, first.length):
-                break
-            found.append(jobid)
-        return found
+                return ids[:i]
+        return ids
 
 
 def shape_of(request: JobRequest) -> str:

@@ -130,6 +130,11 @@ class Message:
             self._payload = _dumps(self._obj) + b"\0"
         return self._payload
 
+    def forget_payload(self) -> None:
+        """Keep the object alone, if there is one; the bytes are made again when they are asked for."""
+        if self._obj is not None:
+            self._payload = None
+
     @property
     def has_payload(self) -> bool:
         return self._payload is not None or self._obj is not None
