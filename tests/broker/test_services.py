@@ -36,7 +36,7 @@ def built(broker: Any) -> Any:
 
 async def answer(peer: Any, topic: str, obj: Any = None, **more: Any) -> Any:
     """The error number, else the object."""
-    (reply,) = [*await peer.ask(topic, obj, tag=len(peer.got) + 1, **more)]
+    (reply,) = await peer.ask(topic, obj, tag=len(peer.got) + 1, **more)
     return reply.errnum or reply.obj
 
 

@@ -156,6 +156,9 @@ class World:
         self.end(id, status)
         await self.client.rpc("job-manager.drain")
 
+    async def cancel(self, id: int) -> None:
+        await self.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+
     async def events(self, id: int) -> list[tuple[str, Any]]:
         body = await self.client.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"], "flags": 0})
         lines = [json.loads(line) for line in body["eventlog"].splitlines()]

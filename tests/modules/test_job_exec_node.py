@@ -48,14 +48,20 @@ def test_an_agent_is_not_read_while_its_output_is_on_its_way(monkeypatch: Any) -
     with_fleet(4, scenario)
 
 
+async def attached(fleet: Fleet) -> tuple[dict[str, Any], list[Message]]:
+    """A client talks to the shell of a job: what the agent was asked, and the answers."""
+    fleet.start()
+    await fleet.settle()
+    replies: list[Message] = []
+    fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
+    await fleet.settle()
+    (asked,) = fleet.agents[0].got("rpc")
+    return asked, replies
+
+
 def test_a_client_that_left_is_not_answered_and_the_shell_hears_of_it() -> None:
     async def scenario(fleet: Fleet) -> None:
-        fleet.start()
-        await fleet.settle()
-        replies: list[Message] = []
-        fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
-        await fleet.settle()
-        (asked,) = fleet.agents[0].got("rpc")
+        asked, replies = await attached(fleet)
         fleet.agents[0].say("rpc-reply", token=asked["token"], errnum=0, payload={"type": "data"})
         await fleet.settle()
         assert [reply.obj for reply in replies] == [{"type": "data"}]
@@ -72,12 +78,7 @@ def test_a_client_that_left_is_not_answered_and_the_shell_hears_of_it() -> None:
 
 def test_who_attached_to_a_shell_that_ends_is_let_go() -> None:
     async def scenario(fleet: Fleet) -> None:
-        fleet.start()
-        await fleet.settle()
-        replies: list[Message] = []
-        fleet.manager.call(f"{SHELL}.pty", {"type": "attach"}, replies.append, streaming=True)
-        await fleet.settle()
-        (asked,) = fleet.agents[0].got("rpc")
+        asked, replies = await attached(fleet)
         fleet.agents[0].say("finish", status=0)
         await fleet.settle()
         assert [reply.errnum for reply in replies] == [errno.ENOSYS]

@@ -102,7 +102,7 @@ def test_drain_and_idle_wait_for_the_right_thing(in_broker: Run) -> None:
         idle, drain = world.client.start("job-manager.idle"), world.client.start("job-manager.drain")
         world.end(id)
         assert (await world.client.next(idle)).obj == {"pending": 1}
-        await world.client.rpc("job-manager.raise", {"id": held, "type": "cancel", "severity": 0})
+        await world.cancel(held)
         reply = await world.client.next(drain)
         assert (reply.errnum, reply.has_payload) == (0, False)
 

@@ -47,7 +47,7 @@ def test_a_configured_number_of_finished_jobs_is_kept_the_newest(
         await world.begin()
         ids = [await world.job(urgency=0) for _ in range(5)]
         for id in ids:
-            await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+            await world.cancel(id)
         await world.client.rpc("job-manager.drain")
         await world.manager.reconfigure({"job-manager": {"inactive-num-limit": 2}})
         purged: list[int] = []
@@ -55,7 +55,7 @@ def test_a_configured_number_of_finished_jobs_is_kept_the_newest(
         await world.until(lambda: purged == ids[:3])
         # Lifted, it purges nothing more.
         await world.manager.reconfigure({})
-        await world.client.rpc("job-manager.raise", {"id": await world.job(urgency=0), "type": "cancel", "severity": 0})
+        await world.cancel(await world.job(urgency=0))
         await world.client.rpc("job-manager.drain")
         assert len(await world.all_events()) == 3
 
@@ -115,7 +115,7 @@ def test_who_left_is_not_waited_for(in_broker: Run) -> None:
         other = broker.client()
         drain, stays = other.start("job-manager.drain"), world.client.start("job-manager.drain")
         other.disconnect("job-manager")
-        await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        await world.cancel(id)
         assert (await world.client.next(stays)).errnum == 0
         assert other.queues[drain].empty()
 

@@ -103,7 +103,7 @@ def test_a_job_that_never_runs_ends_the_watch_of_its_output(in_broker: Run) -> N
         await world.begin()
         id = await world.job(urgency=0)
         tag = world.watch(id, OUTPUT)
-        await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        await world.cancel(id)
         assert await world.watched(tag) == []
 
     in_broker(scenario)

@@ -115,7 +115,7 @@ def test_a_checkpoint_that_cannot_be_made_is_made_later(
             patch.setattr("headrace.broker.journal.Journal.checkpoint", lambda *_args: broken(None))
             await pipeline_of(world).checkpoint()
         assert any("the journal grows until it can be made" in line for line in broker.logged)
-        await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        await world.cancel(id)
         await world.client.rpc("job-manager.drain")
         await pipeline_of(world).checkpoint()
         await world.job(urgency=0)

@@ -40,7 +40,7 @@ def test_consumers_get_the_events_that_they_allow_and_do_not_deny(in_broker: Run
         full, live = listen(world, full=True, **names), listen(world, full=False, allow=["clean"])
         assert await past(world, full) == [(id, ["submit"])]
         assert await past(world, live) == []
-        await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+        await world.cancel(id)
         told = [(await world.client.next(tag)).obj["events"] for tag in (full, live)]
         assert [[event["name"] for event in events] for events in told] == [["exception"], ["clean"]]
         for wrong in ({"allow": "submit"}, {"deny": 3}):
@@ -61,7 +61,7 @@ def test_every_event_is_told_once_while_the_past_goes_out_in_slices(
         await world.begin()
         ids = [await world.job(urgency=0) for _ in range(6)]
         for id in ids[:2]:
-            await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+            await world.cancel(id)
         await world.client.rpc("job-manager.idle")
         tag = listen(world, full=True)
         for _ in range(3):
@@ -69,7 +69,7 @@ def test_every_event_is_told_once_while_the_past_goes_out_in_slices(
         # One whose past was sent, one whose past was not, one that goes before it is sent, and a new one.
         late = await world.job(urgency=0)
         for id in (ids[2], ids[5]):
-            await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+            await world.cancel(id)
         told: dict[int, list[str]] = {}
         closed = 0
         while closed < 1 or len(told) < 7 or any(told[id][-1] != "clean" for id in (ids[2], ids[5])):
@@ -94,7 +94,7 @@ def test_a_job_that_is_purged_before_its_past_was_sent_is_left_out(
         await world.begin()
         ids = [await world.job(urgency=0) for _ in range(8)]
         for id in ids:
-            await world.client.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
+            await world.cancel(id)
         tag = listen(world, full=True)
         purge = world.client.start("job-manager.purge-id", {"jobs": ids[-1:], "force": True})
         assert [id for id, _ in await past(world, tag)] == ids[:-1]

@@ -164,6 +164,22 @@ class Graph:
             self.totals.append({})
         return self._describe(v, parent, unit, name, properties)
 
+    def add_copy(self, other: Graph, u: int, uniq: int) -> int:
+        """Append a vertex that is like `u` of another graph, up or down as that, and not yet placed."""
+        v = self.add(
+            other.type[u],
+            basename=other.basename[u],
+            id=other.id[u],
+            size=other.size[u],
+            rank=other.rank[u],
+            unit=other.unit.get(u, ""),
+            name=other.names.get(u),
+            uniq=uniq,
+            properties=other.properties.get(u),
+        )
+        self.up[v] = other.up[u]
+        return v
+
     def _describe(self, v: int, parent: int, unit: str, name: str | None, properties: Mapping[str, str] | None) -> int:
         if unit:
             self.unit[v] = unit

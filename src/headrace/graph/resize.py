@@ -49,18 +49,7 @@ def _insert(graph: Graph, part: Graph, place: dict[int, int], new: list[int]) ->
     uniq = max(graph.uniq) + 1
     existing = set(place)
     for u in new:
-        v = place[u] = graph.add(
-            part.type[u],
-            basename=part.basename[u],
-            id=part.id[u],
-            size=part.size[u],
-            rank=part.rank[u],
-            unit=part.unit.get(u, ""),
-            name=part.names.get(u),
-            uniq=uniq + len(added),
-            properties=part.properties.get(u),
-        )
-        graph.up[v] = part.up[u]
+        v = place[u] = graph.add_copy(part, u, uniq + len(added))
         graph.place(v, place[part.parent[u]])
         graph.totals[v] = part.totals[u]
         added.append(v)

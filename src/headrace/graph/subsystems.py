@@ -60,18 +60,7 @@ def without(graph: Graph, outside: Iterable[int]) -> Graph:
     for v in graph.vertices():
         if v in gone:
             continue
-        place[v] = kept.add(
-            graph.type[v],
-            basename=graph.basename[v],
-            id=graph.id[v],
-            size=graph.size[v],
-            rank=graph.rank[v],
-            unit=graph.unit.get(v, ""),
-            name=graph.names.get(v),
-            uniq=graph.uniq[v],
-            properties=graph.properties.get(v),
-        )
-        kept.up[place[v]] = graph.up[v]
+        place[v] = kept.add_copy(graph, v, graph.uniq[v])
     for v, at in place.items():
         for child in graph.children[v]:
             kept.place(place[child], at)
