@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from headrace.shell.mustache import expand, tags
 from headrace.shell.names import Names
+from headrace.spec.idset import Idset
 
-NAMES = Names(1 << 24, "ƒ9ZLgo", "sim", 2, 4, "/tmp/job", 1, "node7", "2-3", "0", [2, 3])
+NAMES = Names(1 << 24, "ƒ9ZLgo", "sim", 2, 4, "/tmp/job", 1, "node7", Idset([2, 3]), Idset([0]), [2, 3])
 
 
 def filled(text: str, rank: int | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from headrace.shell.tmpdir import Folders
@@ -32,3 +33,36 @@ def test_the_folders_of_two_agents_do_not_meet(tmp_path: Path) -> None:
     first.take(str(tmp_path / "c"))
     second.take(str(tmp_path / "d"))
     assert sorted(os.listdir(tmp_path)) == ["c", "d"]
+
+
+def test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on(tmp_path: Path) -> None:
+    folders = Folders()
+    folders.take(str(tmp_path / "0"))
+    for number in range(200):
+        path, following = tmp_path / str(number), tmp_path / str(number + 1)
+        assert os.listdir(path) == []
+        if number % 3 == 0:
+            # At any distance from the last change, which is what tells an untouched folder.
+            (path / "file").touch()
+        if number % 5 == 0:
+            path.chmod(0o755)
+        if number % 7 == 0:
+            time.sleep(0.01)
+        folders.leave(str(path))
+        folders.take(str(following))
+        folders.put_by()
+        assert not path.exists()
+        assert following.stat().st_mode & 0o777 == 0o700
+    folders.give_back(str(tmp_path / "200"))
+    folders.remove_all()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_nobody_takes_over_is_gone_all_the_same(tmp_path: Path) -> None:
+    folders = Folders()
+    folders.take(str(tmp_path / "one"))
+    folders.leave(str(tmp_path / "one"))
+    folders.put_by()
+    assert not (tmp_path / "one").exists()
+    folders.remove_all()
+    assert os.listdir(tmp_path) == []

@@ -144,10 +144,13 @@ class Agent:
             finish["heir"], finish["t"] = heir["id"], time.time()
         self.send(finish)
         self.jobs.pop(job.id, None)
-        self.afterwards(lambda: self.folders.give_back(job.tmpdir))
         self._sweep_later()
-        if heir is not None:
+        if heir is None:
+            self.afterwards(partial(self.folders.give_back, job.tmpdir))
+        else:
+            self.folders.leave(job.tmpdir)
             self._start(heir)
+            self.folders.put_by()
 
     # -- the loop
 

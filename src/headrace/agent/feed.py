@@ -20,7 +20,6 @@ class Feed:
     __slots__ = ("_buffer", "_ending", "_loop", "_watched", "fd")
 
     def __init__(self, loop: Loop, fd: int) -> None:
-        os.set_blocking(fd, False)
         self._loop = loop
         self.fd = fd
         self._buffer = bytearray()
@@ -29,6 +28,8 @@ class Feed:
 
     def write(self, data: bytes) -> None:
         if self.fd >= 0 and not self._ending:
+            # Here, since most tasks are sent nothing.
+            os.set_blocking(self.fd, False)
             self._buffer += data
             self._pump()
 

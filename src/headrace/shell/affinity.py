@@ -123,9 +123,9 @@ def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | Non
     if mode.startswith("map:"):
         maps = [_gpu_set(part) for part in mode[4:].split(";")]
         return [maps[min(index, len(maps) - 1)] for index in range(ntasks)], told
-    ids = [str(gpu) for gpu in gpus]
-    if not ids:
+    if not gpus:
         return ["-1"] * ntasks, told
+    ids = [str(gpu) for gpu in gpus]
     if mode == "per-task" and len(ids) >= ntasks:
         share = len(ids) // ntasks
         return [",".join(ids[index * share : (index + 1) * share]) for index in range(ntasks)], told

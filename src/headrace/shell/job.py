@@ -107,8 +107,8 @@ class ShellJob:
             self.tmpdir,
             self.nodeid,
             self.host,
-            str(placed.mine.cores),
-            str(placed.mine.gpus),
+            placed.mine.cores,
+            placed.mine.gpus,
             ranks,
         )
         try:

@@ -20,8 +20,8 @@ class Names(NamedTuple):
     tmpdir: str
     nodeid: int
     host: str
-    cores: str
-    gpus: str
+    cores: Idset
+    gpus: Idset
     ranks: Sequence[int]
 
     def lookup(self, tag: str, rank: int | None = None) -> str | None:
@@ -35,7 +35,7 @@ class Names(NamedTuple):
         if head == "task" or tag == "taskid":
             return None if rank is None else self._of_task(tag, rank)
         if tag in ("node.ncores", "node.resources"):
-            number = len(Idset.parse(self.cores))
+            number = len(self.cores)
             whole = f'{{"ncores":{number},"cores":"{self.cores}","gpus":"{self.gpus}"}}'
             return str(number) if tag == "node.ncores" else whole
         return {
@@ -48,7 +48,7 @@ class Names(NamedTuple):
             "tmpdir": self.tmpdir,
             "node.id": str(self.nodeid),
             "node.name": self.host,
-            "node.cores": self.cores,
+            "node.cores": str(self.cores),
         }.get(tag)
 
     def _of_task(self, tag: str, rank: int) -> str | None:

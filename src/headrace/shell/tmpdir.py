@@ -1,4 +1,4 @@
-"""The private folders of jobs (FLUX_JOB_TMPDIR). One that comes back empty waits under another name for the next job.
+"""The private folders of jobs (FLUX_JOB_TMPDIR). One that comes back empty becomes, under another name, the next job's.
 
 Making and removing a folder costs five times what renaming it twice does, together a sixth of what a small job costs.
 """
@@ -8,46 +8,84 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from typing import Any
 
 from ..spec import archive
 
 _SPARE = 64
+# Nanoseconds after which a change of a folder is sure to have another time stamp: several ticks of the kernel.
+_TICKS = 100_000_000
 
 
 class Folders:
     """The folders of one agent, all below its broker's run directory."""
 
     def __init__(self) -> None:
-        self._spare: list[str] = []
+        # Empty folders, each with the time when it was last changed (ns).
+        self._spare: list[tuple[str, int]] = []
+        # Of folders in use that were empty: the time of their last change, by which one sees whether they are still.
+        self._untouched: dict[str, int] = {}
+        # What the last job left for the one that takes its place.
+        self._left: tuple[str, int] | None = None
 
     def take(self, path: str) -> None:
         """Make `path` an empty folder that only its owner may enter. Raises OSError."""
-        if self._spare and os.path.dirname(self._spare[-1]) == os.path.dirname(path):
-            os.rename(self._spare.pop(), path)
-        else:
+        empty, self._left = self._left, None
+        if empty is None and self._spare and os.path.dirname(self._spare[-1][0]) == os.path.dirname(path):
+            empty = self._spare.pop()
+        if empty is None:
             os.mkdir(path, 0o700)
+            return
+        os.rename(empty[0], path)
+        if time.time_ns() - empty[1] > _TICKS:
+            self._untouched[path] = empty[1]
+
+    def leave(self, path: str) -> None:
+        """The job is over, and another takes its place, and its folder if that is empty; else it goes."""
+        changed = self._emptied(path)
+        if changed is None:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            self._left = path, changed
+
+    def put_by(self) -> None:
+        """Keep what was left, if nobody took it."""
+        if self._left is not None:
+            left, self._left = self._left, None
+            self._keep(*left)
 
     def give_back(self, path: str) -> None:
         """The job is over: its folder goes, with whatever it left there."""
-        try:
-            clean = not os.listdir(path) and os.stat(path).st_mode & 0o7777 == 0o700
-        except OSError:
-            clean = False
-        if clean and len(self._spare) < _SPARE:
-            # Its name stays part of it: brokers of one machine may share the run directory.
-            spare = "{}/spare-{}".format(*os.path.split(path))
-            with contextlib.suppress(OSError):
-                os.rename(path, spare)
-                self._spare.append(spare)
-        else:
+        changed = self._emptied(path)
+        if changed is None or len(self._spare) >= _SPARE:
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            self._keep(path, changed)
 
     def remove_all(self) -> None:
         """Remove what is kept for the next job."""
-        for path in self._spare:
+        for path, _changed in self._spare:
             shutil.rmtree(path, ignore_errors=True)
         self._spare.clear()
+
+    def _emptied(self, path: str) -> int | None:
+        """When the folder at `path`, which is empty and as it was, was last changed (ns); None if it cannot be used."""
+        before = self._untouched.pop(path, None)
+        try:
+            now = os.stat(path)
+            if now.st_mode & 0o7777 != 0o700 or (now.st_mtime_ns != before and os.listdir(path)):
+                return None
+        except OSError:
+            return None
+        return now.st_mtime_ns
+
+    def _keep(self, path: str, changed: int) -> None:
+        # Its name stays part of it: brokers of one machine may share the run directory.
+        spare = "{}/spare-{}".format(*os.path.split(path))
+        with contextlib.suppress(OSError):
+            os.rename(path, spare)
+            self._spare.append((spare, changed))
 
 
 def temporary(env: dict[str, str]) -> None:
