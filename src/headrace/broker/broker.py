@@ -246,6 +246,7 @@ class Broker:
         if self.state == "quorum":
             self._delayed("quorum", Idset(range(self.size)) - self.online)
             self._quorum_was_slow = True
+            self.loop.call_later(self._timeout("broker.quorum-warn") or 0.0, self._quorum_slow)
 
     def _delayed(self, what: str, ranks: Idset) -> None:
         names = Hostlist([self.boot.hosts[rank] for rank in ranks if rank < len(self.boot.hosts)])
@@ -434,8 +435,14 @@ class Broker:
             self._leader_runs = True
             self.advance("quorum-full")
         elif new == "shutdown" and not self.past("cleanup"):
-            self._unwanted = True
+            self._give_up_rc1()
             self.advance("shutdown")
+
+    def _give_up_rc1(self) -> None:
+        """What begins is not wanted any more: do not wait for the user's script, only for our modules."""
+        self._unwanted = True
+        if self.state == "init" and self.program is not None:
+            self.program.stop()
 
     def _parent_lost(self, why: str) -> None:
         if self.past("shutdown"):
@@ -456,12 +463,12 @@ class Broker:
             self._parent_lost("exec agent ended")
 
     def leave(self) -> None:
-        """A follower goes, after those below it; the instance stays. In `init` it goes when its modules are loaded."""
+        """A follower goes, after those below it; the instance stays. From `init` it goes when modules are loaded."""
         if self.stopping:
             return
         self.overlay.ask_to_leave()
         if self.state == "init":
-            self._unwanted = True
+            self._give_up_rc1()
             return
         self.loop.call_later(_LEAVING_PATIENCE, self.advance, "shutdown-timeout")
         self.advance("shutdown")

@@ -14,12 +14,14 @@ import signal
 import socket
 import stat
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from ..agent import keeper, linux
+from ..client.handle import Handle
 from ..compat.environment import with_flux
-from . import boot, module_process, signals
+from . import boot, module_process, signals, state
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
@@ -32,6 +34,8 @@ from .module import RpcError
 _RUNDIR_LIMIT = 88
 # Seconds that followers may outlive their leader before they are told to go, and then until they are killed.
 _GRACE, _STUCK = 1.0, 4
+# How often a leader that does not answer is asked.
+_TRIES = 10
 
 
 class LaunchError(Exception):
@@ -251,7 +255,8 @@ def start_many(options: LaunchOptions) -> int:
     try:
         infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
         keeper.become_keeper()
-        return _wait(_fork_brokers(infos, options, rundir), size, rundir)
+        quorum = state.quorum_size(options.attrs.get("broker.quorum", ""), size)
+        return _wait(_fork_brokers(infos, options, rundir), quorum, rundir)
     except (BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
     finally:
@@ -295,8 +300,13 @@ def _end_with(starter: int) -> None:
         raise LaunchError("flux start was killed")
 
 
-def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
-    """Until all brokers have ended; returns the leader's exit code."""
+def _wait(pids: dict[int, int], quorum: int, rundir: str) -> int:
+    """Until all brokers have ended; returns the leader's exit code.
+
+    Nobody starts a follower again: one that ends before the instance runs may leave its leader waiting for ever. Then
+    the instance is ended, and the exit code is that follower's.
+    """
+    size = len(pids)
     leader = next(pid for pid, rank in pids.items() if rank == 0)
 
     def forward(number: int, _frame: Any) -> None:
@@ -321,7 +331,7 @@ def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, left_alone)
     signals.release()
-    result = 0
+    result = failed = 0
     leader_killed = False
     while pids:
         pid, status = os.wait()
@@ -329,10 +339,17 @@ def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
         if rank is None:
             continue
         code = os.waitstatus_to_exitcode(status)
-        if code and (rank == 0 or code < 0) and not asked:
+        lost = rank and code and leader in pids and len(pids) < quorum
+        too_few = lost and not (asked or failed or _has_run(leader, rundir))
+        if code and (rank == 0 or code < 0 or too_few) and not asked:
             how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
             if size > 1:
                 print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr)
+        if too_few:
+            failed = code if code > 0 else 128 - code
+            text = f"{quorum} brokers are needed and {len(pids)} are left: ending the instance"
+            print(f"flux-start: {text}", file=sys.stderr)
+            forward(signal.SIGTERM, None)
         if rank == 0:
             leader_killed = code < 0
             result = code if code >= 0 else 128 - code
@@ -342,4 +359,21 @@ def _wait(pids: dict[int, int], size: int, rundir: str) -> int:
             keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")
     if leader_killed:
         keeper.kill_strays(pids)
-    return result
+    return failed or result
+
+
+def _has_run(leader: int, rundir: str) -> bool:
+    """Whether the leader (a pid) has its quorum behind it, or is gone."""
+    for _ in range(_TRIES):
+        if os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        try:
+            handle = Handle(f"local://{rundir}/local-0")
+            reached = handle.rpc("state-machine.get").get(_GRACE)["state"]
+            handle.close()
+        except OSError:
+            # It does not listen yet, or not any more.
+            time.sleep(_GRACE / _TRIES)
+        else:
+            return not state.before(reached, "run")
+    return False

@@ -1,0 +1,63 @@
+"""Brokers that never come: an instance that cannot begin without them says so, and ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from instance import FLUX, clean_env, start
+
+_FAILS = "test $(flux getattr rank) != {} || { echo no luck; exit 7; }"
+_DIES = "test $(flux getattr rank) != {} || kill -9 $(flux getattr broker.pid)"
+
+
+@pytest.mark.parametrize(
+    ("script", "how", "code"), [(_FAILS, "exited with rc=7", 7), (_DIES, "killed by signal 9", 137)]
+)
+@pytest.mark.parametrize(("rank", "topology"), [(1, "kary:32"), (3, "kary:2")])
+def test_an_instance_that_can_never_have_its_quorum_ends(
+    script: str, how: str, code: int, rank: int, topology: str
+) -> None:
+    options = ["--test-size=4", f"-Stbon.topo={topology}", "-Sbroker.rc3_path="]
+    done = start(*options, f"-Sbroker.rc1_path={script.replace('{}', str(rank), 1)}", "echo", "never", timeout=20)
+    assert (done.rc, done.out.replace("no luck\n", ""), done.left) == (code, "", [])
+    assert re.search(rf"flux-start: {rank} \(pid \d+\) {how}\n", done.err)
+    assert "flux-start: 4 brokers are needed and 3 are left: ending the instance\n" in done.err
+
+
+def test_it_begins_with_those_it_needs() -> None:
+    script = _FAILS.replace("{}", "1", 1)
+    options = ["--test-size=3", "-Sbroker.quorum=2", f"-Sbroker.rc1_path={script}", "-Sbroker.rc3_path="]
+    done = start(*options, "echo", "here", timeout=20)
+    assert (done.rc, sorted(done.out.splitlines()), done.left) == (0, ["here", "no luck"], [])
+    assert "rc1.0: " in done.err and "Exited (rc=7)" in done.err
+
+
+def test_a_follower_that_is_lost_later_ends_nothing() -> None:
+    lost = "until flux overlay status | grep -q lost; do sleep 0.05; done"
+    script = f"kill -9 $(flux exec -r2 flux getattr broker.pid); {lost}; flux run -N2 true"
+    done = start("--test-size=3", script, timeout=30)
+    assert (done.rc, done.left) == (0, [])
+    assert "are needed" not in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_waits_for_the_quorum_is_told_again_and_can_be_stopped_at_once(number: signal.Signals) -> None:
+    waits = "test $(flux getattr rank) = 0 || sleep 100"
+    options = ["-Sbroker.quorum-warn=100ms", f"-Sbroker.rc1_path={waits}", "-Sbroker.rc3_path="]
+    line = [FLUX, "start", "--test-size=2", "--test-hosts=n[0-1]", *options, "true"]
+    with subprocess.Popen(line, env=clean_env(), stderr=subprocess.PIPE, text=True, start_new_session=True) as flux:
+        assert flux.stderr is not None
+        for _ in range(2):
+            while "quorum delayed: waiting for n1 (rank 1)" not in flux.stderr.readline():
+                pass
+        begin = time.monotonic()
+        # As a terminal does; a service manager tells one process.
+        (os.killpg if number == signal.SIGINT else os.kill)(flux.pid, number)
+        flux.communicate(timeout=20)
+    assert flux.returncode == 128 + number
+    assert time.monotonic() - begin < 10
