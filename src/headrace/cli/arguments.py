@@ -1,4 +1,4 @@
-"""argparse in the manner of Flux's Python commands, and the small argument types that several of them share."""
+"""argparse in the manner of Flux's Python commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import sys
 
 from headrace.cli.errors import CommandError
-from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,25 +80,6 @@ def _width() -> int:
             columns = 0
         _known_width = (columns or 80) - 2
     return _known_width
-
-
-def job_id(text: str) -> int:
-    """An argument that is a job id in any of its forms."""
-    try:
-        return int(jobid.parse(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid JobID value: '{text}'") from None
-
-
-def positive_int(text: str) -> int:
-    """An argument that is a count of at least one."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' must be a positive integer")
-    return value
 
 
 def queues_named(texts: List[str], known: Container[str]) -> List[str]:

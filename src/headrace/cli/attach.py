@@ -7,9 +7,9 @@ one of the `finish` event.
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
-import signal
 import sys
 import time
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli.arguments import Parser, job_id
+from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 from headrace.cli.joblist import STATE_NAMES, Query, list_jobs
+from headrace.cli.quick_arguments import job_id
 from headrace.client.handle import Handle
 from headrace.spec import jobid
 

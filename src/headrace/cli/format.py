@@ -9,10 +9,9 @@ jobs or resources.
 
 from __future__ import annotations
 
+import _string  # type: ignore[import-not-found]
 import sys
 import time
-from datetime import timedelta
-from string import Formatter
 
 from headrace.spec import duration
 
@@ -115,6 +114,8 @@ class Field:
             return "inf" if seconds == float("inf") else str(duration.encode(seconds))
         if kind == "H":
             # As a clock that has seconds has it, but what took any time at all is not shown as none.
+            from datetime import timedelta
+
             return str(timedelta(seconds=max(round(seconds), 1) if seconds > 0 else round(seconds)))
         if kind == "D":
             return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seconds)) if seconds else ""
@@ -136,7 +137,7 @@ class Format:
         self.fields: List[Field] = []
         self.tail = ""
         try:
-            parsed = list(Formatter().parse(text))
+            parsed = list(_string.formatter_parser(text))
         except ValueError as exc:
             raise FormatError(f"Error in user format: {exc}") from None
         for literal, name, spec, conversion in parsed:

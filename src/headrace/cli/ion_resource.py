@@ -10,8 +10,9 @@ import json
 import sys
 import time
 
-from headrace.cli.arguments import Parser, job_id, subcommands
+from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import job_id
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False

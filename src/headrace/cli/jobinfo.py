@@ -389,7 +389,7 @@ def exit_reason(status: int) -> str:
 
 def signal_name(signum: int) -> str:
     """strsignal(3)."""
-    import signal
+    import _signal as signal  # type: ignore[import-not-found]
 
     return signal.strsignal(signum) or f"Unknown signal {signum}"
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
-from argparse import ArgumentTypeError
 
 from headrace.cli import jobinfo
-from headrace.cli.arguments import Parser, job_id, positive_int
 from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
 from headrace.cli.format import Format, FormatError
 from headrace.cli.jobinfo import JobInfo
 from headrace.cli.joblist import Query, list_ids, list_jobs
 from headrace.cli.named_formats import Formats
+from headrace.cli.quick_arguments import QuickParser, job_id, positive_int
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+    from headrace.cli.arguments import Parser
 
 PREFIX = "flux-jobs: ERROR: "
 
@@ -48,12 +48,20 @@ _PURPOSES = {
 def _count(text: str) -> int:
     """An argument that is a number of jobs, 0 for all."""
     if not text.isdecimal():
+        from argparse import ArgumentTypeError
+
         raise ArgumentTypeError(f"'{text}' must be 0 or a positive integer")
     return int(text)
 
 
-def _parser() -> Parser:
-    parser = Parser("flux-jobs", description="List jobs")
+def _full_parser() -> Parser:
+    from headrace.cli.arguments import Parser
+
+    return Parser("flux-jobs", description="List jobs")
+
+
+def _parser() -> QuickParser:
+    parser = QuickParser(_full_parser)
     add = parser.add_argument
     add("-a", action="store_true", help="List jobs in all states")
     add("-A", action="store_true", help="List jobs of all users")
@@ -272,7 +280,7 @@ def _cut(line: str, width: Optional[int]) -> str:
     return line[: width - 1] + "+" if width and len(line) > width else line
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 
 
 def _visible(job: JobInfo) -> Callable[[str], Any]:
@@ -280,8 +288,10 @@ def _visible(job: JobInfo) -> Callable[[str], Any]:
 
     def get(name: str) -> Any:
         value = job.get(name)
-        if isinstance(value, str) and _CONTROL.search(value) and not name.startswith("color"):
-            return _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
+        if isinstance(value, str) and not value.isprintable() and not name.startswith("color"):
+            import re
+
+            return re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], value)
         return value
 
     return get

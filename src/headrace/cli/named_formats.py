@@ -8,7 +8,6 @@ when a name is not one of the command's own.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -57,6 +56,8 @@ class Formats:
             raise FormatError(f"Unknown format name {name}")
         if name == text:
             return self.formats[name]
+        import json
+
         table = f"{self.group}.formats" if self.group else "formats"
         print(f"[{table}.{name}]")
         print(f"description = {json.dumps(self.purposes.get(name, ''), ensure_ascii=False)}")

@@ -6,20 +6,20 @@ turned into its parameters, and the user's environment, directory and limits are
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 import sys
 
-from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
-from headrace.spec import jobspec_build, rlimits
+from headrace.spec import jobspec_build, plain_json, rlimits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, List, Sequence, Tuple
+    from typing import Any, Dict, List, Sequence, Tuple, Union
+
+    from headrace.cli.arguments import Parser
+    from headrace.cli.quick_arguments import QuickParser
 
     Jobspec = Dict[str, Any]
 
@@ -27,15 +27,7 @@ URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
 FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
 
 
-class _EnvRule(argparse.Action):
-    """Collects --env, --env-remove and --env-file as rules of one list, in the order given."""
-
-    def __call__(self, parser: Any, namespace: Namespace, value: Any, option: Any = None) -> None:
-        prefix = {"--env-remove": "-", "--env-file": "^"}.get(option, "")
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), prefix + value])
-
-
-def add_common(parser: Parser) -> None:
+def add_common(parser: Union[Parser, QuickParser]) -> None:
     """Options of every command that submits."""
     add = parser.add_argument
     add("-q", "--queue", metavar="NAME", help="Submit to a queue")
@@ -51,9 +43,10 @@ def add_common(parser: Parser) -> None:
     add("--signal", metavar="[SIG][@TIME]", help="Send a signal some time before the time limit (USR1@60s)")
     add("--taskmap", metavar="SCHEME[:VALUE]", help="Place tasks by this scheme (block, cyclic[:N], manual:MAP)")
     add("--preemptible-after", metavar="FSD", help="Allow preemption after this time")
-    add("--env", metavar="RULE", dest="env", action=_EnvRule, help="Change the environment (VAR=VAL, VAR, -PATTERN)")
-    add("--env-remove", metavar="PATTERN", dest="env", action=_EnvRule, help="Remove variables")
-    add("--env-file", metavar="FILE", dest="env", action=_EnvRule, help="Read rules from a file")
+    # All three make rules of one list, in the order given.
+    add("--env", metavar="RULE", action="append", help="Change the environment (VAR=VAL, VAR, -PATTERN)")
+    add("--env-remove", metavar="PATTERN", dest="env", action="append", type="-{}".format, help="Remove variables")
+    add("--env-file", metavar="FILE", dest="env", action="append", type="^{}".format, help="Read rules from a file")
     add("--rlimit", metavar="RULE", action="append", help="Change resource limits (NAME=VALUE, -PATTERN, PATTERN)")
     add("--input", metavar="FILENAME|RANKS", help="Read standard input from a file, or send ours to these ranks")
     add("--output", metavar="FILENAME", help="Write standard output to a file")
@@ -67,7 +60,7 @@ def add_common(parser: Parser) -> None:
     add("-v", "--verbose", action="count", default=0, help="Say more")
 
 
-def add_tasks(parser: Parser) -> None:
+def add_tasks(parser: Union[Parser, QuickParser]) -> None:
     """Options that say how many tasks run on what (run, submit, bulksubmit)."""
     add = parser.add_argument
     add("-N", "--nodes", metavar="N", type=int, help="Number of nodes")
@@ -82,7 +75,7 @@ def add_tasks(parser: Parser) -> None:
     add("--shape", metavar="SHAPE", help="Resources as a shape (RFC 46), such as slot=4/core=2")
 
 
-def add_slots(parser: Parser) -> None:
+def add_slots(parser: Union[Parser, QuickParser]) -> None:
     """Options that say how big an instance is (batch, alloc)."""
     add = parser.add_argument
     add("-N", "--nodes", metavar="N", type=int, help="Number of nodes")
@@ -94,8 +87,8 @@ def add_slots(parser: Parser) -> None:
     add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers, split at commas")
 
 
-def add_command(parser: Parser) -> None:
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="Command and arguments")
+def add_command(parser: Union[Parser, QuickParser]) -> None:
+    parser.add_argument("command", nargs="...", help="Command and arguments")
 
 
 def command_of(args: Namespace) -> List[str]:
@@ -367,16 +360,21 @@ def print_jobspec(jobspec: Jobspec) -> None:
 
 def _encode(jobspec: Jobspec) -> str:
     """The jobspec as JSON. Raises CommandError for bytes that are not UTF-8 (RFC 14 has only text)."""
-    text = json.dumps(jobspec)
+    text = _dump(jobspec)
     if "\\udc" in text:
         for number, word in enumerate(jobspec["tasks"][0]["command"]):
             if not _is_text(word):
                 what = f"argument {number} of the command" if number else "the command"
                 raise CommandError(f"{what} ({ascii(os.fsencode(word))[1:]}) is not UTF-8 text: a job's must be")
         for name, value in jobspec["attributes"]["system"].items():
-            if not _is_text(json.dumps(value, ensure_ascii=False)):
-                raise CommandError(f"{name} of the job is not UTF-8 text: {json.dumps(value)}")
+            if not _is_text(plain_json.dumps(value)):
+                raise CommandError(f"{name} of the job is not UTF-8 text: {_dump(value)}")
     return text
+
+
+def _dump(value: Any) -> str:
+    """What json.dumps makes of it."""
+    return plain_json.dumps(value, (", ", ": "), ensure_ascii=True)
 
 
 def encode_request(jobspec: Jobspec, args: Namespace) -> Dict[str, Any]:

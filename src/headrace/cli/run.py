@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace.cli import options
-from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import QuickParser
 from headrace.client.handle import Handle
 from headrace.spec import jobid
 
@@ -14,13 +14,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
+    from headrace.cli.arguments import Parser
+
 PREFIX = "flux-run: ERROR: "
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        "flux-run", usage="flux run [OPTIONS...] COMMAND [ARGS...]", error_prog="flux run", description="Run a job"
-    )
+def _full_parser() -> Parser:
+    from headrace.cli.arguments import Parser
+
+    usage = "flux run [OPTIONS...] COMMAND [ARGS...]"
+    return Parser("flux-run", usage=usage, error_prog="flux run", description="Run a job")
+
+
+def _parser() -> QuickParser:
+    parser = QuickParser(_full_parser)
     options.add_common(parser)
     options.add_tasks(parser)
     parser.add_argument("--wait-event", metavar="NAME", help="Detach after this event instead of at the end")

@@ -12,8 +12,9 @@ import json
 import sys
 import time
 
-from headrace.cli.arguments import Parser, positive_int
+from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import positive_int
 from headrace.spec import duration
 
 TYPE_CHECKING = False

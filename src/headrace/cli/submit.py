@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from headrace.cli import options
-from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import QuickParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterator, List, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
+
+    from headrace.cli.arguments import Parser
 
 PREFIX = "flux-submit: ERROR: "
 
 
-def add_bulk(parser: Parser) -> None:
+def add_bulk(parser: Union[Parser, QuickParser]) -> None:
     """Options of the commands that may submit many jobs at once."""
     add = parser.add_argument
     add("--quiet", action="store_true", help="Do not print job ids")
@@ -29,8 +31,14 @@ def add_bulk(parser: Parser) -> None:
     add("--jps", action="store_true", help="Show jobs per second with --progress")
 
 
-def _parser() -> Parser:
-    parser = Parser("flux-submit", usage="flux submit [OPTIONS...] COMMAND [ARGS...]", error_prog="flux submit")
+def _full_parser() -> Parser:
+    from headrace.cli.arguments import Parser
+
+    return Parser("flux-submit", usage="flux submit [OPTIONS...] COMMAND [ARGS...]", error_prog="flux submit")
+
+
+def _parser() -> QuickParser:
+    parser = QuickParser(_full_parser)
     options.add_common(parser)
     options.add_tasks(parser)
     add_bulk(parser)

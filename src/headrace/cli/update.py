@@ -6,8 +6,9 @@ import errno
 import json
 import sys
 
-from headrace.cli.arguments import Parser, job_id
+from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import job_id
 from headrace.client.handle import Handle
 from headrace.spec import duration
 

@@ -6,10 +6,10 @@ watched here; a handle joins as a descriptor whose messages are dispatched after
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
-import signal
 import time
 from _heapq import heappop, heappush
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(
-    r"""\+?(?:
-        (?P<infinite>inf(?:inity)?)
-        | (?P<hex>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)
-        | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)
-    )(?P<unit>(?-i:ms|s|m|h|d)?)\Z""",
-    re.VERBOSE | re.ASCII | re.IGNORECASE,
-)
+# Compiled when first needed: most commands are given no duration.
+_DURATION = r"""(?aix)\+?(?:
+    (?P<infinite>inf(?:inity)?)
+    | (?P<hex>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)
+    | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)
+)(?P<unit>(?-i:ms|s|m|h|d)?)\Z"""
 
 
 class DurationError(ValueError):
@@ -29,7 +26,9 @@ def parse(text: str) -> float:
 
     Raises DurationError, also for what is negative or too large for a double.
     """
-    match = _DURATION.match(text)
+    import re
+
+    match = re.match(_DURATION, text)
     if match is None:
         raise DurationError(f"invalid duration '{text}': expected a number and ms, s, m, h or d, such as 1.5h")
     if match.group("infinite"):

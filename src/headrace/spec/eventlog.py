@@ -6,9 +6,13 @@ path: the frame of the line is written by hand and only the context goes through
 
 from __future__ import annotations
 
-import json
-from json.encoder import encode_basestring
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
+from _operator import itemgetter
+
+from headrace.spec import plain_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
 
 _NO_TIME = "the timestamp must be a number of seconds greater than zero"
 
@@ -17,23 +21,29 @@ class EventlogError(ValueError):
     """A line or an event breaks RFC 18; the message says which line and which rule."""
 
 
-class Event(NamedTuple):
-    """One entry of an eventlog."""
+class Event(tuple):  # type: ignore[type-arg]
+    """One entry of an eventlog: the tuple (timestamp, name, context). (As a NamedTuple it would need typing, which no
+    command has the time for.)
 
-    timestamp: float
-    """Seconds since 1970-01-01 UTC, greater than zero."""
-    name: str
-    """Without whitespace, not empty."""
-    context: Optional[Dict[str, Any]] = None
-    """What the event's definition says (RFC 21, 44, 50, 24 …); None if it has none."""
+    timestamp: seconds since 1970-01-01 UTC, greater than zero
+    name: without whitespace, not empty
+    context: what the event's definition says (RFC 21, 44, 50, 24 …), a dict; None if it has none
+    """
 
+    __slots__ = ()
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    def __new__(cls, timestamp: float, name: str, context: Optional[Dict[str, Any]] = None) -> Event:
+        return tuple.__new__(cls, (timestamp, name, context))
 
+    timestamp: float = property(itemgetter(0))  # type: ignore[assignment]
+    name: str = property(itemgetter(1))  # type: ignore[assignment]
+    context: Optional[Dict[str, Any]] = property(itemgetter(2))  # type: ignore[assignment]
 
-_encode_context = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_decode_json = json.JSONDecoder(parse_constant=_no_constant).decode
+    def __getnewargs__(self) -> Tuple[Any, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"Event(timestamp={self.timestamp!r}, name={self.name!r}, context={self.context!r})"
 
 
 def encode(event: Event) -> str:
@@ -42,19 +52,19 @@ def encode(event: Event) -> str:
     _check(timestamp, name)
     try:
         if context is None:
-            return f'{{"timestamp":{timestamp!r},"name":{encode_basestring(name)}}}\n'
-        text = _encode_context(context)
+            return f'{{"timestamp":{timestamp!r},"name":{plain_json.dumps(name)}}}\n'
+        text = plain_json.dumps(context, constants=False)
     except (TypeError, ValueError, RecursionError) as exc:
         raise EventlogError(f"event '{name}': the context cannot be written as JSON: {exc}") from None
     if text[0] != "{":
         raise EventlogError(f"event '{name}': the context must be an object, not {text[:40]}")
-    return f'{{"timestamp":{timestamp!r},"name":{encode_basestring(name)},"context":{text}}}\n'
+    return f'{{"timestamp":{timestamp!r},"name":{plain_json.dumps(name)},"context":{text}}}\n'
 
 
 def decode_line(line: str) -> Event:
     """Return the event of one line, with or without its newline. Raises EventlogError."""
     try:
-        entry = _decode_json(line)
+        entry = plain_json.loads(line, constants=False)
     except (ValueError, RecursionError) as exc:
         raise EventlogError(f"event '{_short(line)}' is not JSON: {exc}") from None
     if type(entry) is not dict:

@@ -11,8 +11,6 @@ asked for.
 from __future__ import annotations
 
 import os
-import re
-from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +31,9 @@ _BASE58_PAIRS = [high + low for high in _BASE58 for low in _BASE58]
 # Terminals and files that cannot show U+0192 get the ASCII letter, which every reader takes as well.
 _F58_PREFIX = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
 _F58_MAX_DIGITS = 11
+
+# Read when first asked for, by form.
+_tables: Dict[str, Digits] = {}
 
 # Compiled when first needed: most commands are given no id.
 _DECIMAL = r"[0-9]{1,20}\Z"
@@ -92,6 +93,8 @@ def encode(id: int, form: str = "f58") -> str:
 
 
 def _need(pattern: str, text: str) -> str:
+    import re
+
     if not re.match(pattern, text):
         raise ValueError(text)
     return text
@@ -136,16 +139,18 @@ def _table(name: str) -> List[str]:
     return [item for line in data.decode().splitlines() if line[:1] != "#" for item in line.split()]
 
 
-@lru_cache(maxsize=None)
 def _words() -> Digits:
-    words = _table("jobid_words.txt")
-    return words, {word: value for value, word in enumerate(words)}
+    if "words" not in _tables:
+        words = _table("jobid_words.txt")
+        _tables["words"] = words, {word: value for value, word in enumerate(words)}
+    return _tables["words"]
 
 
-@lru_cache(maxsize=None)
 def _emoji() -> Digits:
-    emoji = list("".join(_table("jobid_emoji.txt")))
-    return emoji, {digit: value for value, digit in enumerate(emoji)}
+    if "emoji" not in _tables:
+        emoji = list("".join(_table("jobid_emoji.txt")))
+        _tables["emoji"] = emoji, {digit: value for value, digit in enumerate(emoji)}
+    return _tables["emoji"]
 
 
 def _encode_words(id_: int) -> str:

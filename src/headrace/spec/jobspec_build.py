@@ -8,8 +8,6 @@ give.
 
 from __future__ import annotations
 
-import json
-
 from headrace.spec import duration as duration_
 
 TYPE_CHECKING = False
@@ -222,6 +220,8 @@ def parse_setting(text: str) -> Tuple[str, Any]:
 
     ``^KEY=FILE`` takes the value from a JSON file. Raises ValueError, or OSError if the file cannot be read.
     """
+    import json
+
     key, equals, value = text.partition("=")
     if key.startswith("^"):
         if not value:

@@ -7,8 +7,9 @@ and encoded only when somebody asks for `payload`. A message that is merely rout
 
 from __future__ import annotations
 
-import json
 import struct
+
+from headrace.spec import plain_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class MessageError(ValueError):
 
 
 def _json_dumps(obj: Any) -> bytes:
-    return json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return plain_json.dumps(obj).encode("utf-8", "surrogateescape")
 
 
 def _json_loads(data: bytes) -> Any:
-    return json.loads(data.decode("utf-8", "surrogateescape"))
+    return plain_json.loads(data.decode("utf-8", "surrogateescape"))
 
 
 _dumps: Callable[[Any], bytes] = _json_dumps

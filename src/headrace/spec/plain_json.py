@@ -1,0 +1,81 @@
+"""JSON by the compiled parts of the standard library's package alone, for commands that are over in a moment.
+
+Package json imports re and with it a dozen modules: a third of the time of a command that asks a broker one thing. It
+is imported only where those parts are missing or not as expected (another Python), and for what is not JSON or has no
+form in it, which it has the words for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+_SPACE = " \t\n\r"
+_COMPACT = (",", ":")
+
+
+class _Rules:
+    """What the scanner asks for: JSON as the package takes it by default."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant: Any = float
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _StrictRules(_Rules):
+    parse_constant = staticmethod(_no_constant)
+
+
+try:
+    import _json
+
+    _scanner: Any = _json.make_scanner
+    _scanners = {True: _scanner(_Rules), False: _scanner(_StrictRules)}
+    _encoder: Any = _json.make_encoder
+    _quotes = {True: _json.encode_basestring_ascii, False: _json.encode_basestring}
+except (ImportError, AttributeError):
+    _scanners, _encoder, _quotes = {}, None, {}
+
+
+def loads(text: str, constants: bool = True) -> Any:
+    """The value that `text` says; NaN and Infinity, which are not JSON, only with `constants`.
+
+    Raises ValueError (as a rule json.JSONDecodeError) and RecursionError.
+    """
+    try:
+        value, end = _scanners[constants](text, len(text) - len(text.lstrip(_SPACE)))
+        if not text[end:].strip(_SPACE):
+            return value
+    except Exception:
+        # Those below have the words for it.
+        pass
+    import json
+
+    return json.loads(text) if constants else json.loads(text, parse_constant=_no_constant)
+
+
+def dumps(obj: Any, separators: Tuple[str, str] = _COMPACT, ensure_ascii: bool = False, constants: bool = True) -> str:
+    """`obj` as text: compact and as it is, unless asked for otherwise; NaN and infinity only with `constants`.
+
+    Raises ValueError, TypeError and RecursionError.
+    """
+    item, key = separators
+    try:
+        encode = _encoder({}, _refuse, _quotes[ensure_ascii], None, key, item, False, False, constants)
+        return "".join(encode(obj, 0))
+    except Exception:
+        import json
+
+        return json.dumps(obj, separators=separators, ensure_ascii=ensure_ascii, allow_nan=constants)
+
+
+def _refuse(obj: Any) -> Any:
+    raise TypeError(f"{type(obj).__name__} has no form in JSON")
