@@ -37,7 +37,11 @@ def test_a_span_may_be_counted_back(text, seconds):
         ("8:00:21 on monday", at(2026, 11, 23, 8, 0, 21)),
         ("in 2 hours", NOON + 7200),
         ("a day from now", NOON + 86400),
+        ("tomorrow morning", at(2026, 11, 22, 6)),
+        ("next friday", at(2026, 11, 27)),
         ("2026-12-01", at(2026, 12, 1)),
+        ("2026-12-01 8am", at(2026, 12, 1, 8)),
+        ("Dec 1 2026 3:30pm", at(2026, 12, 1, 15, 30)),
         ("2026-12-01 08:15", at(2026, 12, 1, 8, 15)),
     ],
 )
@@ -47,7 +51,14 @@ def test_future_times(text, when):
 
 @pytest.mark.parametrize(
     ("text", "when"),
-    [("-15m", NOON - 900), ("3pm", at(2026, 11, 20, 15)), ("yesterday", at(2026, 11, 20)), ("100.5", 100.5)],
+    [
+        ("-15m", NOON - 900),
+        ("3pm", at(2026, 11, 20, 15)),
+        ("yesterday", at(2026, 11, 20)),
+        ("100.5", 100.5),
+        ("last Monday", at(2026, 11, 16)),
+        ("2021-06-21 6am", at(2021, 6, 21, 6)),
+    ],
 )
 def test_past_times(text, when):
     assert parse_past(text, NOON) == when

@@ -49,6 +49,31 @@ JOB = [
         + " | tail -n1",
         like(f"{EPOCH} clean\n"),
     ),
+    # attach
+    Line(
+        "flux run sh -c 'seq 1 30; printf end >&2' >all 2>&1; flux job last >lines;"
+        " flux job attach --tail=3 $(cat lines)",
+        "29\n30\nend",
+    ),
+    Line("flux job attach --tail $(cat lines) | wc -l", like(" *9\nend")),
+    Line("flux job attach --tail=0 --label-io $(cat lines)", ""),
+    Line("flux job attach --tail=40 $(cat lines) 2>&1 | cmp - all", ""),
+    Line("flux job attach --tail=-1 $(cat lines)", "flux-job: --tail: not a number of lines: -1\n", 1),
+    Line(
+        "flux submit sh -c 'seq 5; until test -e six; do sleep .02; done; echo 6' >six.id;"
+        " flux job wait-event -qp output -m stream=stdout $(cat six.id) data;"
+        + after_first("flux job attach --tail=1 $(cat six.id)", "touch six"),
+        "5\n6\n",
+    ),
+    *[
+        Line(
+            f'rm -f up{name}; flux run sh -c \'trap "echo {name}; exit 3" {name}; touch up{name};'
+            f" while :; do sleep .02; done' & until test -e up{name}; do sleep .02; done; kill -{name} $!; wait $!",
+            like(f"{name}\n(.*\n)?flux-job: task\\(s\\) exited with exit code 3\n"),
+            3,
+        )
+        for name in ("TERM", "HUP", "USR1", "USR2", "ALRM")
+    ],
     # info
     Line("flux submit --urgency=hold --time-limit=1m true >held; flux update $(cat held) duration=2m"),
     Line("flux job info $(cat held) jobspec | grep -o '\"duration\": *[0-9.]*'", like(r'"duration": ?120(\.0)?\n')),
@@ -179,6 +204,11 @@ JOB = [
     # submit
     Line(
         "flux submit --dry-run true >spec; flux job submit --urgency=0 spec >u; flux jobs -no {urgency} $(cat u)", "0\n"
+    ),
+    Line(
+        "flux submit --debug --urgency=hold true >d; flux job eventlog $(cat d) | grep -o flags=2;"
+        " flux cancel $(cat d)",
+        "flags=2\n",
     ),
     Line(
         "flux job submit --flags=debug --urgency=hold spec >d; flux job eventlog $(cat d) | grep -o flags=2",

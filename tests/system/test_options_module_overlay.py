@@ -47,9 +47,7 @@ MODULE = [
     Line("flux module debug --clear kvs", "0x0\n"),
     Line("flux module debug --set=x kvs", like("flux-module: .*integer.*\n.*"), 1),
     # load, remove, reload
-    Line(
-        "flux module remove heartbeat; flux module load --name=beat heartbeat; flux module list | grep -c ^beat", "1\n"
-    ),
+    Line("flux module remove heartbeat; flux module load -n beat heartbeat; flux module list | grep -c ^beat", "1\n"),
     Line(
         "flux module reload --name=beat heartbeat; flux module unload beat; flux module list | grep -c ^beat", "0\n", 1
     ),
@@ -73,6 +71,12 @@ MODULE = [
         "until test -s h; do flux kvs version >v; done; kill $!; head -n1 h",
         like(r"\[...\d\d \d\d:\d\d\] kvs tx < kvs.getroot \[\d+\]\n"),
     ),
+    Line(
+        "timeout 9 flux module trace -H --delta --color=always >d & "
+        "until grep -q kvs.getroot d; do flux kvs version >v; done; kill $!; grep -m1 'rx.*kvs.getroot' d",
+        like("\033\\[32m\\[.*\\]\033\\[0m kvs \033\\[36mrx >\033\\[0m kvs.getroot .*\n"),
+    ),
+    Line("flux module trace -d kvs", "flux-module: --delta can only be used with --human\n", 1),
     Line("flux module trace --type=odd kvs", like("flux-module: --type: unknown message type odd.*\n"), 1),
 ]
 

@@ -49,6 +49,8 @@ QUEUE = [
     Line("flux queue disable --nocheckpoint --verbose batch | tail -n1", "0 running jobs\n"),
     Line("flux queue enable --all --quiet; flux queue enable --verbose batch | wc -l", "4\n"),
     Line("flux queue stop --verbose batch | tail -n1; flux queue start --quiet batch", "0 running jobs\n"),
+    Line("flux queue status --all | cut -d: -f1 | sort -u", "batch\ndebug\n"),
+    Line("flux queue status -a debug", "flux-queue: ERROR: Only one of QUEUE and --all may be specified\n", 1),
     Line("flux queue status --verbose | tail -n1", "0 running jobs\n"),
     Line(
         "flux queue list --no-header --format='{queue} {submission} {scheduling}'",
@@ -108,6 +110,13 @@ RESOURCE = [
     Line("flux resource list -n --queue=debug -s up -o '{queue} {nodelist}'", "debug node3\n"),
     Line("flux resource list -n -s allocated,down --skip-empty -o {state}", ""),
     Line("flux resource list -n -s allocated,down -o {state}", "allocated\ndown\n"),
+    Line("flux resource list -n -s down --include=0 -o {state}", ""),
+    Line("flux resource list -n -s down --include=0 --no-skip-empty -o {state}", "down\n"),
+    Line(
+        "flux queue start --quiet --all; flux resource status -ns allocated --skip-empty;"
+        " flux run -q batch flux resource status -s allocated -no '{state} {nnodes}'",
+        "allocated 1\n",
+    ),
     Line("flux resource info --include=0-1", "2 Nodes, 4 Cores, 0 GPUs\n"),
     Line("flux resource info --queue=debug", "1 Nodes, 2 Cores, 0 GPUs\n"),
     Line("flux resource info --states=down", "0 Nodes, 0 Cores, 0 GPUs\n"),
@@ -296,6 +305,7 @@ R = [
     ),
     Line("flux config get --type=array queues.debug.requires", '["debug"]\n'),
     Line("flux config get --default=none a.b; flux config get --quiet a.b", "none\n", 1),
+    Line("flux config get -c c.toml nosuch", "flux-config: nosuch is not set\n", 1),
     Line("flux config get --config-path=c.toml resource.config", like('\\[{.*"c\\[0-1\\]".*}\\]\n')),
     Line("printf '[x]\\ny=1\\n' | flux config load; flux config get x.y", "1\n"),
     Line(

@@ -35,22 +35,22 @@ class ModuleTrace:
         self._streams.on_remove = lambda _msg: self.attach()
 
     def start(self, msg: Message) -> None:
-        """`{names, typemask, topic_glob, full}`, all but `names` optional. Raises RpcError(ENOENT, EPROTO)."""
+        """`{names, typemask, topic_glob, full}`, all but `names` optional; no name means all modules.
+
+        A module may be named before it is loaded. Raises RpcError(EPROTO).
+        """
         body = msg.obj or {}
         names = body.get("names")
-        if not isinstance(names, list) or not names:
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise RpcError(errno.EPROTO, "module.trace: names must be a list of module names")
-        for name in names:
-            if name not in self._loaded:
-                raise RpcError(errno.ENOENT, f"module {name} is not loaded")
         self._streams.add(msg)
         self.attach()
 
     def attach(self) -> None:
         """Listen to the modules that somebody traces and to no other; called when traces or modules change."""
-        wanted = {name for msg in self._streams for name in msg.obj["names"]}
+        asked = [msg.obj["names"] for msg in self._streams]
         for name, module in self._loaded.items():
-            module.tracer = self._note if name in wanted else None
+            module.tracer = self._note if any(not names or name in names for names in asked) else None
 
     def _note(self, name: str, way: str, msg: Message) -> None:
         """Module `name` received ("rx") or sent ("tx") a message."""
@@ -60,7 +60,7 @@ class ModuleTrace:
         for stream in self._streams:
             asked = stream.obj
             if (
-                name in asked["names"]
+                (not asked["names"] or name in asked["names"])
                 and msg.type & asked.get("typemask", _ALL_TYPES)
                 and fnmatch.fnmatchcase(msg.topic, asked.get("topic_glob") or "*")
             ):

@@ -21,8 +21,9 @@ from headrace.spec.eventlog import decode_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
+    from headrace.cli.attach_tail import Tail
     from headrace.cli.status_line import StatusLine
     from headrace.cli.terminal import TerminalLink
     from headrace.client.handle import Handle, Rpc
@@ -31,6 +32,7 @@ _STDIN_CHUNK = 1 << 16
 _STDIN_UNANSWERED = 16
 _LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
 _SECOND_INTERRUPT = 2.0
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
 # How long an exception waits for the shell's own words, seconds.
 _HOLD = 0.1
 # How long a user at a terminal waits for a job's start before the line of status appears, seconds.
@@ -43,7 +45,8 @@ class Attach:
     `label` prefixes lines with their task rank; `show_events` and `show_exec` print the eventlogs on stderr;
     `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none. The job's own eventlog is left
     after `wait_event`, so that with another one than `finish` the exit status says nothing of the job. A line of
-    status is shown until the job starts: at once with `show_status`, at a terminal after two seconds.
+    status is shown until the job starts: at once with `show_status`, at a terminal after two seconds. With `tail` only
+    the last lines of what the job has written so far are shown. Signals that ask for something go to the job.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Attach:
         stdin_ranks: str = "all",
         wait_event: str = "finish",
         show_status: bool = False,
+        tail: Optional[Tail] = None,
     ) -> None:
         self.handle = handle
         self.job = job
@@ -70,6 +74,7 @@ class Attach:
         self.quiet = quiet
         self.stdin_ranks = stdin_ranks
         self.wait_event = wait_event
+        self._tail = tail
         self.reactor = Reactor()
         self.submitted = 0.0
         self.allocated = False
@@ -99,6 +104,9 @@ class Attach:
         if not self.read_only:
             self.reactor.add_signal(signal.SIGINT, self._interrupt)
             self.reactor.add_signal(signal.SIGTSTP, self._suspend)
+            # Under nohup(1) some are ignored.
+            for signum in (one for one in _FORWARDED if signal.getsignal(one) != signal.SIG_IGN):
+                self.reactor.add_signal(signum, self._forwarder(signum))
         try:
             self.reactor.run()
         finally:
@@ -253,6 +261,9 @@ class Attach:
             rank = str(context["rank"])
             shown = rank if rank.isdigit() or rank[:1] == "[" else f"[{rank}]"
             sys.stderr.write(f"{shown}: {context['stream']} redirected to {context['path']}\n")
+        if self._tail is not None:
+            for stream, line in self._tail.passed():
+                self._write(stream, line)
 
     def _data(self, context: Dict[str, Any]) -> None:
         text = context.get("data")
@@ -268,7 +279,11 @@ class Attach:
         if self.label:
             prefix = f"{context['rank']}: ".encode()
             data = b"".join([prefix + line for line in data.splitlines(keepends=True)])
-        if context["stream"] == "stderr":
+        if self._tail is None or not self._tail.holds(context["stream"], data):
+            self._write(context["stream"], data)
+
+    def _write(self, stream: str, data: bytes) -> None:
+        if stream == "stderr":
             sys.stdout.buffer.flush()
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
@@ -355,6 +370,22 @@ class Attach:
             self._left = True
             return
         os.kill(0, signal.SIGSTOP)
+
+    def _forwarder(self, signum: int) -> Callable[[], None]:
+        return lambda: self._forward(signum)
+
+    def _forward(self, signum: int) -> None:
+        """Pass a signal on to the job's tasks; where there are none it is for us."""
+
+        def answered(call: Rpc) -> None:
+            try:
+                call.get()
+            except OSError:
+                if self.status is None:
+                    signal.signal(signum, signal.SIG_DFL)
+                    os.kill(os.getpid(), signum)
+
+        self.handle.rpc("job-manager.kill", {"id": self.job, "signum": signum}).then(answered)
 
     def _detach(self) -> None:
         sys.stderr.write("flux-job: detaching...\n")

@@ -32,7 +32,7 @@ _GET = Command(
         ("d", "default", "VAL", "Use a default value if unset and don't fail"),
         ("t", "type", "TYPE", "Set expected type (any, string, integer, real, boolean, object, array, fsd, ...)"),
         ("q", "quiet", "", "Suppress printing of errors"),
-        ("", "config-path", "PATH", 'Set broker config path: a file, a directory or "system"'),
+        ("c", "config-path", "PATH", 'Set broker config path: a file, a directory or "system"'),
     ),
 )
 _LOAD = Command("flux-config load", "[PATH]", "Load broker configuration from TOML, JSON, or config directory")

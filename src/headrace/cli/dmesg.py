@@ -8,7 +8,7 @@ import sys
 import time
 
 from headrace.cli.errors import CommandError
-from headrace.cli.eventlog_format import HumanTime, wants_color
+from headrace.cli.eventlog_format import DeltaTime, HumanTime, option_wants_color
 from headrace.cli.getopts import Command
 from headrace.client.handle import Handle, response_error
 
@@ -50,7 +50,7 @@ def main(argv: List[str]) -> int:
     options.need(0, 0)
     if options.has("delta") and not options.has("human"):
         raise CommandError("--delta can only be used with --human")
-    colored = wants_color((options.get("color") or "always") if options.has("color") else "auto")
+    colored = option_wants_color(options)
     handle = Handle()
     if not options.has("clear"):
         human = None
@@ -70,21 +70,6 @@ def main(argv: List[str]) -> int:
     if options.has("clear") or options.has("read-clear"):
         handle.rpc("log.clear").get()
     return 0
-
-
-class DeltaTime(HumanTime):
-    """As HumanTime, but what follows within a minute counts from the message before it."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = 0.0
-
-    def show(self, timestamp: float) -> str:
-        since, self._last = timestamp - self._last, timestamp
-        shown = super().show(timestamp)
-        return shown if self.breaks else f"[{since:>+11.6f}]"
 
 
 def format_line(line: str, human: Optional[HumanTime], colored: bool = False) -> str:

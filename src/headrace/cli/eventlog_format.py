@@ -48,6 +48,21 @@ class HumanTime:
         return time.strftime("[%b%d %H:%M]", now)
 
 
+class DeltaTime(HumanTime):
+    """As HumanTime, but what follows within a minute counts from the line before it."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = 0.0
+
+    def show(self, timestamp: float) -> str:
+        since, self._last = timestamp - self._last, timestamp
+        shown = super().show(timestamp)
+        return shown if self.breaks else f"[{since:>+11.6f}]"
+
+
 class Formatter:
     """Formats one eventlog's events in order: `form` is text or json, `times` raw, iso, offset or human.
 
@@ -106,8 +121,12 @@ def _zone(there: time.struct_time) -> str:
 def formatter(options: Options) -> Formatter:
     """The formatter that a command's options (OPTIONS) ask for."""
     times = "human" if options.has("human") else options.get("time-format", "raw")
-    when = options.get("color") or "always" if options.has("color") else "auto"
-    return Formatter(options.get("format", "text"), times, wants_color(when))
+    return Formatter(options.get("format", "text"), times, option_wants_color(options))
+
+
+def option_wants_color(options: Options) -> bool:
+    """Whether `--color[=WHEN]`, or its absence, means that stdout gets colors. Raises CommandError."""
+    return wants_color((options.get("color") or "always") if options.has("color") else "auto")
 
 
 def wants_color(when: str) -> bool:

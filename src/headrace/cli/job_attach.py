@@ -28,6 +28,7 @@ _COMMAND = Command(
         ("q", "quiet", "", "Suppress warnings written to stderr from flux-job"),
         ("r", "read-only", "", "Disable reading stdin and capturing signals"),
         ("i", "stdin-ranks", "RANKS", "Send standard input to only RANKS (default: all)"),
+        ("", "tail", "[NUM]", "Of the output so far, show the last NUM lines only (default: 10)"),
         ("u", "unbuffered", "", "Disable buffering of stdin (it is never buffered)"),
     ),
 )
@@ -43,8 +44,19 @@ def attach(argv: List[str]) -> int:
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
     if options.has("stdin-ranks") and options.has("read-only"):
         raise CommandError("Do not use --stdin-ranks with --read-only")
+    handle = Handle()
+    tail = None
+    if options.has("tail"):
+        from headrace.cli.attach_tail import DEFAULT, Tail
+
+        count = (
+            int(options.get("tail")) if options.get("tail").isdigit() else DEFAULT if not options.get("tail") else -1
+        )
+        if count < 0:
+            raise CommandError(f"--tail: not a number of lines: {options.get('tail')}")
+        tail = Tail(handle, job, count)
     return Attach(
-        Handle(),
+        handle,
         job,
         label=options.has("label-io"),
         show_events=options.has("show-events"),
@@ -54,4 +66,5 @@ def attach(argv: List[str]) -> int:
         stdin_ranks=options.get("stdin-ranks", "all"),
         wait_event=options.get("wait-event", "finish"),
         show_status=options.has("show-status"),
+        tail=tail,
     ).run()

@@ -14,7 +14,7 @@ from headrace.cli.getopts import Command, dispatch
 from headrace.client.handle import Handle
 from headrace.spec import duration
 from headrace.spec.eventlog import Event, decode, encode
-from headrace.spec.kvs_flags import APPEND, WAITCREATE, WATCH, WATCH_APPEND
+from headrace.spec.kvs_flags import APPEND, STREAM, WAITCREATE, WATCH, WATCH_APPEND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ _GET = Command(
         ("W", "waitcreate", "", "Wait for creation to occur on watch"),
         ("w", "watch", "", "Monitor eventlog"),
         ("c", "count", "COUNT", "Display at most COUNT events"),
+        ("S", "stream", "", "Return potentially large eventlogs in multiple chunks"),
         *_SHOW,
     ),
 )
@@ -87,7 +88,20 @@ def _append(argv: List[str]) -> int:
 
 def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -> Iterator[Any]:
     """Events as they are appended. Raises TimeoutError when `limit` (monotonic seconds) passes."""
-    flags = WATCH | WATCH_APPEND | (WAITCREATE if options.has("waitcreate") else 0)
+    for data in _portions(handle, key, options, WATCH | WATCH_APPEND, limit):
+        yield from decode(data.decode())
+
+
+def _stream(handle: Handle, key: str, options: Options) -> Iterator[Any]:
+    """The events that are there, which come in portions that may end within a line."""
+    rest = b""
+    for data in _portions(handle, key, options, STREAM, None):
+        whole, newline, rest = (rest + data).rpartition(b"\n")
+        yield from decode((whole + newline).decode())
+
+
+def _portions(handle: Handle, key: str, options: Options, flags: int, limit: Optional[float]) -> Iterator[bytes]:
+    flags |= WAITCREATE if options.has("waitcreate") else 0
     request = {"key": key, "namespace": kvs.namespace(options), "flags": flags}
     call = handle.stream("kvs-watch.lookup", request)
     while True:
@@ -97,7 +111,7 @@ def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -
             if exc.errno == errno.ENODATA:
                 return
             raise
-        yield from decode(kvs.data_of(answer["val"]).decode())
+        yield kvs.data_of(answer["val"])
 
 
 def _formatter(options: Options) -> eventlog_format.Formatter:
@@ -116,9 +130,13 @@ def _get(argv: List[str]) -> int:
     formatter = _formatter(options)
     handle = Handle()
     left = options.get_int("count", 0)
+    if options.has("stream") and options.has("watch"):
+        raise CommandError("--stream does not go with --watch")
     try:
-        if options.has("watch") or options.has("waitcreate"):
-            events: Any = _watch(handle, key, options, None)
+        if options.has("stream"):
+            events: Any = _stream(handle, key, options)
+        elif options.has("watch") or options.has("waitcreate"):
+            events = _watch(handle, key, options, None)
         else:
             events = decode(kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)).decode())
         for event in events:

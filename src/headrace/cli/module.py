@@ -7,7 +7,7 @@ import json
 import sys
 
 from headrace.cli.errors import CommandError
-from headrace.cli.eventlog_format import HumanTime
+from headrace.cli.eventlog_format import DeltaTime, HumanTime, option_wants_color
 from headrace.cli.getopts import Command, dispatch
 from headrace.client.handle import Handle
 
@@ -41,7 +41,7 @@ _LOAD = Command(
     "flux-module load",
     "[OPTIONS] module",
     "Load module",
-    (("", "name", "NAME", "Override default module name"), ("", "exec", "", "Run the module in a process of its own")),
+    (("n", "name", "NAME", "Override default module name"), ("", "exec", "", "Run the module in a process of its own")),
 )
 _REMOVE = Command("flux-module remove", "[OPTIONS] module", "Unload module", (_FORCE,))
 _RELOAD = Command(
@@ -50,7 +50,7 @@ _RELOAD = Command(
     "Reload module",
     (
         _FORCE,
-        ("", "name", "NAME", "Override default module name"),
+        ("n", "name", "NAME", "Override default module name"),
         ("", "exec", "", "Run the module in a process of its own"),
     ),
 )
@@ -80,17 +80,21 @@ _DEBUG = Command(
 )
 _TRACE = Command(
     "flux-module trace",
-    "[OPTIONS] module...",
+    "[OPTIONS] [module...]",
     "Trace module messages",
     (
         ("f", "full", "", "Show JSON message payload, if any"),
         ("T", "topic", "GLOB", "Filter output by topic glob"),
         ("t", "type", "TYPE,...", "Filter output by message type (request,response,event,control)"),
         ("H", "human", "", "Human readable output"),
+        ("d", "delta", "", "With --human, show timestamp delta between messages"),
+        ("L", "color", "[WHEN]", "Colorize output when supported"),
     ),
 )
 _TYPES = {"request": 1, "response": 2, "event": 4, "control": 8}
 _GLYPHS = {1: ">", 2: "<", 4: "e", 8: "c"}
+_TIME, _OFF = "\033[32m", "\033[0m"
+_TINTS = {"rx": "\033[36m", "tx": "\033[33m"}
 _STATUS = {0: "I", 1: "R", 2: "F", 3: "X"}
 
 
@@ -225,7 +229,9 @@ def _debug(argv: List[str]) -> int:
 
 def _trace(argv: List[str]) -> int:
     options = _TRACE.parse(argv)
-    names = options.need(1)
+    names = options.need(0)
+    if options.has("delta") and not options.has("human"):
+        raise CommandError("--delta can only be used with --human")
     request: Dict[str, Any] = {"names": names, "full": options.has("full"), "topic_glob": options.get("topic", "*")}
     if options.has("type"):
         request["typemask"] = 0
@@ -233,21 +239,25 @@ def _trace(argv: List[str]) -> int:
             if kind not in _TYPES:
                 raise CommandError(f"--type: unknown message type {kind}: use {', '.join(_TYPES)}")
             request["typemask"] |= _TYPES[kind]
-    human = HumanTime() if options.has("human") else None
+    human = (DeltaTime() if options.has("delta") else HumanTime()) if options.has("human") else None
+    colored = option_wants_color(options)
     for entry in Handle().stream("module.trace", request):
-        sys.stdout.write(_traced(entry, human))
+        sys.stdout.write(_traced(entry, human, colored))
         # Whoever follows it through a pipe wants each message when it is there.
         sys.stdout.flush()
     return 0
 
 
-def _traced(entry: Dict[str, Any], human: Optional[HumanTime]) -> str:
+def _traced(entry: Dict[str, Any], human: Optional[HumanTime], colored: bool) -> str:
     """`TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]` and, where it was asked for, the payload in a line of its own."""
     stamp = entry["timestamp"]
     when = human.show(stamp) if human is not None else f"{stamp:.6f}"
     status = f" {errno.errorcode.get(entry['errnum'], entry['errnum'])}" if entry.get("errnum") else ""
     glyph = _GLYPHS.get(entry["type"], "?")
-    line = f"{when} {entry['name']} {entry['prefix']} {glyph} {entry['topic']} [{entry['payload_size']}]{status}\n"
+    what = f"{entry['prefix']} {glyph}"
+    if colored:
+        when, what = f"{_TIME}{when}{_OFF}", f"{_TINTS.get(entry['prefix'], '')}{what}{_OFF}"
+    line = f"{when} {entry['name']} {what} {entry['topic']} [{entry['payload_size']}]{status}\n"
     if entry.get("payload") is not None:
         line += json.dumps(entry["payload"], ensure_ascii=False) + "\n"
     return line

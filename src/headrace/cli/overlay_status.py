@@ -11,7 +11,7 @@ import sys
 import time
 
 from headrace.cli.errors import CommandError
-from headrace.cli.eventlog_format import wants_color
+from headrace.cli.eventlog_format import option_wants_color
 from headrace.cli.getopts import Command
 from headrace.cli.overlay import ranks_of
 from headrace.client.handle import Handle
@@ -162,7 +162,7 @@ def status(argv: List[str]) -> int:
     options = _STATUS.parse(argv)
     options.need(0, 0)
     verbose = _verbosity(options)
-    colored = wants_color((options.get("color") or "always") if options.has("color") else "auto")
+    colored = option_wants_color(options)
     tree = _Tree(Handle(), _timeout(options), verbose > 1, not options.has("no-ghost"))
     marked = ranks_of(tree.hosts, options.get("highlight")) if options.has("highlight") else Idset()
     root = options.get_int("rank", 0)

@@ -31,6 +31,7 @@ def _parser() -> Parser:
     default = "never" if color.unwanted() else "always"
     one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default=default, choices=color.WHEN)
     one = command("status", "Show whether queues take and schedule jobs")
+    one.add_argument("-a", "--all", action="store_true", help="Show all queues, as without QUEUE")
     one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
     one.add_argument("queue", metavar="QUEUE", nargs="?", help="Show this queue only")
     for name, text in (
@@ -66,6 +67,8 @@ def main(argv: List[str]) -> int:
         return _wait(handle, args)
     names = _names(handle)
     if args.command == "status":
+        if args.all and args.queue:
+            raise CommandError("Only one of QUEUE and --all may be specified")
         _show(handle, [args.queue] if args.queue else names or [""], ("enable", "start"), args.verbose)
         return 0
     return _change(handle, args, names)

@@ -43,6 +43,8 @@ def _parser() -> Parser:
             one.add_argument("--skip-empty", action="store_true", help="Leave out empty lines")
             one.add_argument("-o", "--format", metavar="FORMAT", default=_format(name))
             one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
+        if name == "list":
+            one.add_argument("--no-skip-empty", action="store_true", help="Show empty lines, also with --include")
         if name == "status":
             one.add_argument("-L", "--color", metavar="WHEN", nargs="?", const="always", default="auto", choices=WHEN)
     one = command("drain", "List drained nodes, or drain nodes")

@@ -100,7 +100,7 @@ def list_resources(args: Namespace) -> int:
             found = resources.in_queue(state, queue)
             if args.include:
                 found = included(found, args.include)
-            if found or not (args.include or args.skip_empty):
+            if found or args.no_skip_empty or not (args.include or args.skip_empty):
                 parts = [found]
                 if {"properties", "propertiesx"} & set(layout.names):
                     parts = _by_properties(found, [] if "properties" in layout.names else resources.queues)

@@ -52,6 +52,8 @@ _HEADINGS = {
     "color_up": "",
     "color_off": "",
 }
+# What `--states` may name beside those that are shown unasked.
+_ASKED_FOR = ("allocated",)
 _STATES = ("avail", "exclude", "torpid", "housekeeping", "draining", "drained")
 # States that are shown unasked even when no node is in them.
 _ALWAYS = ("avail",)
@@ -82,6 +84,7 @@ class _Nodes:
         busy = self.allocated | self.housekeeping
         return {
             "avail": self.ranks - self.exclude - self.drain,
+            "allocated": self.allocated,
             "exclude": self.exclude,
             "torpid": self.torpid,
             "housekeeping": self.housekeeping,
@@ -202,10 +205,10 @@ def _asked(text: Any) -> Tuple[List[str], List[bool]]:
             states += _STATES
         elif name == "drain":
             states += ["draining", "drained"]
-        elif name in _STATES:
+        elif name in _STATES or name in _ASKED_FOR:
             states.append(name)
         else:
-            valid = ", ".join((*_STATES, "drain", "online", "offline", "all"))
+            valid = ", ".join((*_STATES, *_ASKED_FOR, "drain", "online", "offline", "all"))
             raise CommandError(f"Invalid resource state {name} specified: valid states are {valid}")
     return states or list(_STATES), ups or [True, False]
 

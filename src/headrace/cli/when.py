@@ -1,4 +1,5 @@
-"""Points in time as users write them: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `2026-11-21 08:00`, `an hour ago`.
+"""Points in time as users write them: `+1h`, `-15m`, `now`, `3pm`, `tomorrow 9am`, `last monday`, `2026-11-21 8am`,
+`2026-11-21 08:00`, `an hour ago`.
 
 Used by `--begin-time` (the future) and `--since` (the past). Times are local; what has only a time of day means
 the next such time for the future and the last one for the past.
@@ -21,6 +22,9 @@ _WORDS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86400, "week": 604800}
 _UNITS.update(month=30 * 86400, year=365 * 86400)
+# Hours of what people call a part of a day.
+_PARTS = {"morning": (6, 0, 0), "afternoon": (13, 0, 0), "evening": (18, 0, 0), "night": (21, 0, 0)}
+_DATES = ("%Y-%m-%d", "%m/%d/%Y", "%b %d %Y")
 _FORMATS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%d %H:%M:%S",
@@ -78,7 +82,7 @@ def _parse(text: str, now: float, future: bool) -> float:
             return datetime.strptime(text.strip(), form).timestamp()
         except ValueError:
             continue
-    found = _day_and_clock(plain, here, future)
+    found = _date_and_clock(text.strip()) or _day_and_clock(plain, here, future)
     if found is None:
         raise WhenError(f'Invalid datetime: "{text}"')
     return found.timestamp()
@@ -93,8 +97,25 @@ def _span(text: str) -> Optional[float]:
     return (1.0 if count[0] == "a" else float(count)) * _UNITS[match.group(2)]
 
 
+def _date_and_clock(text: str) -> Optional[datetime]:
+    """`DATE CLOCK`, where the clock is not one of _FORMATS: `2026-11-21 8am`."""
+    date, _, rest = text.rpartition(" ")
+    clock = _clock(rest.lower())
+    if clock is None:
+        return None
+    for form in _DATES:
+        try:
+            return datetime.strptime(date.strip(), form).replace(hour=clock[0], minute=clock[1], second=clock[2])
+        except ValueError:
+            continue
+    return None
+
+
 def _day_and_clock(plain: str, here: datetime, future: bool) -> Optional[datetime]:
     """`[today|tomorrow|yesterday|DAY] [CLOCK]`, in either order, either part alone as well."""
+    which, _, rest = plain.partition(" ")
+    if which in ("last", "next") and _is_day(rest.partition(" ")[0]):
+        plain, future = rest, which == "next"
     clock_text, _, last = plain.rpartition(" ")
     if clock_text and _is_day(last):
         plain = f"{last} {clock_text[:-3] if clock_text.endswith(' on') else clock_text}"
@@ -132,8 +153,9 @@ def _is_day(word: str) -> bool:
 
 
 def _clock(text: str) -> Optional[Tuple[int, int, int]]:
-    if text in _WORDS:
-        return _WORDS[text]
+    named = _WORDS.get(text) or _PARTS.get(text)
+    if named is not None:
+        return named
     match = _CLOCK.match(text)
     if match is None or (match.group(2) is None and match.group(4) is None):
         return None

@@ -1,0 +1,45 @@
+"""`flux job attach --tail`: of the output that is there already, only the last lines.
+
+How much is there is asked before the output is followed: what comes after that is shown as it comes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from headrace.spec.eventlog import decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Deque, List, Tuple
+
+    from headrace.client.handle import Handle
+
+DEFAULT = 10
+
+
+class Tail:
+    """Holds the last `count` lines of a job's output until all that was there has been seen."""
+
+    def __init__(self, handle: Handle, job: int, count: int) -> None:
+        request = {"id": job, "keys": ["guest.output"], "flags": 0}
+        try:
+            log = handle.rpc("job-info.lookup", request).get()["guest.output"]
+        except FileNotFoundError:
+            log = ""
+        self._left = len(decode(log))
+        self._lines: Deque[Tuple[str, bytes]] = deque(maxlen=count)
+
+    def holds(self, stream: str, data: bytes) -> bool:
+        """Whether this is of the past, and so kept here."""
+        if self._left:
+            self._lines.extend((stream, line) for line in data.splitlines(keepends=True))
+        return self._left > 0
+
+    def passed(self) -> List[Tuple[str, bytes]]:
+        """One entry of the log has been seen: the lines that are left (stream, text) when it was the last one there."""
+        self._left -= 1
+        if self._left:
+            return []
+        lines, self._lines = list(self._lines), deque()
+        return lines
