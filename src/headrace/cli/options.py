@@ -56,6 +56,7 @@ def add_common(parser: Union[Parser, QuickParser]) -> None:
     add("--cwd", metavar="DIR", help="Run in this directory")
     add("--add-file", metavar="[NAME[:PERMS]=]ARG", action="append", help="Put a file into the jobspec")
     add("--flags", metavar="FLAGS", action="append", help="Submit flags: debug, waitable, novalidate")
+    add("--debug", action="store_true", help="As --flags=debug: more events in the job's eventlog")
     add("--dry-run", action="store_true", help="Print the jobspec instead of submitting it")
     add("-v", "--verbose", action="count", default=0, help="Say more")
 
@@ -335,7 +336,7 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
 
 def submit_flags(args: Namespace) -> int:
     """The flags of job-ingest.submit (RFC 21). Raises CommandError."""
-    flags = 0
+    flags = FLAGS["debug"] if args.debug else 0
     for name in [name for text in args.flags or [] for name in text.split(",")]:
         if name not in FLAGS:
             raise CommandError(f"--flags: Unknown flag {name}")
