@@ -8,7 +8,7 @@ import pytest
 from core_world import World, after
 
 from headrace.modules.jobs_core import ANNOTATE, CANCEL, DENY, SUCCESS
-from headrace.modules.jobs_record import CANCELED, COMPLETED, FAILED, SCHED, TIMEOUT
+from headrace.modules.jobs_record import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
 from headrace.modules.jobs_replay import restart
 from headrace.spec import jobid
 
@@ -496,3 +496,23 @@ def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
     assert world.core.active[4].state == SCHED and world.core.active[4].r is None
     assert world.asked("free") == []
     assert world.core.sched_is_ready(0) == 3
+
+
+def test_running_jobs_without_a_duration_end_with_their_instance() -> None:
+    world = World()
+    for id, duration, expiration in ((1, 0, 100.0), (2, 50, 90.0), (3, 0, 0.0)):
+        world.submit(id, duration=duration)
+        world.alloc(id, expiration=expiration)
+        world.exec(id, "start")
+    world.submit(4)
+    world.core.instance_expires(300.0)
+    world.flush()
+    assert [job.expiration for job in world.core.active.values()] == [300.0, 90.0, 0.0, 0.0]
+    assert world.context(1, "resource-update") == {"expiration": 300.0}
+    assert [effect for effect in world.effects if effect[0] == "expiration"] == [("expiration", 1, 300.0)]
+    world.core.now = 200.0
+    world.core.expire()
+    assert world.core.active[1].state == RUN
+    world.core.now = 300.0
+    world.core.expire()
+    assert world.core.active[1].fatal == ("timeout", "resource allocation expired")

@@ -369,7 +369,7 @@ def test_a_bad_resource_table_names_what_is_wrong(in_broker: Run, table: Any, te
     in_broker(scenario, config={"resource": table}, hostlist="node[0-3]")
 
 
-def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -> None:
+def test_a_sub_instance_takes_the_r_of_its_job_and_follows_it(in_broker: Run, tmp_path: Path) -> None:
     execution = {
         "R_lite": [{"rank": "2-3", "children": {"core": "1"}}],
         "nodelist": ["node[2-3]"],
@@ -377,6 +377,7 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
         "expiration": 99.0,
     }
     asked: list[Any] = []
+    later = asyncio.Event()
 
     async def parent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\0")
@@ -384,8 +385,11 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
         deframer.feed(await reader.read(65536))
         for msg in deframer:
             asked.append((msg.topic, msg.obj))
-            text = json.dumps({"version": 1, "execution": execution, "scheduling": {"graph": {}}})
-            writer.write(m.frame(m.response(msg, {"id": msg.obj["id"], "R": text})))
+            for expiration in (99.0, 199.0):
+                r = {"version": 1, "execution": {**execution, "expiration": expiration}, "scheduling": {"graph": {}}}
+                writer.write(m.frame(m.response(msg, {"id": msg.obj["id"], "R": r})))
+                await later.wait()
+            writer.write(m.frame(m.error_response(msg, errno.ENODATA)))
         await writer.drain()
         writer.close()
 
@@ -395,7 +399,8 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
         broker.attrs.set("parent-uri", f"local://{path}")
         broker.attrs.set("jobid", "ƒ2AniAMV")
         world = World(broker, size=2)
-        first = await world.take(world.acquire())
+        acquirer = world.acquire()
+        first = await world.take(acquirer)
         assert first["resources"]["execution"] == {
             "R_lite": [{"rank": "0-1", "children": {"core": "1"}}],
             "starttime": 1.0,
@@ -403,7 +408,13 @@ def test_a_sub_instance_takes_the_r_of_its_job(in_broker: Run, tmp_path: Path) -
             "nodelist": ["node[2-3]"],
         }
         assert first["resources"]["scheduling"] == {"graph": {}}
-        assert asked == [("job-info.lookup", {"id": 44493176832, "keys": ["R"], "flags": 2})]
+        assert asked == [("job-info.update-watch", {"id": 44493176832, "key": "R", "flags": 0})]
+        later.set()
+        told = [await world.take(acquirer)]
+        while "expiration" not in told[-1]:
+            told.append(await world.take(acquirer))
+        assert told[-1] == {"expiration": 199.0}
+        assert (await world.client.rpc("resource.get"))["R"]["execution"]["expiration"] == 199.0
         server.close()
 
     in_broker(scenario, hostlist="node[2-3]", hostname="node2")

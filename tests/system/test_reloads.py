@@ -109,24 +109,25 @@ def script(body: str, *options: str) -> Done:
     return start(*options, "bash", "-c", "set -e\n" + textwrap.dedent(body))
 
 
-def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them() -> None:
+def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them(tmp_path: Path) -> None:
     """What ends meanwhile is finished afterwards, and what is asked of it then is answered then."""
-    done = script("""
-        short=$(flux submit sleep 0.4); long=$(flux submit sleep 1.5)
+    done = script(f"""
+        until="until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+        short=$(flux submit sh -c "$until; echo x >{tmp_path}/ended"); long=$(flux submit sh -c "$until; sleep 1")
         next=$(flux submit -N1 --exclusive true)
-        flux job wait-event $long start >/dev/null
+        flux job wait-event $short start >/dev/null; flux job wait-event $long start >/dev/null
         flux job wait-event $short clean >/dev/null & waiter=$!
         flux queue drain & drain=$!
-        sleep 0.2
-        flux module remove job-manager
+        until flux module stats job-info | grep -q '"watchers": 1'; do sleep 0.05; done
+        flux module remove job-manager; touch {tmp_path}/go
         ! flux submit true 2>&1; ! flux cancel $long 2>/dev/null
-        sleep 0.6
-        flux jobs -ano '{state}'; flux job info $long jobspec >/dev/null; flux kvs dir >/dev/null
+        until [ -e {tmp_path}/ended ]; do sleep 0.05; done; sleep 0.3
+        flux jobs -ano '{{state}}'; flux job info $long jobspec >/dev/null; flux kvs dir >/dev/null
         ! flux module list | grep job-manager
         flux module load job-manager
         wait $waiter $drain
-        flux jobs -ano '{status}' | sort | uniq -c
-        for id in $short $long $next; do flux job eventlog $id | awk '{print $2}' | tr '\\n' ' '; done
+        flux jobs -ano '{{status}}' | sort | uniq -c
+        for id in $short $long $next; do flux job eventlog $id | awk '{{print $2}}' | tr '\\n' ' '; done
     """)
     events = "submit validate depend priority alloc start finish release free clean "
     assert (done.rc, done.left) == (0, []), done.err

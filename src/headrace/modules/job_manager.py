@@ -77,6 +77,7 @@ class _Manager:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._serve()
+        ctx.subscribe("resource-expiration", self._instance_expires)
         ctx.on_disconnect(self._disconnected)
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
@@ -228,6 +229,11 @@ class _Manager:
         self.core.effects.append(("deadline",))
         self.pipeline.touch()
 
+    def _instance_expires(self, event: Message) -> None:
+        self.core.now = self.ctx.now()
+        self.core.instance_expires(event.obj["expiration"])
+        self.pipeline.touch()
+
     # -- the job store's own service
 
     def _lookup(self, msg: Message) -> dict[str, Any]:
@@ -288,7 +294,7 @@ class _Manager:
 
     def _holds(self, topic: str) -> bool:
         """What is for the core waits while we rest; the job store and job-info stay, as the KVS of Flux would."""
-        return topic.startswith((NAME + ".", "sched.", self.exec.service + "."))
+        return topic.startswith((NAME + ".", "sched.", "resource-", self.exec.service + "."))
 
     def _resume(self, args: list[str]) -> None:
         only(self.ctx, args)

@@ -426,16 +426,27 @@ class Core:
         if job.state == RUN and duration is not None:
             start = next((time for time, name, _ in job.events if name == "start"), 0.0)
             start = start or next((time for time, name, _ in job.events if name == "alloc"), self.now)
-            expiration = start + duration if duration else 0.0
-            self.post(job, "resource-update", {"expiration": expiration})
-            self.effects.append(("expiration", job.id, expiration))
-            self._limit(job)
+            self._expire_at(job, start + duration if duration else 0.0)
             return
         if job.state == PRIORITY:
             if job.alloc_pending:
                 # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
                 self.cancel_alloc(job)
             self.advance(job)
+
+    def instance_expires(self, expiration: float) -> None:
+        """The instance ends at another time: so do running jobs that were given its own end, having no duration."""
+        if not self.heirs.settled(None, lambda: self.instance_expires(expiration)):
+            return
+        self.heirs.expiration = expiration
+        for job in list(self.active.values()):
+            if job.state == RUN and job.expiration and not js.duration(job.jobspec):
+                self._expire_at(job, expiration)
+
+    def _expire_at(self, job: Job, expiration: float) -> None:
+        self.post(job, "resource-update", {"expiration": expiration})
+        self.effects.append(("expiration", job.id, expiration))
+        self._limit(job)
 
     def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
         """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""

@@ -1,17 +1,17 @@
 """The resource service: what this instance has, which of it is up, and who may use it (RFC 28, RFC 44).
 
-Rank 0 keeps the inventory. Every other rank counts its own node and passes the counts of its subtree on, one message
-an edge and loop turn. A scheduler acquires the whole of it and is told, rank by rank, what comes and goes.
+Rank 0 keeps the inventory; the other ranks are in resource_follower. A scheduler acquires the whole of it and is told,
+rank by rank, what comes and goes.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import logging
 import os
-import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -19,9 +19,8 @@ import msgspec
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.modules import resource_source as source
-from headrace.modules.discovery import discover_after_fork
+from headrace.modules.resource_follower import Follower, count_node
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
-from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -44,48 +43,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     if ctx.rank == 0:
         _Leader(ctx, args)
     else:
-        _Follower(ctx)
-
-
-def count_node(rank: int) -> source.Found:
-    """This broker's node as it is reported to rank 0."""
-    found = discover_after_fork()
-    return [rank, socket.gethostname(), str(found.cores), str(found.gpus)]
-
-
-class _Follower:
-    """Counts this node, and carries the counts of the subtree one step up."""
-
-    def __init__(self, ctx: ModuleContext) -> None:
-        self.ctx = ctx
-        self.pending: list[source.Found] = []
-        self.tries = 0
-        ctx.service(NAME, {"gather": self._add, "status": self._status})
-        self.pending.append(count_node(ctx.rank))
-        ctx.at_flush(self._forward)
-
-    def _add(self, msg: Message) -> Any:
-        self.pending.extend(msg.obj["nodes"])
-        self.ctx.at_flush(self._forward)
-        return EMPTY
-
-    def _status(self, msg: Message) -> Any:
-        raise RpcError(errno.EPROTO, "this RPC only works on rank 0")
-
-    def _forward(self) -> None:
-        nodes, self.pending = self.pending, []
-        if not nodes:
-            return
-
-        def done(reply: Message) -> None:
-            if reply.errnum and self.tries < _RETRIES:
-                # The parent may still be loading its modules.
-                self.tries += 1
-                self.pending.extend(nodes)
-                self.ctx.call_later(0.1, self._forward)
-
-        body = {"nodes": nodes}
-        self.ctx.call("resource.gather", body, done, nodeid=self.ctx.rank, flags=m.FLAG_UPSTREAM)
+        Follower(ctx)
 
 
 class _Leader:
@@ -160,6 +118,7 @@ class _Leader:
             self._define(self.configured, "configuration")
         elif again is not None:
             self._define(again, "kvs")
+            await self._inherit()
         else:
             await self._inherit()
         self._add_found([count_node(0)])
@@ -200,16 +159,37 @@ class _Leader:
             return None
 
     async def _inherit(self) -> None:
+        """Take R of the job we run in, if there is none yet, and go on to follow its expiration."""
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
         if not uri or not job:
             return
+        states = source.inherited(uri, job, self.inventory.hosts)
         try:
-            rset = source.for_sub_instance(await source.parent_r(uri, job), self.inventory.hosts)
+            rset = await states.__anext__()
+        except StopAsyncIteration:
+            return
         except (RpcError, RsetError, OSError, ValueError) as exc:
             self.ctx.log(logging.WARNING, f"R of job {job} in the enclosing instance: {exc}; counting nodes instead")
             return
-        if rset is not None:
+        if not self.method:
             self._define(rset, "job-info")
+        self._expire_at(rset.expiration)
+        self.ctx.spawn(self._follow_parent(states))
+
+    async def _follow_parent(self, states: AsyncIterator[ResourceSet]) -> None:
+        # An enclosing instance that is gone has nothing more to say.
+        with contextlib.suppress(RpcError, RsetError, OSError):
+            async for rset in states:
+                self._expire_at(rset.expiration)
+
+    def _expire_at(self, expiration: float) -> None:
+        """The time of the whole instance was changed: tell the scheduler (RFC 28), and the job manager."""
+        event = self.inventory.expire_at(expiration, self.ctx.now())
+        if event is not None:
+            self.save_r = True
+            self.acquirers.send(event["context"])
+            self.ctx.publish("resource-expiration", event["context"])
+            self._record(event)
 
     # -- what each broker found
 

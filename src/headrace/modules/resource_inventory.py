@@ -145,6 +145,13 @@ class Inventory:
         self.rset = rset
         return self._post(now, "resource-define", {"method": method})
 
+    def expire_at(self, expiration: float, now: float) -> Event | None:
+        """The resources are ours until another time (seconds since the epoch, 0: for ever)."""
+        if self.rset is None or self.rset.expiration == expiration:
+            return None
+        self.rset = self.rset.replace(expiration=expiration)
+        return self._post(now, "resource-update", {"expiration": expiration})
+
     def set_online(self, ranks: int, now: float) -> list[Event]:
         """The brokers that are up now; returns the online and offline events of the difference."""
         joined, left = ranks & ~self.online, self.online & ~ranks

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from headrace.broker.module import RpcError
@@ -134,8 +134,20 @@ def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet 
         return rset.rerank()
 
 
-async def parent_r(uri: str, job: str) -> dict[str, Any]:
-    """R of the job we run in, asked of the enclosing instance. Raises RpcError or OSError."""
+async def inherited(uri: str, job: str, hosts: list[str]) -> AsyncIterator[ResourceSet]:
+    """What parent_r() has, for our own ranks; nothing when the brokers are not one a node. Raises RsetError, too."""
+    async for r in parent_r(uri, job):
+        rset = for_sub_instance(r, hosts)
+        if rset is None:
+            return
+        yield rset
+
+
+async def parent_r(uri: str, job: str) -> AsyncIterator[dict[str, Any]]:
+    """R of the job we run in, as the enclosing instance has it now and after each change (such as a longer expiration).
+
+    Ends with the job. Raises RpcError or OSError.
+    """
     scheme, _, path = uri.partition("://")
     if scheme != "local":
         raise RpcError(errno.EPROTONOSUPPORT, f"parent-uri {uri}: only local:// can be asked for R")
@@ -144,9 +156,8 @@ async def parent_r(uri: str, job: str) -> dict[str, Any]:
         greeting = await reader.readexactly(1)
         if greeting != b"\0":
             raise RpcError(greeting[0], os.strerror(greeting[0]))
-        # Flag 2: with the updates (such as a longer expiration) that were made since the job started.
-        body = {"id": jobid.parse(job), "keys": ["R"], "flags": 2}
-        writer.write(m.frame(m.request("job-info.lookup", body, matchtag=1)))
+        body = {"id": jobid.parse(job), "key": "R", "flags": 0}
+        writer.write(m.frame(m.request("job-info.update-watch", body, matchtag=1, flags=m.FLAG_STREAMING)))
         deframer = m.Deframer()
         while True:
             data = await reader.read(65536)
@@ -156,10 +167,10 @@ async def parent_r(uri: str, job: str) -> dict[str, Any]:
             for reply in deframer:
                 if reply.type != m.RESPONSE:
                     continue
+                if reply.errnum == errno.ENODATA:
+                    return
                 if reply.errnum:
                     raise RpcError(reply.errnum, reply.text)
-                value = reply.obj["R"]
-                result: dict[str, Any] = json.loads(value) if isinstance(value, str) else value
-                return result
+                yield reply.obj["R"]
     finally:
         writer.close()

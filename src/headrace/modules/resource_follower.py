@@ -1,0 +1,59 @@
+"""The resource service of every rank but 0.
+
+It counts its own node, and passes the counts of its subtree on, one message an edge and loop turn.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.discovery import discover_after_fork
+from headrace.modules.resource_source import Found
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+# How often what could not be passed on is tried again, as the parent may still be loading its modules.
+_RETRIES = 50
+
+
+def count_node(rank: int) -> Found:
+    """This broker's node as it is reported to rank 0."""
+    found = discover_after_fork()
+    return [rank, socket.gethostname(), str(found.cores), str(found.gpus)]
+
+
+class Follower:
+    """Counts this node, and carries the counts of the subtree one step up."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.pending: list[Found] = []
+        self.tries = 0
+        ctx.service("resource", {"gather": self._add, "status": self._status})
+        self.pending.append(count_node(ctx.rank))
+        ctx.at_flush(self._forward)
+
+    def _add(self, msg: Message) -> Any:
+        self.pending.extend(msg.obj["nodes"])
+        self.ctx.at_flush(self._forward)
+        return EMPTY
+
+    def _status(self, msg: Message) -> Any:
+        raise RpcError(errno.EPROTO, "this RPC only works on rank 0")
+
+    def _forward(self) -> None:
+        nodes, self.pending = self.pending, []
+        if not nodes:
+            return
+
+        def done(reply: Message) -> None:
+            if reply.errnum and self.tries < _RETRIES:
+                self.tries += 1
+                self.pending.extend(nodes)
+                self.ctx.call_later(0.1, self._forward)
+
+        body = {"nodes": nodes}
+        self.ctx.call("resource.gather", body, done, nodeid=self.ctx.rank, flags=m.FLAG_UPSTREAM)

@@ -1,0 +1,51 @@
+"""An instance that is a job follows the time of that job, and its jobs without a limit of their own follow it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from instance import start
+
+_INSIDE = """#!/bin/sh
+inherits=$(flux submit sleep inf); own=$(flux submit -t 2m sleep inf)
+flux job wait-event $inherits start >/dev/null && flux job wait-event $own start >/dev/null
+touch running; until [ -e changed ]; do sleep 0.05; done
+RELOAD
+flux job wait-event -t10 $inherits resource-update >/dev/null
+later=$(flux submit sleep inf); flux job wait-event $later start >/dev/null
+for id in '' $inherits $own $later; do flux job timeleft $id; done | tr '\\n' ' ' >left; echo >>left
+flux update $own duration=30m && flux job timeleft $own >>left
+flux module remove sched-SCHED; flux module load sched-SCHED
+flux resource list -s allocated -no '{ncores}' >>left
+flux kvs get resource.R | grep -o '"expiration": *[0-9]*' | tr -d ' ' >>left
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "reload"), [("graph", ""), ("simple", ""), ("graph", "flux module reload resource")]
+)
+def test_a_longer_time_reaches_the_instance_inside_and_its_jobs(scheduler: str, reload: str, tmp_path: Path) -> None:
+    inside = tmp_path / "inside.sh"
+    inside.write_text(_INSIDE.replace("SCHED", scheduler).replace("RELOAD", reload))
+    # Four cores of a made-up node: three jobs run at a time.
+    script = (
+        f"id=$(flux batch -N1 -n4 -t 10m {inside});"
+        "until [ -e running ]; do sleep 0.05; done; flux update $id duration=+1h; touch changed;"
+        "flux job status $id || { cat flux-*.out; exit 3; }; flux job info $id R"
+    )
+    r = {"execution": {"R_lite": [{"rank": "0", "children": {"core": "0-3"}}], "nodelist": ["n0"]}, "version": 1}
+    r["execution"]["starttime"] = r["execution"]["expiration"] = 0.0  # type: ignore[index]
+    (tmp_path / "R.json").write_text(json.dumps(r))
+    conf = [f"--conf=resource.path={tmp_path}/R.json", "--conf=resource.noverify=true", f"-Ssched.module={scheduler}"]
+    done = start(*conf, script, cwd=str(tmp_path))
+    assert (done.rc, done.left) == (0, []), done.out + done.err
+    lines = (tmp_path / "left").read_text().splitlines()
+    instance, inherits, own, later = map(int, lines[0].split())
+    assert 4000 < instance < 4201
+    assert instance - 2 <= inherits <= instance and instance - 2 <= later <= instance
+    assert 60 < own <= 120
+    assert 1700 < int(lines[1]) <= 1800
+    assert lines[2] == "3"
+    assert lines[3] == f'"expiration":{int(json.loads(done.out.splitlines()[-1])["execution"]["expiration"])}'
