@@ -5,11 +5,11 @@ Later files and settings win field by field. A bad file names itself and the lin
 
 from __future__ import annotations
 
-import glob
-import json
 import os
 import sys
 from typing import Any
+
+from ..spec import plain_json
 
 
 class ConfigError(ValueError):
@@ -45,7 +45,7 @@ def parse_file(path: str) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from None
     try:
-        parsed = json.loads(data) if path.endswith(".json") else _toml(data.decode("utf-8"))
+        parsed = plain_json.loads(data.decode("utf-8-sig")) if path.endswith(".json") else _toml(data.decode("utf-8"))
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path}: {exc}") from None
     if not isinstance(parsed, dict):
@@ -58,8 +58,13 @@ def load(path: str) -> dict[str, Any]:
     if not os.path.isdir(path):
         return parse_file(path)
     config: dict[str, Any] = {}
-    for name in sorted(glob.glob(os.path.join(path, "*.toml")) + glob.glob(os.path.join(path, "*.json"))):
-        config = merge(config, parse_file(name))
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as exc:
+        raise ConfigError(f"{path}: {exc.strerror}") from None
+    for name in names:
+        if name.endswith((".toml", ".json")) and name[0] != ".":
+            config = merge(config, parse_file(os.path.join(path, name)))
     return config
 
 
@@ -70,7 +75,7 @@ def setting(text: str) -> dict[str, Any]:
     stripped = text.lstrip()
     if stripped.startswith("{") or "\n" in text or stripped.startswith("["):
         try:
-            parsed = json.loads(text) if stripped.startswith("{") else _toml(text)
+            parsed = plain_json.loads(text) if stripped.startswith("{") else _toml(text)
         except ValueError as exc:
             raise ConfigError(f"--conf: {exc}") from None
         if not isinstance(parsed, dict):
@@ -80,7 +85,7 @@ def setting(text: str) -> dict[str, Any]:
     if not sep or not key:
         raise ConfigError(f"--conf={text}: write KEY=VALUE, a file name, or TOML text")
     try:
-        parsed_value: Any = json.loads(value)
+        parsed_value: Any = plain_json.loads(value)
     except ValueError:
         try:
             parsed_value = _toml(f"x = {value}")["x"]

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
-from . import module_process, stand_ins
+from . import bare_asyncio, module_process, stand_ins
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 from .module_rest import Left, Rest, data_path, forget_data
@@ -320,6 +320,7 @@ def find(path: str) -> ModuleType | None:
         if spec is None or spec.loader is None:
             return None
         module = importlib.util.module_from_spec(spec)
+        bare_asyncio.complete()
         spec.loader.exec_module(module)
         return module
     if not path.replace("-", "").replace("_", "").isalnum():

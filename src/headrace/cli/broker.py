@@ -17,6 +17,9 @@ def main(argv: List[str]) -> int:
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)
 
+    from headrace.broker import bare_asyncio
+
+    bare_asyncio.load()
     from headrace.broker import config, launch
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")

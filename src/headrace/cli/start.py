@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, List
 
-from headrace.cli.arguments import BrokerParser
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import QuickParser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import Dict, List, Union
+
+    from headrace.cli.arguments import Parser
 
 PREFIX = "flux-start: "
 
 
-def broker_options(parser: BrokerParser) -> None:
+def _full_parser() -> Parser:
+    from headrace.cli.arguments import BrokerParser
+
+    return BrokerParser("start")
+
+
+def broker_options(parser: Union[Parser, QuickParser]) -> None:
     """The options that `flux start` and `flux broker` share."""
     parser.add_argument("-S", "--setattr", action="append", default=[], metavar="ATTR=VAL", help="Set broker attribute")
     parser.add_argument("-c", "--config-path", metavar="PATH", help="Read TOML configuration from file or folder PATH")
@@ -52,7 +60,7 @@ def scripts_of_environment() -> Dict[str, str]:
 
 
 def main(argv: List[str]) -> int:
-    parser = BrokerParser("start")
+    parser = QuickParser(_full_parser)
     broker_options(parser)
     parser.add_argument("-s", "--test-size", type=int, metavar="N", help="Start a test instance of N brokers")
     parser.add_argument("--test-hosts", metavar="HOSTLIST", help="Give the test brokers these host names")
@@ -64,6 +72,9 @@ def main(argv: List[str]) -> int:
     options = parser.parse_args(_joined_broker_opts(argv))
     _take_broker_opts(options)
 
+    from headrace.broker import bare_asyncio
+
+    bare_asyncio.load()
     from headrace.broker import config, launch
     from headrace.spec.hostlist import Hostlist
 
@@ -104,6 +115,8 @@ def _take_broker_opts(options: Namespace) -> None:
     """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others."""
     words = [word for text in options.broker_opts for word in text.split(",") if word]
     if words:
+        from headrace.cli.arguments import BrokerParser
+
         parser = BrokerParser("broker")
         broker_options(parser)
         given = parser.parse_args(words)
