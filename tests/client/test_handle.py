@@ -135,6 +135,12 @@ def test_wait_for_an_answer_can_be_limited(broker, connect):
         connect(uri).rpc("x").get(timeout=0.01)
 
 
+@pytest.mark.parametrize("seconds", [1e7, 1e300, float("inf")])
+def test_a_wait_may_be_as_long_as_anybody_likes(broker, connect, seconds):
+    uri, _ = broker(lambda msg: [response(msg, {"x": 1})])
+    assert connect(uri).rpc("x").get(timeout=seconds) == {"x": 1}
+
+
 def test_events_wait_until_they_are_read(broker, connect):
     uri, _ = broker(lambda msg: [event("a.pulse", {"n": 1}), response(msg)])
     handle = connect(uri)

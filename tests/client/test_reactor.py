@@ -25,3 +25,15 @@ def test_what_was_ready_before_its_number_was_given_away_is_not_called() -> None
         reactor.add_fd(read, begin_anew)
     reactor.step()
     assert done == ["closed"]
+
+
+def test_a_timer_may_be_as_far_off_as_anybody_likes() -> None:
+    reactor = Reactor()
+    called: list[str] = []
+    reactor.add_timer(float("inf"), lambda: called.append("never"))
+    reactor.add_timer(1e7, lambda: called.append("next year"))
+    read, write = os.pipe()
+    os.write(write, b"x")
+    reactor.add_fd(read, lambda _revents: reactor.stop())
+    reactor.run()
+    assert called == []

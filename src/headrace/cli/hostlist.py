@@ -116,7 +116,7 @@ def _wait_for_stdin(seconds: str) -> None:
 
     try:
         ready, _, _ = select.select([sys.stdin], [], [], float(seconds))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise CommandError(f"FLUX_HOSTLIST_STDIN_TIMEOUT: {seconds} is no number of seconds") from None
     if not ready:
         raise CommandError(f"timeout after {seconds}s waiting for standard input")

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["NODEID_ANY", "Handle", "Rpc"]
 
 _RECV_SIZE = 1 << 18
+# Seconds; poll(2) takes its milliseconds as an int.
+_LONGEST = 2e6
 
 
 def response_error(msg: Message) -> OSError:
@@ -249,7 +251,7 @@ class Handle:
         if timeout is not None and timeout > 0:
             poller = select.poll()
             poller.register(self._sock, select.POLLIN)
-            if not poller.poll(timeout * 1000 + 0.5):
+            if not poller.poll(min(timeout, _LONGEST) * 1000 + 0.5):
                 return False
         try:
             data = self._sock.recv(_RECV_SIZE, 0 if timeout is None else _socket.MSG_DONTWAIT)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 POLLIN = select.POLLIN
 POLLOUT = select.POLLOUT
 POLLERR = select.POLLERR
+# Seconds; poll(2) takes its milliseconds as an int.
+_LONGEST = 2e6
 
 
 class Timer:
@@ -182,7 +184,7 @@ class Reactor:
         if not self._running:
             return
         try:
-            ready = self._poll.poll(None if timeout is None else timeout * 1000 + 0.5)
+            ready = self._poll.poll(None if timeout is None else min(timeout, _LONGEST) * 1000 + 0.5)
         except OSError as exc:
             if exc.errno != errno.EINTR:
                 raise
