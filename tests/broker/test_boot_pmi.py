@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import boot_pmi
 from headrace.broker.boot import BootError, BootInfo
 from headrace.broker.boot_pmi import from_launcher, launcher
 from headrace.broker.boot_slurm import SlurmMeeting
@@ -50,12 +49,13 @@ class Client:
         pass
 
 
-def launched(server: Server, method: str = "simple", topo: str = "kary:2", **env: str) -> list[BootInfo]:
+def launched(server: Server, method: str = "simple", attrs: Any = None, **env: str) -> list[BootInfo]:
     """All brokers of a launch."""
 
     def broker(rank: int) -> BootInfo:
         variables: Any = {"server": server, "rank": rank, **env}
-        return from_launcher(method, Client, variables, "/run/x", topo)  # type: ignore[arg-type]
+        wanted = {"tbon.topo": "kary:2", **(attrs or {})}
+        return from_launcher(method, Client, variables, "/run/x", wanted)  # type: ignore[arg-type]
 
     with ThreadPoolExecutor(server.size) as pool:
         return list(pool.map(broker, range(server.size)))
@@ -82,6 +82,18 @@ def test_brokers_that_may_be_on_several_hosts_talk_over_tcp(mapping: str) -> Non
     assert lead.bind.startswith("tcp://*:")
     assert follower.parent_uri.startswith("tcp://")
     assert follower.parent_uri.rpartition(":")[2] == lead.bind.rpartition(":")[2]
+
+
+def test_brokers_of_one_host_talk_over_tcp_where_that_is_wanted() -> None:
+    server = Server(2, PMI_process_mapping="(vector,(0,1,2))")
+    lead, follower = launched(server, attrs={"tbon.prefertcp": "1", "tbon.interface-hint": "lo"})
+    assert lead.bind.startswith("tcp://*:")
+    assert follower.parent_uri.startswith("tcp://127.0.0.1:")
+    _, follower = launched(Server(2), FLUX_IPADDR_INTERFACE="lo")
+    assert follower.parent_uri.startswith("tcp://127.0.0.1:")
+    env: Any = {"server": Server(2), "rank": 0}
+    with pytest.raises(BootError, match=r"simple: tbon\.interface-hint=nosuch"):
+        from_launcher("simple", Client, env, "/run/x", {"tbon.interface-hint": "nosuch"})  # type: ignore[arg-type]
 
 
 def test_one_broker_exchanges_nothing() -> None:
@@ -115,7 +127,7 @@ def test_a_failed_exchange_names_the_method() -> None:
             raise PmiError("the process manager closed the connection")
 
     with pytest.raises(BootError, match="pmi2: the process manager closed the connection"):
-        from_launcher("pmi2", Broken, {"server": Server(2), "rank": 0}, "/run/x", "kary:2")  # type: ignore[arg-type]
+        from_launcher("pmi2", Broken, {"server": Server(2), "rank": 0}, "/run/x", {})  # type: ignore[arg-type]
 
 
 def test_who_launched_us_is_seen_by_the_variables() -> None:
@@ -125,8 +137,3 @@ def test_who_launched_us_is_seen_by_the_variables() -> None:
     assert launcher(pmi) == ("simple", PmiClient)
     assert launcher({**pmi, **slurm}) == ("pmi2", Pmi2Client)
     assert launcher(slurm) == ("slurm", SlurmMeeting)
-
-
-def test_the_address_is_one_that_others_can_use() -> None:
-    parts = boot_pmi._address("localhost").split(".")
-    assert len(parts) == 4 and all(0 <= int(part) < 256 for part in parts)

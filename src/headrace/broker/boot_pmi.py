@@ -33,11 +33,13 @@ def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
     return None
 
 
-def from_launcher(method: str, client: type[Launcher], env: Mapping[str, str], rundir: str, topo: str) -> BootInfo:
-    """Boot by exchange with the other brokers. Raises BootError."""
+def from_launcher(
+    method: str, client: type[Launcher], env: Mapping[str, str], rundir: str, attrs: Mapping[str, str]
+) -> BootInfo:
+    """Boot by exchange with the other brokers, as the attributes that were set want it. Raises BootError."""
     try:
         pmi = client(env)
-        info = _exchange(pmi, rundir, topo)
+        info = _exchange(pmi, rundir, attrs, env)
         info.method = method
         if method == "simple":
             info.attrs = _enclosing_job(pmi, env)
@@ -47,9 +49,9 @@ def from_launcher(method: str, client: type[Launcher], env: Mapping[str, str], r
     return info
 
 
-def _exchange(pmi: Launcher, rundir: str, topo: str) -> BootInfo:
+def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> BootInfo:
     rank, size = pmi.rank, pmi.size
-    topology = Topology(size, topo)
+    topology = Topology(size, attrs.get("tbon.topo", "kary:32"))
     hostname = boot.local_hostname()
     info = BootInfo(rank, size, "simple", topology, hostname)
     if size == 1:
@@ -62,11 +64,14 @@ def _exchange(pmi: Launcher, rundir: str, topo: str) -> BootInfo:
     children = topology.children(rank)
     connect = ""
     if children:
-        if _one_host(pmi.lookup("PMI_process_mapping"), size):
+        tcp = attrs.get("tbon.prefertcp", "0") != "0"
+        if not tcp and _one_host(pmi.lookup("PMI_process_mapping"), size):
             info.bind = connect = f"ipc://{rundir}/tbon-{rank}"
         else:
+            from .address import address_of, hint_of
+
             port = _free_port()
-            info.bind, connect = f"tcp://*:{port}", f"tcp://{_address(hostname)}:{port}"
+            info.bind, connect = f"tcp://*:{port}", f"tcp://{address_of(hostname, hint_of(attrs, env))}:{port}"
     key = z85.decode(info.public_key).hex()
     pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
     pmi.barrier()
@@ -115,25 +120,3 @@ def _free_port() -> int:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _address(hostname: str) -> str:
-    """The address other hosts reach us at: of the interface with the default route, else of our name."""
-    with contextlib.suppress(OSError), open("/proc/net/route") as routes:
-        for line in routes.readlines()[1:]:
-            fields = line.split()
-            if fields[1] == "00000000":
-                return _interface_address(fields[0])
-    with contextlib.suppress(OSError):
-        return socket.gethostbyname(hostname)
-    return "127.0.0.1"
-
-
-def _interface_address(name: str) -> str:
-    import fcntl
-    import struct
-
-    siocgifaddr = 0x8915
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        answer = fcntl.ioctl(probe.fileno(), siocgifaddr, struct.pack("256s", name.encode()[:15]))
-    return socket.inet_ntoa(answer[20:24])

@@ -198,15 +198,14 @@ def start_here(options: LaunchOptions) -> int:
 
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
-    topo = options.attrs.get("tbon.topo", "kary:32")
     launched = launcher(os.environ)
     if launched is not None:
-        return from_launcher(*launched, os.environ, rundir, topo)
+        return from_launcher(*launched, os.environ, rundir, options.attrs)
     if "bootstrap" in options.config:
         from .boot_config import from_config
 
         return from_config(options.config, options.attrs.get("tbon.topo", ""))
-    return boot.alone(options.hosts[0] if options.hosts else "", topo)
+    return boot.alone(options.hosts[0] if options.hosts else "", options.attrs.get("tbon.topo", "kary:32"))
 
 
 def _check(options: LaunchOptions) -> None:

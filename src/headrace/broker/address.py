@@ -1,0 +1,75 @@
+"""Which of this host's IPv4 addresses other hosts reach it at: `tbon.interface-hint` (flux-broker-attributes(7)).
+
+`default-route` is the address of the interface with the default route, `hostname` the one that our name has; else the
+hint is an interface's name or a network such as 10.1.0.0/16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping
+
+_SIOCGIFADDR = 0x8915
+_DEFAULT = "default-route"
+
+
+class AddressError(ValueError):
+    """No address of this host is what the hint says."""
+
+
+def hint_of(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """The hint: an attribute that is set goes before variables."""
+    given = attrs.get("tbon.interface-hint") or env.get("FLUX_IPADDR_INTERFACE")
+    return given or ("hostname" if "FLUX_IPADDR_HOSTNAME" in env else _DEFAULT)
+
+
+def address_of(hostname: str, hint: str = _DEFAULT) -> str:
+    """An IPv4 address in dots. Raises AddressError; `default-route` falls back on the name, and on loopback."""
+    if hint == _DEFAULT:
+        with contextlib.suppress(OSError), open("/proc/net/route") as routes:
+            for line in routes.readlines()[1:]:
+                fields = line.split()
+                if fields[1] == "00000000":
+                    return _of_interface(fields[0])
+    if hint in (_DEFAULT, "hostname"):
+        try:
+            return socket.gethostbyname(hostname)
+        except OSError as exc:
+            if hint == _DEFAULT:
+                return "127.0.0.1"
+            raise AddressError(f"tbon.interface-hint=hostname: {hostname}: {exc.strerror}") from None
+    if "/" in hint:
+        return _in_network(hint)
+    try:
+        return _of_interface(hint)
+    except OSError:
+        names = ", ".join(name for _, name in socket.if_nameindex())
+        raise AddressError(
+            f"tbon.interface-hint={hint}: it has no IPv4 address here, where there are {names}"
+        ) from None
+
+
+def _in_network(hint: str) -> str:
+    import ipaddress
+
+    try:
+        network = ipaddress.IPv4Network(hint, strict=False)
+    except ValueError as exc:
+        raise AddressError(f"tbon.interface-hint={hint}: {exc}") from None
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(OSError):
+            address = _of_interface(name)
+            if ipaddress.IPv4Address(address) in network:
+                return address
+    raise AddressError(f"tbon.interface-hint={hint}: no interface of this host is in that network")
+
+
+def _of_interface(name: str) -> str:
+    """Raises OSError where there is none."""
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])
