@@ -11,7 +11,7 @@ from headrace.shell.mustache import expand, tags
 from headrace.shell.names import Names
 from headrace.spec.idset import Idset
 
-NAMES = Names(1 << 24, "ƒ9ZLgo", "sim", 2, 4, "/tmp/job", 1, "node7", Idset([2, 3]), Idset([0]), [2, 3])
+NAMES = Names(1 << 24, "ƒ9ZLgo", "sim", 2, 4, "/tmp/job", 1, "node7", 5, Idset([2, 3]), Idset([0]), [2, 3])
 
 
 def filled(text: str, rank: int | None = None) -> str:
@@ -22,6 +22,7 @@ def test_tags_of_the_job_and_the_node() -> None:
     assert filled("{{name}}-{{id}}-{{jobid}}.{{size}}.{{ntasks}}.{{nnodes}}") == "sim-ƒ9ZLgo-ƒ9ZLgo.4.4.2"
     assert filled("{{id.dec}} {{ jobid.hex }} {{tmpdir}}") == "16777216 0x1000000 /tmp/job"
     assert filled("{{node.id}}:{{node.name}}:{{node.cores}}:{{node.ncores}}") == "1:node7:2-3:2"
+    assert filled("{{node.broker_rank}} {{node.gpus}}") == "5 0"
     assert filled("{{node.resources}}") == '{"ncores":2,"cores":"2-3","gpus":"0"}'
 
 

@@ -107,6 +107,7 @@ class ShellJob:
             self.tmpdir,
             self.nodeid,
             self.host,
+            self.rank,
             placed.mine.cores,
             placed.mine.gpus,
             ranks,

@@ -20,6 +20,7 @@ class Names(NamedTuple):
     tmpdir: str
     nodeid: int
     host: str
+    broker_rank: int
     cores: Idset
     gpus: Idset
     ranks: Sequence[int]
@@ -48,7 +49,9 @@ class Names(NamedTuple):
             "tmpdir": self.tmpdir,
             "node.id": str(self.nodeid),
             "node.name": self.host,
+            "node.broker_rank": str(self.broker_rank),
             "node.cores": str(self.cores),
+            "node.gpus": str(self.gpus),
         }.get(tag)
 
     def _of_task(self, tag: str, rank: int) -> str | None:
