@@ -77,12 +77,15 @@ def test_a_child_that_is_torn_off_is_lost_and_what_it_owes_is_answered(in_broker
         msg.routes.append(peer.uuid.encode())
         parent.router.request(msg)
         await until(lambda: len(parent.overlay.children[1].owing))
+        parent.overlay.since -= 100.0
+        assert parent.overlay.health()["duration"] > 100.0
         child.overlay._parent = None
         child.overlay.close()
         await until(lambda: peer.got)
         assert (peer.got[0].matchtag, peer.got[0].errnum) == (7, errno.EHOSTUNREACH)
         assert parent.overlay.children[1].status == "lost"
         assert parent.overlay.health()["status"] == "degraded"
+        await until(lambda: parent.overlay.health()["duration"] < 50.0)
         assert any("rank 1 (b) was lost" in line for line in parent.log.ring)
         parent.overlay.close()
 

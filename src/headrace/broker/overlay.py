@@ -420,6 +420,8 @@ class Overlay:
             return
         online, self._online = self._online, Idset()
         offline, self._offline = self._offline, Idset()
+        if status != self._status_sent:
+            self.since = time.monotonic()
         self._status_sent = status
         if self.rank == 0:
             if online or offline:
