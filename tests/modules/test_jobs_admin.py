@@ -50,9 +50,9 @@ def test_a_configured_number_of_finished_jobs_is_kept_the_newest(
             await world.cancel(id)
         await world.client.rpc("job-manager.drain")
         await world.manager.reconfigure({"job-manager": {"inactive-num-limit": 2}})
-        purged: list[int] = []
-        world.ctx.subscribe("job-purge-inactive", lambda msg: purged.extend(msg.obj["jobs"]))
-        await world.until(lambda: purged == ids[:3])
+        purged: list[list[int]] = []
+        world.ctx.subscribe("job-purge-inactive", lambda msg: purged.append(msg.obj["jobs"]))
+        await world.until(lambda: purged == [[id] for id in ids[:3]])
         # Lifted, it purges nothing more.
         await world.manager.reconfigure({})
         await world.cancel(await world.job(urgency=0))

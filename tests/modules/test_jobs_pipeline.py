@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from jobs_world import World
 
 from headrace.modules import jobs_pipeline
+from headrace.modules.jobs_core import NEW_JOB
 from headrace.modules.jobs_pipeline import Batch, Pipeline
 from headrace.modules.jobs_record import Job
 
@@ -57,6 +60,32 @@ def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
 
     in_broker(scenario, statedir=str(tmp_path))
     in_broker(after, statedir=str(tmp_path))
+
+
+def test_what_was_written_during_a_sync_that_fails_is_written_again_after_what_that_was_for(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        go = threading.Event()
+
+        def slow(_journal: Any) -> None:
+            go.wait(10)
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SYNC, slow)
+            first = asyncio.ensure_future(world.job(urgency=0))
+            await world.until(lambda: pipeline_of(world)._syncing)
+            second = asyncio.ensure_future(world.job(urgency=0))
+            await world.until(lambda: bool(pipeline_of(world)._unsynced))
+            go.set()
+            await world.until(lambda: pipeline_of(world).failing)
+            again = [id for kind, id, _ in pipeline_of(world)._unwritten if kind == NEW_JOB]
+            assert again == [await first, await second]
+
+    in_broker(scenario, statedir=str(tmp_path))
 
 
 def test_a_disk_that_failed_when_there_was_nothing_to_write_is_used_again(

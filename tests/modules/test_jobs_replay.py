@@ -13,7 +13,21 @@ from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import CLEANUP, PENDING, PRIORITY, RUN, SCHED
 from headrace.modules.jobs_replay import replay, restart
 
-STEPS = ["submit", "waitable", "depend", "run", "start", "cancel", "purge", "stop", "go", "reap"]
+STEPS = [
+    "submit",
+    "submit",
+    "run",
+    "run",
+    "waitable",
+    "depend",
+    "run",
+    "start",
+    "cancel",
+    "purge",
+    "stop",
+    "go",
+    "reap",
+]
 
 
 def history(steps: list[str]) -> tuple[World, list[int]]:
@@ -59,16 +73,18 @@ def replayed(records: list[Any]) -> Core:
     return core
 
 
-@given(st.lists(st.sampled_from(STEPS), max_size=25), st.integers(0, 100), st.integers(0, 100))
-def test_records_that_were_written_twice_change_nothing(steps: list[str], one: int, other: int) -> None:
+@given(st.lists(st.sampled_from(STEPS), min_size=3, max_size=25), st.integers(0, 100))
+def test_records_that_were_written_twice_change_nothing(steps: list[str], cut: int) -> None:
     world, turns = history(steps)
     records = world.records
-    first, last = sorted((turns[one % len(turns)], turns[other % len(turns)]))
-    found = replayed([*records[:last], *records[first:]])
-    assert state(found) == state(replayed(records)) == state(world.core)
+    assert state(replayed(records)) == state(world.core)
+    last = turns[cut % len(turns)]
+    for first in turns:
+        if first < last:
+            assert state(replayed([*records[:last], *records[first:]])) == state(world.core)
 
 
-@given(st.lists(st.sampled_from(STEPS), max_size=25), st.integers(0, 100))
+@given(st.lists(st.sampled_from(STEPS), min_size=3, max_size=25), st.integers(0, 100))
 def test_after_a_crash_nothing_runs_that_nobody_watches(steps: list[str], cut: int) -> None:
     world, turns = history(steps)
     core = replayed(world.records[: turns[cut % len(turns)]])

@@ -165,7 +165,7 @@ class Node:
         source = msg.obj["rank"]
         for op in msg.obj["ops"]:
             self._take(source, op)
-        if self._on_way > _MOST:
+        if self._on_way + self._up_bytes > _MOST:
             self._owed.append(msg)
             return None
         return EMPTY
