@@ -51,6 +51,53 @@ def test_all_errors_are_told_at_once_with_their_paths() -> None:
     assert len(found) == 7
 
 
+def test_rules_are_checked_where_another_place_has_the_wrong_type() -> None:
+    spec = {
+        "size": -2,
+        "tasks": "x",
+        "maxsize": 3,
+        "containers": [
+            {"command": ["a"], "ports": [99999999], "runFlux": True, "volumes": {"data": {"path": "/d"}}},
+            {"name": "side", "batch": "yes", "batchRaw": True, "securityContext": {"seccompProfile": {"type": 1}}},
+            {"name": "side"},
+        ],
+        "flux": {"scheduler": {"queuePolicy": "bogus"}, "logLevel": "6"},
+    }
+    assert problems(document(spec)).keys() == {
+        "spec.size",
+        "spec.tasks",
+        "spec.maxsize",
+        "spec.containers[0].command",
+        "spec.containers[0].ports[0]",
+        "spec.containers[0].volumes.data",
+        "spec.containers[1].batch",
+        "spec.containers[1].securityContext.seccompProfile.type",
+        "spec.containers[2].name",
+        "spec.flux.scheduler.queuePolicy",
+        "spec.flux.logLevel",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"size": "4", "maxSize": 2, "minSize": 3, "containers": [{}]}, {"spec.size"}),
+        ({"containers": ["x"]}, {"spec.containers[0]"}),
+        ({"containers": "x"}, {"spec.containers"}),
+        (
+            {"containers": [{"runFlux": "yes"}, {"name": "b"}]},
+            {"spec.containers[0].runFlux", "spec.containers[0].name"},
+        ),
+        (
+            {"containers": [{"volumes": {"v": {"claimName": 1, "path": "/v"}}}]},
+            {"spec.containers[0].volumes.v.claimName"},
+        ),
+    ],
+)
+def test_what_would_follow_from_a_mistake_is_not_told_as_another(spec: dict[str, Any], told: set[str]) -> None:
+    assert problems(document(spec)).keys() == told
+
+
 def test_a_null_field_is_an_absent_one() -> None:
     assert check(spec_with(size=None, flux=None, logging={"quiet": None})).spec.size == 1
 

@@ -1,8 +1,9 @@
 """Reads a MiniCluster file and says everything that is wrong with it at once, each with its path and the rule.
 
 Two passes, both pure: the shape (fields and types, from `fields`), then the rules that the API server, the operator or
-the objects it makes would enforce later. The second looks only where the first found the shape to be right, so that one
-mistake is told once. What users run elsewhere without trouble must pass here.
+the objects it makes would enforce later. The second looks at what is left without the parts whose shape is wrong, and
+says nothing that depends on them, so that one mistake is told once. What users run elsewhere without trouble must pass
+here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ _QUANTITY = re.compile(QUANTITY.replace("$", r"\Z"))
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _HOST_LIMIT = 63
 _POLICIES = ("fcfs", "easy", "hybrid", "conservative")
+_REQUIRED = "is required"
+# Fields that a rule of another field of the same object looks at.
+_LOOKED_AT = {
+    "maxSize": ("size",),
+    "minSize": ("size",),
+    "batchRaw": ("batch",),
+    "launcher": ("batch",),
+    "command": ("batch", "commands"),
+    "path": ("emptyDir",),
+    "items": ("configMapName",),
+}
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 
 
@@ -80,13 +92,14 @@ def check(document: Any) -> MiniCluster:
     raw = document.get("spec")
     spec = None
     if raw is None:
-        problems.append(Problem("spec", "is required"))
+        problems.append(Problem("spec", _REQUIRED))
     else:
         shape = list(_check_shape(raw, Spec, "spec"))
         problems += shape
-        if not shape:
-            spec = msgspec.convert(_without_nulls(raw), Spec)
-            problems += _check_rules(spec)
+        left, wrong = _well_shaped(raw, shape)
+        if "spec" not in wrong:
+            spec = msgspec.convert(_without_nulls(left), Spec)
+            problems += [one for one in _check_rules(spec) if not _depends(one.path, wrong)]
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if isinstance(name, str):
@@ -228,7 +241,7 @@ def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Probl
             yield from _check_shape(item, hints[known[key].name], f"{path}.{key}")
     for key, one in known.items():
         if one.required and value.get(key) is None:
-            yield Problem(f"{path}.{key}", "is required")
+            yield Problem(f"{path}.{key}", _REQUIRED)
 
 
 def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
@@ -261,6 +274,40 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
         lower = {name.lower(): name for name in known}
         close = [lower[key.lower()]] if key.lower() in lower else []
     return "unknown field" + (f", did you mean {close[0]}?" if close else "")
+
+
+def _well_shaped(raw: Any, shape: list[Problem]) -> tuple[Any, set[str]]:
+    """`raw` without what `shape` finds wrong, and the paths of that; an object that lacks a field goes as a whole."""
+    left, wrong = raw, set[str]()
+    while shape and "spec" not in wrong:
+        wrong |= {one.path.rpartition(".")[0] if one.rule == _REQUIRED else one.path for one in shape}
+        left = _without(raw, wrong, "spec")
+        shape = list(_check_shape(left, Spec, "spec"))
+    return left, wrong
+
+
+def _without(value: Any, wrong: set[str], path: str) -> Any:
+    """`value`, found at `path`, without what is at the paths of `wrong`; a list with such an item is empty."""
+    if isinstance(value, dict):
+        parts = {key: f"{path}.{key}" for key in value}
+        return {key: _without(value[key], wrong, where) for key, where in parts.items() if where not in wrong}
+    if isinstance(value, list):
+        places = [f"{path}[{index}]" for index in range(len(value))]
+        return [] if wrong & set(places) else [_without(*pair) for pair in zip(value, [wrong] * len(value), places)]
+    return value
+
+
+def _depends(path: str, wrong: set[str]) -> bool:
+    """Whether what a rule says of the field at `path` may come of a part that was left out."""
+    parent, _, key = path.rpartition(".")
+    if {f"{parent}.{other}" for other in _LOOKED_AT.get(key, ())} & wrong:
+        return True
+    within = (f"{path}.", f"{path}[")
+    # Which container runs Flux is a rule of the list, and the rest of its items' fields is not.
+    own = [part for part in wrong if not part.startswith("spec.containers[") or part.endswith((".runFlux", "]"))]
+    return any(path == part or path.startswith((f"{part}.", f"{part}[")) for part in wrong) or any(
+        part.startswith(within) for part in (own if path == "spec.containers" else wrong)
+    )
 
 
 def _without_nulls(value: Any) -> Any:
@@ -327,7 +374,7 @@ def _check_sizes(spec: Spec) -> Iterator[Problem]:
         yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
     if spec.min_size < 0:
         yield Problem("spec.minSize", f"must not be negative, it is {spec.min_size}")
-    elif spec.min_size > spec.size:
+    elif spec.min_size > spec.size >= 1:
         yield Problem("spec.minSize", f"must not be above spec.size, which is {spec.size}")
     if spec.tasks < 0:
         yield Problem("spec.tasks", f"must be 0 (one a node) or more, not {spec.tasks}")
