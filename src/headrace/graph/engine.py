@@ -232,11 +232,11 @@ class Engine:
     def find(self, words: list[str]) -> None:
         text = " ".join(words)
         try:
-            predicate = find.parse(text)
+            found = find.listing(self.scheduler, text, self.writer, 0)
         except find.ExpressionError as exc:
             self.err(f"ERROR: {exc}\n")
             return
-        self.out(find.listing(self.scheduler, predicate, self.writer, 0))
+        self.out(found)
         self.out(f'{RULE}INFO: EXPRESSION="{text}"\n{RULE}')
 
     def info(self, words: list[str]) -> None:

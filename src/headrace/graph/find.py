@@ -2,25 +2,77 @@
 
 An expression is criteria joined by `and`, `or`, `not` and parentheses. A criterion is `key=value`:
 `sched-now=free|allocated`, `sched-future=free|reserved`, `status=up|down`, `jobid-alloc=ID`, `jobid-span=ID`,
-`jobid-reserved=ID`, `jobid-tag=ID`, `names=NAME`, `property=KEY`.
+`jobid-reserved=ID`, `jobid-tag=ID`, `names=HOSTLIST`, `property=KEY`, `agfilter=true|false`. What is down, allocated or
+reserved is so with everything below it. Job ids may have any form of RFC 19.
+
+`agfilter=true` selects everything; written as a graph, what is above single resources has the amounts below it then, in
+use (by the job, if one is named) and in all.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from headrace.graph.selection import Selection, from_vertices
+from headrace.graph.matcher import Pick
+from headrace.graph.selection import Selection, select
 from headrace.graph.usage import Allocation
+from headrace.graph.writers import graph_object, jgf
+from headrace.spec import jobid as jobids
+from headrace.spec.hostlist import Hostlist
 
 if TYPE_CHECKING:
     from headrace.graph.scheduler import Scheduler
     from headrace.graph.writers import Writer
 
-# predicate(scheduler, vertex, now)
-Predicate = Callable[["Scheduler", int, int], bool]
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
+# Words and parentheses of one expression; each may be inside another.
+_MOST_TOKENS = 200
+
+
+class Facts:
+    """What is asked of the vertices of a scheduler's graph, each worked out when it is asked for first."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._known: dict[str, bytearray] = {}
+
+    def holds(self, what: str, v: int) -> bool:
+        """Whether a vertex is `down`, `allocated` or `reserved`, itself or by what is above it."""
+        known = self._known.get(what)
+        if known is None:
+            known = self._known[what] = self._spread(self._down() if what == "down" else self._held(what == "reserved"))
+        return bool(known[v])
+
+    def _down(self) -> Iterable[int]:
+        graph = self.scheduler.graph
+        return [v for v in graph.vertices() if not graph.up[v]]
+
+    def _held(self, reserved: bool) -> Iterable[int]:
+        return [
+            v
+            for job in self.scheduler.jobs.values()
+            if job.reserved == reserved
+            for v, mark in job.selection.marks.items()
+            if mark.exclusive
+        ]
+
+    def _spread(self, vertices: Iterable[int]) -> bytearray:
+        graph = self.scheduler.graph
+        found = bytearray(len(graph))
+        for v in vertices:
+            found[v] = 1
+        parent = graph.parent
+        for v in graph.preorder(graph.root)[1:]:
+            if found[parent[v]]:
+                found[v] = 1
+        return found
+
+
+# predicate(facts, vertex)
+Predicate = Callable[[Facts, int], bool]
 
 
 class ExpressionError(ValueError):
@@ -30,6 +82,8 @@ class ExpressionError(ValueError):
 def parse(text: str) -> Predicate:
     """The predicate an expression stands for. Raises ExpressionError."""
     tokens = _TOKEN.findall(text)
+    if len(tokens) > _MOST_TOKENS:
+        raise ExpressionError(f"find: more than {_MOST_TOKENS} words and parentheses")
     predicate, rest = _or(tokens, 0)
     if rest != len(tokens):
         raise ExpressionError(f"find: unexpected {tokens[rest]!r} in {text!r}")
@@ -59,7 +113,7 @@ def _not(tokens: list[str], i: int) -> tuple[Predicate, int]:
         raise ExpressionError("find: the expression ends where a criterion such as sched-now=free should be")
     if tokens[i] == "not":
         inner, i = _not(tokens, i + 1)
-        return (lambda s, v, t: not inner(s, v, t)), i
+        return (lambda f, v: not inner(f, v)), i
     if tokens[i] == "(":
         inner, i = _or(tokens, i + 1)
         if i >= len(tokens) or tokens[i] != ")":
@@ -69,39 +123,25 @@ def _not(tokens: list[str], i: int) -> tuple[Predicate, int]:
 
 
 def _both(a: Predicate, b: Predicate) -> Predicate:
-    return lambda s, v, t: a(s, v, t) and b(s, v, t)
+    return lambda f, v: a(f, v) and b(f, v)
 
 
 def _either(a: Predicate, b: Predicate) -> Predicate:
-    return lambda s, v, t: a(s, v, t) or b(s, v, t)
+    return lambda f, v: a(f, v) or b(f, v)
 
 
-def _allocated(s: Scheduler, v: int, t: int) -> bool:
-    plan = s.plans.get(v)
-    if plan is not None and plan.at(t) >= s.graph.size[v]:
-        return True
-    # What lies below a vertex given whole is taken with it.
-    return any((p := s.plans.get(up)) is not None and p.at(t) > 0 for up in s.graph.ancestors(v))
-
-
-def _reserved(s: Scheduler, v: int, t: int) -> bool:
-    plans = [s.plans.get(u) for u in (v, *s.graph.ancestors(v))]
-    return any(
-        start > t and used
-        for plan in plans
-        if plan is not None
-        for start, used in zip(plan.times, plan.used, strict=True)
-    )
+def _job(value: str) -> int:
+    try:
+        return jobids.parse(value)
+    except ValueError as exc:
+        raise ExpressionError(f"find: {exc}") from None
 
 
 def _job_test(value: str, reserved: bool | None) -> Predicate:
-    try:
-        jobid = int(value)
-    except ValueError:
-        raise ExpressionError(f"find: a job id must be an integer, not {value!r}") from None
+    jobid = _job(value)
 
-    def test(s: Scheduler, v: int, t: int) -> bool:
-        job = s.jobs.get(jobid)
+    def test(facts: Facts, v: int) -> bool:
+        job = facts.scheduler.jobs.get(jobid)
         if job is None or (reserved is not None and job.reserved != reserved):
             return False
         return job.selection.covers(v)
@@ -110,40 +150,88 @@ def _job_test(value: str, reserved: bool | None) -> Predicate:
 
 
 def _criterion(token: str) -> Predicate:
-    key, equals, value = token.partition("=")
-    if equals and value:
-        if key == "sched-now" and value in ("free", "allocated"):
-            wanted = value == "allocated"
-            return lambda s, v, t: _allocated(s, v, t) == wanted
-        if key == "sched-future" and value in ("free", "reserved"):
-            wanted = value == "reserved"
-            return lambda s, v, t: _reserved(s, v, t) == wanted
-        if key == "status" and value in ("up", "down"):
-            wanted = value == "up"
-            return lambda s, v, t: bool(s.graph.up[v]) == wanted
-        if key == "jobid-alloc":
-            return _job_test(value, False)
-        if key == "jobid-reserved":
-            return _job_test(value, True)
-        if key in ("jobid-span", "jobid-tag"):
-            return _job_test(value, None)
-        if key == "names":
-            return lambda s, v, t: s.graph.name(v) == value
-        if key == "property":
-            return lambda s, v, t: value in s.graph.properties.get(v, {})
+    key, _, text = token.partition("=")
+    value = text.lower()
+    if key == "sched-now" and value in ("free", "allocated"):
+        return lambda f, v: f.holds("allocated", v) == (value == "allocated")
+    if key == "sched-future" and value in ("free", "reserved"):
+        return lambda f, v: f.holds("reserved", v) == (value == "reserved")
+    if key == "status" and value in ("up", "down"):
+        return lambda f, v: f.holds("down", v) == (value == "down")
+    if key == "jobid-alloc" and text:
+        return _job_test(text, False)
+    if key == "jobid-reserved" and text:
+        return _job_test(text, True)
+    if key in ("jobid-span", "jobid-tag") and text:
+        return _job_test(text, None)
+    if key == "agfilter" and value in ("true", "t", "false", "f"):
+        return lambda f, v: value.startswith("t")
+    if key == "names" and text:
+        try:
+            names = frozenset(Hostlist.parse(text))
+        except ValueError as exc:
+            raise ExpressionError(f"find: {token}: {exc}") from None
+        return lambda f, v: f.scheduler.graph.name(v) in names
+    if key == "property" and text:
+        return lambda f, v: text in f.scheduler.graph.properties.get(v, {})
     raise ExpressionError(f"find: {token!r} is not a criterion such as sched-now=free, status=down or jobid-alloc=1")
 
 
-def matching(scheduler: Scheduler, predicate: Predicate, now: int) -> Selection:
-    """The vertices for which the predicate holds, with the vertices on the way to them."""
-    graph = scheduler.graph
-    taken = [(v, graph.size[v], True) for v in graph.preorder(graph.root) if predicate(scheduler, v, now)]
-    return from_vertices(graph, taken)
+def matching(scheduler: Scheduler, predicate: Predicate) -> Selection:
+    """The vertices for which the predicate holds, with the vertices on the way to them; all of them exclusive."""
+    graph, facts = scheduler.graph, Facts(scheduler)
+    kept: set[int] = set()
+    order = graph.preorder(graph.root)
+    for v in reversed(order):
+        if v in kept or predicate(facts, v):
+            kept.add(v)
+            if graph.parent[v] >= 0:
+                kept.add(graph.parent[v])
+    return select(graph, [Pick(v, graph.size[v], True, False, ()) for v in order if v in kept])
 
 
-def listing(scheduler: Scheduler, predicate: Predicate, writer: Writer, now: int) -> str:
-    """The matching vertices in a writer's format; empty if there are none."""
-    selection = matching(scheduler, predicate, now)
+def listing(scheduler: Scheduler, text: str, writer: Writer, now: int) -> str:
+    """The vertices that match an expression in a writer's format; empty if there are none. Raises ExpressionError."""
+    selection = matching(scheduler, parse(text))
     if not selection.marks:
         return ""
-    return writer(scheduler.graph, Allocation(0, now, scheduler.graph.end, False, selection))
+    found = Allocation(0, now, scheduler.graph.end, False, selection)
+    if writer is jgf and re.search(r"\bagfilter=t", text.lower()):
+        return _with_amounts(scheduler, text, found)
+    return writer(scheduler.graph, found)
+
+
+def _with_amounts(scheduler: Scheduler, text: str, found: Allocation) -> str:
+    """As a graph of what is above single resources, with the amounts of what is counted below each."""
+    graph = scheduler.graph
+    named = re.search(r"\bjobid-\w+=([^\s()]+)", text)
+    if named is None:
+        jobs = [job for job in scheduler.jobs.values() if job.start <= found.start < job.end]
+    else:
+        jobs = [scheduler.jobs[jobid]] if (jobid := _job(named[1])) in scheduler.jobs else []
+    used = _amounts(scheduler, jobs)
+    above = [v for v in found.selection.marks if graph.children[v] and (named is None or v in used)]
+    selection = select(graph, [Pick(v, graph.size[v], True, False, ()) for v in sorted(above, key=graph.depth)])
+    whole = graph_object(graph, found._replace(selection=selection))
+    for item, entry in zip(selection.items, whole["graph"]["nodes"], strict=True):
+        v = item.vertex
+        total = dict(graph.totals[v])
+        total[graph.type[v]] = total.get(graph.type[v], 0) - graph.size[v]
+        entry["metadata"]["agfilter"] = {
+            name: f"used:{used.get(v, {}).get(name, 0)}, total:{total.get(name, 0)}"
+            for name in sorted(scheduler.filters)
+        }
+    return json.dumps(whole) + "\n"
+
+
+def _amounts(scheduler: Scheduler, jobs: Iterable[Allocation]) -> dict[int, dict[str, int]]:
+    """What some jobs hold, by type, below each vertex above it."""
+    graph = scheduler.graph
+    found: dict[int, dict[str, int]] = {}
+    for job in jobs:
+        for item in job.selection.items:
+            kind = graph.type[item.vertex]
+            for up in graph.ancestors(item.vertex) if item.exclusive and kind in scheduler.filters else ():
+                counts = found.setdefault(up, {})
+                counts[kind] = counts.get(kind, 0) + item.needs
+    return found

@@ -42,10 +42,9 @@ def register(
         if form not in _FIND_FORMATS:
             raise RpcError(errno.EINVAL, f"format: must be one of {', '.join(_FIND_FORMATS)}, not {form!r}")
         try:
-            predicate = find.parse(criteria)
+            text = find.listing(pool().scheduler, criteria, WRITERS[form], now())
         except find.ExpressionError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        text = find.listing(pool().scheduler, predicate, WRITERS[form], now())
         if "simple" in form:
             return {"R": text}
         return {"R": msgspec.json.decode(text) if text else None}
