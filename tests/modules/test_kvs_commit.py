@@ -6,7 +6,7 @@ import errno
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kvs_world import commit, put, store, unlink, val, value
+from kvs_world import commit, job_store, put, store, unlink, val, value
 
 from headrace.modules import kvs_log
 from headrace.spec.kvs_flags import NO_MERGE
@@ -69,6 +69,23 @@ def test_a_fence_commits_when_all_have_entered(in_broker):
         tags.append(client.start("kvs.fence", commit(put("k2", b"1")) | {"name": "f", "nprocs": 3}))
         assert len({(await client.next(tag)).obj["rootseq"] for tag in tags}) == 1
         assert [await value(client, f"k{n}") for n in range(3)] == [b"1"] * 3
+
+    in_broker(scenario)
+
+
+def test_fences_of_one_name_are_each_namespaces_own_and_end_with_the_service(in_broker):
+    async def scenario(broker):
+        here = {"0000": {"0000": {"0000": {"0001": {"guest": {}}, "0002": {"guest": {}}}}}}
+        job_store(broker, here)
+        client = store(broker)
+        body = {"name": "f", "nprocs": 2}
+        tags = [client.start("kvs.fence", commit(put("k", b"1"), namespace=f"job-{job}") | body) for job in (1, 2, 1)]
+        await client.next(tags[0])
+        await client.next(tags[2])
+        assert await value(client, "k", namespace="job-1") == b"1"
+        assert await value(client, "k", namespace="job-2") == errno.ENOENT
+        await broker.contexts.pop("kvs").unload()
+        assert (await client.next(tags[1])).errnum == errno.ENOSYS
 
     in_broker(scenario)
 

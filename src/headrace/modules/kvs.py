@@ -222,7 +222,8 @@ class Kvs:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
         if body["nprocs"] < 1:
             raise RpcError(errno.EINVAL, f"fence {body['name']}: nprocs must be 1 or more")
-        key = (space.name, body["name"])
+        # Jobs have namespaces of their own within the primary one.
+        key = (body["namespace"], body["name"])
         fence = self.fences.setdefault(key, Fence(body["nprocs"]))
         if body["nprocs"] != fence.total:
             raise RpcError(errno.EINVAL, f"fence {body['name']} was begun with nprocs {fence.total}")
@@ -333,6 +334,13 @@ class Kvs:
         for space in self.spaces.values():
             space.waiters = [entry for entry in space.waiters if entry[1].sender != sender]
 
+    async def close(self) -> None:
+        """Let go of who waits for the others of a fence, then of all."""
+        for fence in self.fences.values():
+            for msg in fence.messages:
+                self.ctx.respond_error(msg, errno.ENOSYS)
+        await self.store.close()
+
     def stats(self) -> dict[str, Any]:
         waiting = sum(len(space.waiters) for space in self.spaces.values())
         store = self.store
@@ -421,4 +429,4 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
     ctx.on_stats_clear(kvs.store.clear_counts)
     ctx.subscribe("job-purge-inactive", kvs.purged)
     ctx.on_stats(kvs.stats)
-    ctx.on_unload(kvs.store.close)
+    ctx.on_unload(kvs.close)
