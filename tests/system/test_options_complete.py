@@ -5,6 +5,7 @@ That the line shows the option's effect is the business of the tables (test_opti
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from types import ModuleType
 import pytest
 
 from headrace.cli import getopts
+from headrace.cli.quick_arguments import QuickParser
 
 TESTS = Path(__file__).parent.parent
 
@@ -35,9 +37,16 @@ def options() -> Iterator[tuple[str, list[str]]]:
                         yield value.prog.removeprefix("flux-"), [f"-{short}"] * bool(short) + [f"--{long}"]
         if hasattr(module, "_parser"):
             parser = module._parser()
-            for action in parser._actions:
-                if action.option_strings and action.dest != "help":
-                    yield parser.prog.removeprefix("flux-"), list(action.option_strings)
+            yield from of_parser(parser.whole() if isinstance(parser, QuickParser) else parser)
+
+
+def of_parser(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                yield from of_parser(one)
+        elif action.option_strings and action.dest != "help":
+            yield parser.prog.removeprefix("flux-").removeprefix("flux "), list(action.option_strings)
 
 
 @pytest.fixture(scope="module")
@@ -71,5 +80,5 @@ def test_every_option_occurs_in_a_test(lines_of_tests):
         f"{command} {'/'.join(names)}" for command, names in found if not occurs(command, names, lines_of_tests)
     ]
     assert not untested
-    # Both kinds of commands were looked into.
-    assert {"jobs", "job attach"} <= {command for command, _ in found}
+    # All kinds of commands were looked into.
+    assert {"jobs", "job attach", "resource list", "start"} <= {command for command, _ in found}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIX = "headrace-mini: "
 
 
-def main(argv: List[str]) -> int:
+def _parser() -> Parser:
     parser = Parser(
         "headrace mini",
         usage="headrace mini {run,validate} [OPTIONS] FILE",
@@ -32,7 +32,11 @@ def main(argv: List[str]) -> int:
     run.add_argument("--json", action="store_true", help="print the times as one JSON object on the last line")
     run.add_argument("-q", "--quiet", action="store_true", help="print nothing but the job's output")
     run.add_argument("file", metavar="FILE", help="a MiniCluster in YAML ('-' is standard input)")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(argv)
     source = _load(options.file)
     if options.action == "validate":
         spec = source.cluster.spec

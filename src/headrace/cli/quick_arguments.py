@@ -46,10 +46,14 @@ class QuickParser:
         values = self._quick(argv)
         if values is not None:
             return Arguments(values)
+        return self.whole().parse_args(argv)
+
+    def whole(self) -> Parser:
+        """The argparse parser with the same options."""
         full = self._full()
         for names, settings in self._added:
             full.add_argument(*names, **settings)
-        return full.parse_args(argv)
+        return full
 
     def _quick(self, argv: List[str]) -> Optional[Dict[str, Any]]:
         """The values by dest; None for a line that is not plain."""

@@ -59,7 +59,7 @@ def scripts_of_environment() -> Dict[str, str]:
     return {attribute: os.environ[name] for attribute, name in names.items() if name in os.environ}
 
 
-def main(argv: List[str]) -> int:
+def _parser() -> QuickParser:
     parser = QuickParser(_full_parser)
     broker_options(parser)
     parser.add_argument("-s", "--test-size", type=int, metavar="N", help="Start a test instance of N brokers")
@@ -69,7 +69,11 @@ def main(argv: List[str]) -> int:
     parser.add_argument("-X", "--noexec", action="store_true", help="Start nothing (with -v: say what would be)")
     parser.add_argument("-r", "--recovery", metavar="STATEDIR", help="Look into an instance's state: run nothing on it")
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
-    options = parser.parse_args(_joined_broker_opts(argv))
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(_joined_broker_opts(argv))
     _take_broker_opts(options)
 
     from headrace.broker import bare_asyncio
