@@ -157,6 +157,12 @@ lines = st.one_of(
         st.sampled_from(["10", "0", "-1"]),
     ),
     st.tuples(st.sampled_from(["cancel", "info", "partial-cancel", "c", "i"]), st.integers(-1, 6).map(str)),
+    st.tuples(st.sampled_from(["attach", "cat"]), st.sampled_from(["out", "f0", "f1", "f2"])),
+    st.tuples(
+        st.sampled_from(["remove", "r"]),
+        st.sampled_from(["0", "0-1", "9", "x", "/cluster0", "/cluster0/rack0", "/cluster0/rack0/node1/socket0"]),
+        st.sampled_from(["true", "false", "x"]),
+    ),
     st.tuples(
         st.just("partial-cancel"),
         st.integers(1, 4).map(str),
@@ -184,6 +190,9 @@ lines = st.one_of(
                 "set-status",
                 "get-status",
                 "help",
+                "list",
+                "attach",
+                "remove",
                 "bogus",
                 "#",
             ]

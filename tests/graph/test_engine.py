@@ -9,7 +9,9 @@ import pytest
 
 from headrace.graph import Graph, Scheduler
 from headrace.graph.engine import Engine
-from headrace.graph.writers import WRITERS
+from headrace.graph.selection import from_vertices
+from headrace.graph.usage import Allocation
+from headrace.graph.writers import WRITERS, jgf
 
 JOBSPEC = """
 version: 9999
@@ -61,10 +63,73 @@ def test_part_of_a_job_is_given_back(session: Session) -> None:
     assert '"rank": "0,2"' in session.say("match allocate job.yaml")
 
 
-def test_info_names_state_and_times(session: Session) -> None:
+def test_jobs_are_known_with_state_start_and_file_after_their_end_too(session: Session) -> None:
+    session.say("match allocate job.yaml", "m allocate_orelse_reserve job.yaml", "c 1", "match satisfiability job.yaml")
+    session.say("match without_allocating job.yaml", "match allocate job.yaml")
+    assert session.say("info 1").startswith("INFO: 1, CANCELED, 0, job.yaml, ")
+    listed = [line.rsplit(", ", 1) for line in session.say("list").splitlines()]
+    assert [line[0] for line in listed] == [
+        "INFO: 1, CANCELED, 0, job.yaml",
+        "INFO: 2, RESERVED, 60, job.yaml",
+        "INFO: 3, ALLOCATED, 0, job.yaml",
+    ]
+    assert all(float(seconds) >= 0 for _, seconds in listed)
+    assert session.say("stat").splitlines()[0] == "INFO: Num. of Jobs Matched: 3"
+    assert session.say("info 4") == "ERROR: jobid doesn't exist: 4\n"
+
+
+def test_several_are_matched_until_one_gets_nothing(session: Session) -> None:
+    said = session.say("M allocate job.yaml job.yaml job.yaml")
+    assert (said.count("RESOURCES=ALLOCATED"), said.count("No matching")) == (1, 1)
+    assert session.say("multi-match allocate job.yaml") == "ERROR: malformed command\n"
+
+
+def test_a_file_is_shown_and_every_command_has_a_short_name(session: Session) -> None:
+    assert session.say("cat job.yaml") == session.say("a job.yaml") == JOBSPEC + "INFO: Jobspec in job.yaml\n"
+    assert session.say("a nowhere.yaml") == "ERROR: can't open nowhere.yaml\n"
+    assert session.say("p /cluster0/node0 speed=9", "g /cluster0/node0") == "speed=9\n"
+    assert session.say("t /cluster0/node0 down", "e /cluster0/node0") == "/cluster0/node0 is down\n"
+    assert len(session.say("help").splitlines()) == 18
+    assert session.say("help t") == "INFO: set-status (t) -- set-status PATH up|down\n"
+    assert session.say("help sideways") == "ERROR: unknown command: sideways\n"
+
+
+def test_nodes_are_attached_and_removed(session: Session) -> None:
+    more = Graph()
+    root = more.add("cluster", id=0)
+    more.add("core", more.add("node", root, id=7, rank=7), id=0, rank=7)
+    whole = Allocation(0, 0, 1, False, from_vertices(more.finish(), [(v, 1, True) for v in more.vertices()]))
+    (session.folder / "more.json").write_text(jgf(more, whole))
+    assert session.say("attach more.json") == ""
+    assert session.say("attach more.json").startswith("ERROR: can't attach JGF subgraph \nERROR: ")
+    assert "No matching" not in session.say("multi-match allocate job.yaml job.yaml")
+    assert session.say("remove /cluster0/node7 true").startswith(
+        "ERROR: can't remove subgraph \nERROR: nodes in use by"
+    )
+    assert session.say("remove 0,2 false", "list").count("ALLOCATED") == 2
+    assert session.say("c 1", "remove /cluster0/node1/core0 true", "get-status /cluster0/node1/core0") == (
+        "Could not find path /cluster0/node1/core0 in resource graph.\n"
+    )
+    assert session.say("remove 7 false", "info 2").startswith("INFO: 2, CANCELED, 0, ")
+    assert session.say("get-status /cluster0/node7") == "Could not find path /cluster0/node7 in resource graph.\n"
+    assert session.say("remove /cluster0 true").startswith("ERROR: can't remove subgraph \nERROR: ")
+    assert session.say("remove 1 maybe") == "ERROR: invalid path boolean input \n"
+    assert session.say("remove x false") == "ERROR: failed to decode ranks.\n"
+
+
+def test_a_reservation_is_not_given_back_in_part_and_a_whole_job_ends_with_its_last_part(session: Session) -> None:
     session.say("match allocate job.yaml", "match allocate_orelse_reserve job.yaml")
-    assert session.say("info 1") == "INFO: 1, ALLOCATED, 0, 60\n"
-    assert session.say("info 2") == "INFO: 2, RESERVED, 60, 60\n"
+    r = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-1", "children": {"core": "0"}}],
+            "nodelist": ["node[0-1]"],
+            "starttime": 0,
+        },
+    }
+    (session.folder / "part.json").write_text(json.dumps(r))
+    assert session.say("pc 2 rv1exec part.json") == "ERROR: reservations not currently supported by partial cancel\n"
+    assert session.say("pc 1 rv1exec part.json", "info 1").startswith("INFO: 1, CANCELED, ")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +143,15 @@ def test_info_names_state_and_times(session: Session) -> None:
         "info 9",
         "find colour=red",
         "update a",
+        "update sideways jgf job.yaml 1 0 9",
+        "update allocate yaml job.yaml 1 0 9",
+        "update allocate jgf nowhere.json 1 0 9",
+        "update allocate rv1exec job.yaml 1 -1 9",
+        "partial-cancel 1 yaml job.yaml",
+        "partial-cancel 9 jgf job.yaml",
+        "stat 1",
+        "attach nowhere.json",
+        "attach job.yaml",
     ],
 )
 def test_mistake_is_named_and_changes_nothing(session: Session, command: str) -> None:

@@ -23,7 +23,9 @@ R = {
 
 def run(folder: Path, *options: str) -> int:
     (folder / "R.json").write_text(json.dumps(R))
-    return resource_query.main(["-L", str(folder / "R.json"), "-f", "rv1exec", "-d", *options], io.StringIO("stat\n"))
+    return resource_query.main(
+        ["-L", str(folder / "R.json"), "-f", "rv1exec", "-d", *options], io.StringIO("find names=n0\n")
+    )
 
 
 @pytest.mark.parametrize("filters", ["foo", "ALL:", ":core", "ALL:core,foo", "ALL:core,"])
@@ -40,11 +42,21 @@ def test_a_prune_filter_names_what_is_counted_below_what(
 @pytest.mark.parametrize("filters", ["", "ALL:core", "ALL:core,rack:node"])
 def test_prune_filters_may_be_none_or_several(filters: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "-p", filters) == 0
-    assert "Vertices: 11" in capsys.readouterr().out
+    assert "n0[1:x]" in capsys.readouterr().out
 
 
 def test_an_allowlist_has_no_effect_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "-W", "node") == 0
     shown = capsys.readouterr()
     assert shown.err == "headrace-resource-query: WARN: format rv1exec has no allowlist: all types are loaded\n"
-    assert "Vertices: 11" in shown.out
+    assert "n0[1:x]" in shown.out
+
+
+def test_what_is_asked_of_jobs_is_not_among_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-d", "-t", str(tmp_path / "out")]
+    assert resource_query.main(options, io.StringIO("stat\nhelp quit\nget-status /cluster0/n0\n")) == 0
+    assert (tmp_path / "out").read_text() == "/cluster0/n0 is up\n"
+    shown = capsys.readouterr().out
+    assert shown.startswith("INFO: Num. of Jobs Matched: 0\nINFO: Min. Match Time: 0\n")
+    assert shown.endswith("INFO: quit (q) -- end: quit\n")

@@ -6,21 +6,24 @@ wording and spacing here are an interface.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
-from headrace.graph import find, update
-from headrace.graph.model import Graph
+from headrace.graph import find, jgf, update
+from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import JobRequest, Request, RequestError, parse_jobspec
-from headrace.graph.scheduler import Outcome, Scheduler
+from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation, SpanConflictError
 from headrace.graph.writers import Writer
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
+from headrace.spec.idset import Idset, IdsetError
 
+_FORMATS = ("jgf", "rv1exec")
 RULE = "INFO: =============================\n"
 
 _MATCH = {
@@ -39,10 +42,20 @@ _MATCH = {
 }
 
 
+class _Job(NamedTuple):
+    """What is told of a job: `seconds` its match took, and the file that asked for it."""
+
+    state: str
+    at: int
+    file: str
+    seconds: float
+
+
 class Engine:
     """A graph, its scheduler, and the numbering of jobs.
 
-    `out` takes results, `err` messages; `open_file` gives a file's text.
+    `out` takes results, `err` messages; `say`, or else `out`, takes what is asked of jobs, files and commands;
+    `open_file` gives a file's text.
     """
 
     def __init__(
@@ -52,7 +65,7 @@ class Engine:
         out: Callable[[str], Any],
         err: Callable[[str], Any],
         open_file: Callable[[str], str],
-        known_types: Iterable[str] = (),
+        say: Callable[[str], Any] | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.graph: Graph = scheduler.graph
@@ -60,8 +73,12 @@ class Engine:
         self.out = out
         self.err = err
         self.open_file = open_file
+        self.say = out if say is None else say
         self.next_jobid = 1
-        self.types = self.graph.types() | frozenset(known_types) | {"slot", "xor_slot", "node", "core", "gpu"}
+        self.types = self._types()
+        # Every job that got anything, by id.
+        self.jobs: dict[int, _Job] = {}
+        self.times: list[float] = []
 
     def run(self, line: str) -> bool:
         """Run one command line; False when it asks to quit."""
@@ -76,30 +93,44 @@ class Engine:
             command(self, arguments)
         return True
 
+    def _types(self) -> frozenset[str]:
+        return self.graph.types() | {"slot", "xor_slot", "node", "core", "gpu"}
+
+    def _text(self, name: str) -> str | None:
+        """A file's text; None if there is none, which the user is told."""
+        try:
+            return self.open_file(name)
+        except (OSError, UnicodeDecodeError):
+            self.err(f"ERROR: can't open {name}\n")
+            return None
+
     # match
 
     def match(self, words: list[str]) -> None:
-        if len(words) != 2 or words[0] not in _MATCH:
+        if len(words) != 2:
             self.err("ERROR: malformed command\n")
-            return
-        operation = _MATCH[words[0]]
-        request = self._request(words[1])
-        if request is None:
-            return
-        self._match(operation, request)
+        elif words[0] not in _MATCH:
+            self.err(f"ERROR: unknown subcmd {words[0]}\n")
+        else:
+            self._match_file(_MATCH[words[0]], words[1])
 
     def multi_match(self, words: list[str]) -> None:
-        if len(words) < 2 or words[0] not in _MATCH:
+        if len(words) < 3:
             self.err("ERROR: malformed command\n")
-            return
-        for name in words[1:]:
-            self.match([words[0], name])
+        elif words[0] not in _MATCH:
+            self.err(f"ERROR: unknown subcmd {words[0]}\n")
+        else:
+            # The first that gets nothing ends it.
+            all(self._match_file(_MATCH[words[0]], name) for name in words[1:])
+
+    def _match_file(self, operation: str, name: str) -> bool:
+        """False if the request in a file gets nothing."""
+        request = self._request(name)
+        return True if request is None else self._match(operation, request, name)
 
     def _request(self, name: str) -> JobRequest | None:
-        try:
-            text = self.open_file(name)
-        except OSError:
-            self.err(f"ERROR: can't open {name}\n")
+        text = self._text(name)
+        if text is None:
             return None
         try:
             return parse_jobspec(_load_yaml(text))
@@ -122,8 +153,9 @@ class Engine:
                 return str(exc)
         return None
 
-    def _match(self, operation: str, request: JobRequest) -> None:
+    def _match(self, operation: str, request: JobRequest, name: str) -> bool:
         scheduler, jobid, now = self.scheduler, self.next_jobid, 0
+        begin = time.perf_counter()
         refusal = self._refusal(request)
         if refusal is not None:
             self.err(f"match_allocate: ERROR: Jobspec error for {jobid}: {refusal}\n")
@@ -131,11 +163,11 @@ class Engine:
                 self.out(f"{RULE}INFO: Satisfiable request\n{RULE}")
             else:
                 self._print_none(jobid, False)
-            return
+            return False
         if operation == "satisfiability":
             outcome = scheduler.satisfiable(request)
             self.out(f"{RULE}INFO: {'Uns' if outcome.unsatisfiable else 'S'}atisfiable request\n{RULE}")
-            return
+            return not outcome.unsatisfiable
         if operation in ("allocate", "without_allocating"):
             outcome = scheduler.allocate(jobid, request, now)
         elif operation == "allocate_with_satisfiability":
@@ -143,14 +175,22 @@ class Engine:
         else:
             outcome = scheduler.reserve(jobid, request, now)
         keep = not operation.startswith("without")
+        if keep and outcome.allocation is not None:
+            self._note(outcome.allocation, name, time.perf_counter() - begin)
         if outcome.allocation is not None:
             self._print(outcome.allocation, None if keep else "MATCHED")
             if not keep:
                 scheduler.cancel(jobid)
         else:
-            self._print_outcome(outcome, jobid)
+            self._print_none(jobid, outcome.unsatisfiable)
         if keep:
             self.next_jobid += 1
+        return outcome.allocation is not None
+
+    def _note(self, allocation: Allocation, name: str, seconds: float) -> None:
+        state = "RESERVED" if allocation.reserved else "ALLOCATED"
+        self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds)
+        self.times.append(seconds)
 
     def _print(self, allocation: Allocation, state: str | None = None) -> None:
         if state is None:
@@ -161,9 +201,6 @@ class Engine:
             f"INFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n{RULE}"
         )
 
-    def _print_outcome(self, outcome: Outcome, jobid: int) -> None:
-        self._print_none(jobid, outcome.unsatisfiable)
-
     def _print_none(self, jobid: int, unsatisfiable: bool) -> None:
         lasting = "INFO: Unsatisfiable request\n" if unsatisfiable else ""
         self.out(f"{RULE}INFO: No matching resources found\n{lasting}INFO: JOBID={jobid}\n{RULE}")
@@ -171,10 +208,19 @@ class Engine:
     # update, cancel
 
     def update(self, words: list[str]) -> None:
-        if len(words) != 6 or words[0] not in ("allocate", "reserve"):
+        if len(words) != 6:
             self.err("ERROR: malformed command\n")
             return
-        _, form, name, jobid_text, at_text, duration_text = words
+        operation, form, name, jobid_text, at_text, duration_text = words
+        if operation not in ("allocate", "reserve"):
+            self.err(f"ERROR: unknown subcmd {operation}\n")
+            return
+        if form not in _FORMATS:
+            self.err(f"ERROR: unsupported reader {form}\n")
+            return
+        text = self._text(name)
+        if text is None:
+            return
         try:
             jobid, at, duration = int(jobid_text), int(at_text), int(duration_text)
         except ValueError:
@@ -183,11 +229,10 @@ class Engine:
         if jobid in self.scheduler.jobs:
             self.err("ERROR: existing Jobid \n")
             return
-        try:
-            text = self.open_file(name)
-        except OSError:
-            self.err(f"ERROR: can't open {name}\n")
+        if at < 0 or duration <= 0:
+            self.err(f"ERROR: invalid time ({at}, {duration})\n")
             return
+        begin = time.perf_counter()
         try:
             selection = update.read(self.graph, form, text)
             allocation = self.scheduler.add(jobid, selection, at, at + duration, at > 0)
@@ -199,33 +244,86 @@ class Engine:
             self.err(f"ERROR: traverser run () returned error \nERROR: {exc}\n")
             self._print_none(jobid, False)
         else:
+            self._note(allocation, name, time.perf_counter() - begin)
             self._print(allocation)
         self.next_jobid = max(self.next_jobid, jobid + 1)
 
     def cancel(self, words: list[str]) -> None:
-        try:
-            jobid = int(words[0])
-            self.scheduler.cancel(jobid)
-        except (IndexError, ValueError):
+        if not 1 <= len(words) <= 2 or not words[0].isdecimal():
             self.err("ERROR: malformed command\n")
-        except KeyError:
+            return
+        jobid = int(words[0])
+        if jobid not in self.scheduler.jobs:
             self.err(f"ERROR: nonexistent job {words[0]}\n")
+            return
+        self.scheduler.cancel(jobid)
+        self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
 
     def partial_cancel(self, words: list[str]) -> None:
-        if len(words) != 3:
+        if not 3 <= len(words) <= 4 or not words[0].isdecimal():
             self.err("ERROR: malformed command\n")
             return
+        jobid, form = int(words[0]), words[1]
+        if form not in _FORMATS:
+            self.err(f"ERROR: unsupported reader {form}\n")
+            return
+        text = self._text(words[2])
+        if text is None:
+            return
+        allocation = self.scheduler.jobs.get(jobid)
+        if allocation is None:
+            self.err(f"ERROR: nonexistent job {jobid}\n")
+            return
+        if allocation.reserved:
+            self.err("ERROR: reservations not currently supported by partial cancel\n")
+            return
         try:
-            jobid = int(words[0])
-            allocation = self.scheduler.jobs[jobid]
-            freed = update.read(self.graph, words[1], self.open_file(words[2]))
-        except KeyError:
-            self.err(f"ERROR: nonexistent job {words[0]}\n")
+            freed = update.read(self.graph, form, text)
+        except ValueError as exc:
+            self.err(f"ERROR: {exc}\nERROR: error encountered while removing job {jobid}\n")
             return
-        except (OSError, ValueError) as exc:
-            self.err(f"ERROR: {exc}\n")
+        self.scheduler.release(jobid, freed)
+        if jobid not in self.scheduler.jobs:
+            self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
+
+    # the graph itself
+
+    def attach(self, words: list[str]) -> None:
+        if len(words) != 1:
+            self.err("ERROR: malformed command\n")
             return
-        self.scheduler.release(allocation.jobid, freed)
+        text = self._text(words[0])
+        if text is None:
+            return
+        try:
+            self.scheduler.grow(jgf.read(text))
+        except GraphError as exc:
+            self.err(f"ERROR: can't attach JGF subgraph \nERROR: {exc}\n")
+        self.types = self._types()
+
+    def remove(self, words: list[str]) -> None:
+        if len(words) != 2:
+            self.err("ERROR: malformed command\n")
+            return
+        target, by_path = words
+        if by_path not in ("true", "false"):
+            self.err("ERROR: invalid path boolean input \n")
+            return
+        try:
+            if by_path == "true":
+                roots = self.graph.find_path(target.rstrip("/"))
+                if not roots:
+                    raise GraphError(f"{target}: not in the graph")
+                # Nothing is taken from jobs this way.
+                self.scheduler.prune(roots)
+            else:
+                lost = self.scheduler.shrink(Idset.parse(target).bits, take=True)
+                for jobid in lost.ended:
+                    self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
+        except IdsetError:
+            self.err("ERROR: failed to decode ranks.\n")
+        except ValueError as exc:
+            self.err(f"ERROR: can't remove subgraph \nERROR: {exc}\n")
 
     # queries
 
@@ -240,22 +338,41 @@ class Engine:
         self.out(f'{RULE}INFO: EXPRESSION="{text}"\n{RULE}')
 
     def info(self, words: list[str]) -> None:
-        try:
-            allocation = self.scheduler.jobs[int(words[0])]
-        except (IndexError, ValueError):
+        if len(words) != 1:
             self.err("ERROR: malformed command\n")
             return
-        except KeyError:
-            self.err(f"ERROR: jobid doesn't exist: {words[0]}\n")
-            return
-        state = "RESERVED" if allocation.reserved else "ALLOCATED"
-        self.out(f"INFO: {allocation.jobid}, {state}, {allocation.start}, {allocation.end - allocation.start}\n")
+        jobid = int(words[0]) if words[0].isdecimal() else 0
+        if jobid in self.jobs:
+            self._tell(jobid)
+        else:
+            self.say(f"ERROR: jobid doesn't exist: {words[0]}\n")
+
+    def list_jobs(self, words: list[str]) -> None:
+        for jobid in sorted(self.jobs):
+            self._tell(jobid)
+
+    def _tell(self, jobid: int) -> None:
+        state, at, name, seconds = self.jobs[jobid]
+        self.say(f"INFO: {jobid}, {state}, {at}, {name}, {seconds:g}\n")
 
     def stat(self, words: list[str]) -> None:
-        graph = self.graph
-        edges = graph.count - 1 + len(graph.edges)
-        self.out(f"INFO: Num. of Vertices: {graph.count}\nINFO: Num. of Edges: {edges}\n")
-        self.out(f"INFO: Jobs: {len(self.scheduler.jobs)}\n")
+        if words:
+            self.err("ERROR: malformed command\n")
+            return
+        times = self.times or [0.0]
+        self.say(
+            f"INFO: Num. of Jobs Matched: {len(self.jobs)}\nINFO: Min. Match Time: {min(times):g}\n"
+            f"INFO: Max. Match Time: {max(times):g}\nINFO: Avg. Match Time: {sum(times) / len(times):g}\n"
+        )
+
+    def cat(self, words: list[str]) -> None:
+        if len(words) != 1:
+            self.err("ERROR: malformed command\n")
+            return
+        text = self._text(words[0])
+        if text is not None:
+            end = "" if text.endswith("\n") or not text else "\n"
+            self.say(f"{text}{end}INFO: Jobspec in {words[0]}\n")
 
     def set_property(self, words: list[str]) -> None:
         usage = "Incorrect input format. \nPlease use `set-property <resource> PROPERTY=VALUE`.\n"
@@ -264,11 +381,11 @@ class Engine:
             return
         path, setting = words
         vertices = self.graph.find_path(path)
-        key, equals, value = setting.partition("=")
-        if not vertices:
-            self.out(f"Couldn't find path {path} in resource graph.\n")
-        elif not (key and equals and value):
+        key, _, value = setting.partition("=")
+        if not (key and value):
             self.out(usage)
+        elif not vertices:
+            self.out(f"Couldn't find path {path} in resource graph.\n")
         else:
             for v in vertices:
                 self.scheduler.set_property(v, key, value)
@@ -279,7 +396,7 @@ class Engine:
             return
         vertices = self.graph.find_path(words[0])
         if not vertices:
-            self.out(f"Couldn't find path {words[0]} in resource graph.\n")
+            self.out(f"Could not find path {words[0]} in resource graph.\n")
         for v in vertices:
             properties = self.graph.properties.get(v)
             if not properties:
@@ -312,7 +429,11 @@ class Engine:
             self.out(f"{words[0]} is {'up' if self.graph.up[v] else 'down'}\n")
 
     def help(self, words: list[str]) -> None:
-        self.out("".join(f"{name}\n" for name in sorted(_COMMANDS)))
+        found = [c for c in _LIST if len(words) != 1 or words[0] in (c.name, c.short)]
+        for name, short, _, note in found:
+            self.say(f"INFO: {name} ({short}) -- {note}\n")
+        if not found:
+            self.say(f"ERROR: unknown command: {words[0]}\n")
 
 
 def _load_yaml(text: str) -> Any:
@@ -324,28 +445,37 @@ def _load_yaml(text: str) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-_COMMANDS: dict[str, Callable[[Engine, list[str]], None]] = {
-    "match": Engine.match,
-    "m": Engine.match,
-    "multi-match": Engine.multi_match,
-    "update": Engine.update,
-    "u": Engine.update,
-    "cancel": Engine.cancel,
-    "c": Engine.cancel,
-    "partial-cancel": Engine.partial_cancel,
-    "pc": Engine.partial_cancel,
-    "find": Engine.find,
-    "f": Engine.find,
-    "info": Engine.info,
-    "i": Engine.info,
-    "stat": Engine.stat,
-    "s": Engine.stat,
-    "set-property": Engine.set_property,
-    "p": Engine.set_property,
-    "get-property": Engine.get_property,
-    "e": Engine.get_property,
-    "set-status": Engine.set_status,
-    "get-status": Engine.get_status,
-    "help": Engine.help,
-    "h": Engine.help,
-}
+class _Command(NamedTuple):
+    name: str
+    short: str
+    run: Callable[[Engine, list[str]], None]
+    note: str
+
+
+_KINDS = "SUBCOMMAND: allocate, allocate_with_satisfiability, allocate_orelse_reserve, satisfiability"
+_LIST = (
+    _Command("match", "m", Engine.match, f"give a job what it asks for: match SUBCOMMAND JOBSPEC ({_KINDS})"),
+    _Command("multi-match", "M", Engine.multi_match, "the same for several: multi-match SUBCOMMAND JOBSPEC JOBSPEC..."),
+    _Command(
+        "update",
+        "u",
+        Engine.update,
+        "enter what a job holds: update allocate|reserve jgf|rv1exec FILE ID START SECONDS",
+    ),
+    _Command("attach", "j", Engine.attach, "add nodes to the graph: attach JGF"),
+    _Command("remove", "r", Engine.remove, "take them out: remove PATH true, or remove RANKS false"),
+    _Command("find", "f", Engine.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
+    _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID"),
+    _Command("partial-cancel", "pc", Engine.partial_cancel, "free some of it: partial-cancel ID jgf|rv1exec FILE"),
+    _Command("set-property", "p", Engine.set_property, "set-property PATH KEY=VALUE"),
+    _Command("get-property", "g", Engine.get_property, "show all properties: get-property PATH"),
+    _Command("set-status", "t", Engine.set_status, "set-status PATH up|down"),
+    _Command("get-status", "e", Engine.get_status, "get-status PATH"),
+    _Command("list", "l", Engine.list_jobs, "show all jobs: list"),
+    _Command("info", "i", Engine.info, "show a job: info ID"),
+    _Command("stat", "s", Engine.stat, "show how many matches there were and how long they took: stat"),
+    _Command("cat", "a", Engine.cat, "show a file: cat JOBSPEC"),
+    _Command("help", "h", Engine.help, "show commands: help [COMMAND]"),
+    _Command("quit", "q", lambda _engine, _words: None, "end: quit"),
+)
+_COMMANDS = {word: command.run for command in reversed(_LIST) for word in (command.name, command.short)}

@@ -60,13 +60,20 @@ def _insert(graph: Graph, part: Graph, place: dict[int, int], new: list[int]) ->
     return added
 
 
-def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
-    """Take subtrees out of a graph; returns every vertex that is gone. Raises GraphError for the graph's own root."""
-    gone: set[int] = set()
-    parents: set[int] = set()
+def check(graph: Graph, roots: Iterable[int]) -> None:
+    """Raise GraphError if what is to be removed is the graph's own root."""
     for v in roots:
         if graph.parent[v] < 0:
             raise GraphError(f"{graph.path(v)}: is the root of the graph, which must stay")
+
+
+def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
+    """Take subtrees out of a graph; returns every vertex that is gone. Raises GraphError for the graph's own root."""
+    roots = list(roots)
+    check(graph, roots)
+    gone: set[int] = set()
+    parents: set[int] = set()
+    for v in roots:
         if v not in gone:
             gone.update(graph.preorder(v))
             parents.add(graph.parent[v])

@@ -112,6 +112,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             out.write,
             sys.stderr.write,
             lambda name: Path(name).read_text(),
+            sys.stdout.write,
         )
         prompt = "" if args.disable_prompt or not stdin.isatty() else "resource-query> "
         while True:

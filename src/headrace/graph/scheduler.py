@@ -376,14 +376,18 @@ class Scheduler:
         If jobs use them InUseError says which, with nothing changed; unless `take`, which lets them lose the nodes.
         Other vertices keep their numbers; those of what left may be given to what comes later.
         """
-        nodes = self._nodes_of(ranks)
-        jobs = self._usage.holders(nodes)
+        return self.prune(self._nodes_of(ranks), take)
+
+    def prune(self, roots: list[int], take: bool = False) -> Loss:
+        """As `shrink`, for subtrees. Raises GraphError, with nothing changed, for that of the graph's root."""
+        jobs = self._usage.holders(roots)
         if jobs and not take:
             raise InUseError(jobs)
+        resize.check(self.graph, roots)
         held = [self.jobs[jobid] for jobid in jobs]
         for jobid in jobs:
             self.cancel(jobid)
-        gone = resize.remove(self.graph, nodes)
+        gone = resize.remove(self.graph, roots)
         self._regrown()
         loss = Loss([], [])
         for jobid, start, end, reserved, selection in held:
