@@ -21,6 +21,7 @@ from typing import Any
 from ..agent import keeper, linux
 from ..client.handle import Handle
 from ..compat.environment import with_flux
+from ..spec import duration
 from . import boot, module_process, signals, state
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
@@ -233,6 +234,7 @@ def _preload(modules: Iterable[str], links: bool) -> None:
         importlib.import_module("headrace.modules." + name.replace("-", "_"))
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
     asyncio.new_event_loop().close()
+    duration.parse("1s")
     discover_before_fork()
     # Collections would otherwise write to, and so copy, every page that the children inherit. What garbage there is
     # may stay: to find it takes longer than to start the agent.
