@@ -68,3 +68,19 @@ def test_the_environment_of_a_process_is_read_as_it_was_started_with() -> None:
     finally:
         child.communicate(b"end\n")
     assert linux.environment_of(child.pid) == {}
+
+
+def test_short_slices_change_nothing_else_and_are_not_inherited() -> None:
+    script = (
+        "import os, re, sys; from headrace.agent import linux; os.nice(3); linux.ask_for_short_slices()\n"
+        "for _ in range(2):\n"
+        "    with open('/proc/self/sched') as file: slices = re.findall(r'slice\\s*:\\s*(\\d+)', file.read())\n"
+        "    print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) & 0xFF, *slices, flush=True)\n"
+        "    if os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ours, its = (line.split() for line in ran.stdout.splitlines())
+    nice = os.getpriority(os.PRIO_PROCESS, 0) + 3
+    assert ours[:2] == its[:2] == [str(nice), "0"]
+    if ours[2:]:
+        assert its[2:] != ["100000"]

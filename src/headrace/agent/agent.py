@@ -365,6 +365,8 @@ def run_agent(sock: socket.socket) -> None:
     """Be the agent of the broker at the other end of `sock`."""
     with contextlib.suppress(OSError):
         linux.become_subreaper()
+    # The next job of a place waits for us, and the broker computes at length when there are many.
+    linux.ask_for_short_slices()
     Agent(sock).run()
 
 
