@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import uuid
 
-from headrace.broker.router import Router
+from headrace.broker.router import Router, new_uuid
 from headrace.spec import message as m
 
 
@@ -18,6 +19,14 @@ class Box:
 
     def send(self, msg: m.Message) -> None:
         self.got.append(msg)
+
+
+def test_names_are_random_uuids() -> None:
+    made = {new_uuid() for _ in range(200)}
+    assert len(made) == 200
+    for text in made:
+        known = uuid.UUID(text)
+        assert (str(known), known.version, known.variant) == (text, 4, uuid.RFC_4122)
 
 
 def routed(topic: str, nodeid: int = m.NODEID_ANY, flags: int = 0) -> tuple[Box, Box]:

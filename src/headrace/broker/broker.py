@@ -17,7 +17,6 @@ import shutil
 import socket
 import time
 import traceback
-import uuid as uuidlib
 from typing import Any
 
 import msgspec
@@ -45,7 +44,7 @@ from .module_process import Forked
 from .overlay import Overlay
 from .own_attrs import set_own
 from .program import Program, run_script
-from .router import Router
+from .router import Router, new_uuid
 from .runat import Cleanup
 
 # Seconds the agent gets to kill what is left of the jobs.
@@ -77,7 +76,7 @@ class Broker:
         self.command = command
         self.env = dict(os.environ if env is None else env)
         self.owner = os.getuid()
-        self.uuid = str(uuidlib.uuid4())
+        self.uuid = new_uuid()
         self.version = __version__
         self.exit_code = 0
         self.state = "none"

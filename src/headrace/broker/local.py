@@ -14,12 +14,12 @@ import logging
 import os
 import socket
 import struct
-import uuid as uuidlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
+from .router import new_uuid
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -39,7 +39,7 @@ class LocalClient(asyncio.BufferedProtocol):
     def __init__(self, server: LocalServer) -> None:
         self.server = server
         self.broker = server.broker
-        self.uuid = str(uuidlib.uuid4())
+        self.uuid = new_uuid()
         self._route = self.uuid.encode()
         self.userid = m.USERID_UNKNOWN
         self.rolemask = m.ROLE_NONE

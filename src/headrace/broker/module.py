@@ -14,7 +14,6 @@ import logging
 import resource
 import time
 import traceback
-import uuid as uuidlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from ..spec import message as m
 from ..spec.message import Message, MessageError
 from .module_rest import Rest, Return
 from .module_streams import RpcError, StreamSet
+from .router import new_uuid
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -48,7 +48,7 @@ class ModuleContext:
         self.broker = broker
         self.name = name
         self.path = path
-        self.uuid = uuid or str(uuidlib.uuid4())
+        self.uuid = uuid or new_uuid()
         self.loop = broker.loop
         self.rank = broker.rank
         self.size = broker.size

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid as uuidlib
 from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from ..spec.message import Message
 from .module import FINALIZING, INIT, RUNNING, RpcError
 from .module_pipe import ModulePipe, control
 from .outstanding import Outstanding, sender_of
+from .router import new_uuid
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -47,7 +47,7 @@ class ModuleProcess:
         self.broker = broker
         self.name = path
         self.path = path
-        self.uuid = str(uuidlib.uuid4())
+        self.uuid = new_uuid()
         self.status = INIT
         self.tracer: Callable[[str, str, Message], None] | None = None
         self.last_used = time.monotonic()

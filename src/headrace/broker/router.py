@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +29,13 @@ class Peer(Protocol):
     uuid: str
 
     def send(self, msg: Message) -> None: ...
+
+
+def new_uuid() -> str:
+    """What nobody else is called: a random UUID (RFC 4122, version 4), without what package uuid does for it."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 class Router:
