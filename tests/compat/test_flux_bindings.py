@@ -84,11 +84,11 @@ def test_the_executor_gives_statuses_ids_and_exceptions():
             try:
                 executor.submit(j.JobspecV1.from_command(["nosuch"])).result(30)
             except j.JobException as exc:
-                print(exc.type, "start failed: nosuch" in exc.note)
+                print(exc.type, "start failed: nosuch" in exc.note, repr(exc)[:44])
         print(seen)
         """
     )
-    assert lines == ["[0, 1, 2] True", "exec True", "[0]"]
+    assert lines == ["[0, 1, 2] True", "exec True JobException('job.exception: type=exec: task", "[0]"]
 
 
 def test_kvs_resources_and_the_reactor():

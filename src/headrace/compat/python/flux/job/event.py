@@ -27,7 +27,7 @@ class JobException(Exception):
         self.type = context.get("type", "")
         self.severity = context.get("severity", 0)
         self.note = context.get("note", "")
-        super().__init__(self)
+        super().__init__(str(self))
 
     def __str__(self) -> str:
         return f"job.exception: type={self.type}: {self.note}"
