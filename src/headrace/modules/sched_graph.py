@@ -68,6 +68,7 @@ class _Alloc(msgspec.Struct):
     id: int
     priority: int
     jobspec: _Jobspec
+    userid: int = 0
 
 
 _decode_alloc = msgspec.json.Decoder(_Alloc).decode
@@ -303,7 +304,7 @@ class _Scheduler:
                 self.requests.clear()
             self.requests[key] = request
         self.jobs[body.id] = _Job(body.id, msg, request, system.duration or 0.0)
-        pool.submit(body.id, request, body.priority, system.queue or "")
+        pool.submit(body.id, request, body.priority, system.queue or "", body.userid)
         self._changed()
 
     def _cancel(self, msg: Message) -> None:
@@ -327,9 +328,9 @@ class _Scheduler:
         if "heir" in body:
             known = self._inherit(id, body["heir"], body["expiration"])
         elif body.get("final", True) or "R" not in body:
-            known = pool.free(id)
+            known = pool.free(id, self._time())
         else:
-            known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits)
+            known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits, self._time())
         if known:
             self._changed()
         else:

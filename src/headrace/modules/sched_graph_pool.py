@@ -19,6 +19,7 @@ from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
 from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request
 from headrace.graph.scheduler import Loss
+from headrace.modules.sched_graph_fair import Fair
 from headrace.modules.sched_graph_jgf import graph_of
 from headrace.modules.sched_graph_r import Nodes
 from headrace.modules.sched_graph_settings import Settings
@@ -104,6 +105,7 @@ class Pool:
         # For those who ask: seconds it took to build this, jobs started, jobs refused.
         self.load_time = 0.0
         self.matched = self.refused = 0
+        self.fair = Fair(settings.fair_share)
         self._ends: list[tuple[int, int]] = []
         # Whether every vertex is up, and in which generation of the graph.
         self._up_in = (-1, False)
@@ -162,6 +164,8 @@ class Pool:
 
     def configure(self, settings: Settings) -> None:
         """Take other settings; jobs that wait are planned anew, jobs that run keep what they have."""
+        if settings.fair_share != self.settings.fair_share:
+            self.fair.configure(settings.fair_share)
         self.settings = settings
         self._rebuild(settings.match_policy)
 
@@ -204,13 +208,17 @@ class Pool:
             queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, EFFORT)
         return queue
 
-    def submit(self, jobid: int, request: JobRequest, priority: int, queue: str) -> None:
+    def submit(self, jobid: int, request: JobRequest, priority: int, queue: str, userid: int = 0) -> None:
         """A job waits now. Raises ValueError for an id that is in use."""
-        self._queue(queue).submit(jobid, request, priority)
+        self._queue(queue).submit(jobid, request, self.fair.enter(jobid, userid, priority))
         self.where[jobid] = queue
 
     def cancel(self, jobid: int) -> bool:
         """A waiting job is given up; False if it does not wait."""
+        self.fair.forget(jobid)
+        return self._withdraw(jobid)
+
+    def _withdraw(self, jobid: int) -> bool:
         name = self.where.pop(jobid, None)
         if name is None:
             return False
@@ -222,9 +230,13 @@ class Pool:
 
     def reprioritize(self, jobid: int, priority: int) -> None:
         """Another priority for a waiting job; unknown jobs are ignored."""
-        name = self.where.get(jobid)
-        if name is not None and self.queues[name].pending[jobid].place[0] != -priority:
-            self.queues[name].reprioritize(jobid, priority)
+        if jobid in self.where:
+            self._rank(jobid, self.fair.weigh(jobid, priority))
+
+    def _rank(self, jobid: int, priority: int) -> None:
+        queue = self.queues[self.where[jobid]]
+        if queue.pending[jobid].place[0] != -priority:
+            queue.reprioritize(jobid, priority)
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
         """Book what a queue has given to a job, and say what it is."""
@@ -236,6 +248,7 @@ class Pool:
         """A queue has refused a job."""
         self.refused += 1
         del self.where[jobid]
+        self.fair.forget(jobid)
 
     def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
         """Enter a job that already runs, without the ranks it gave back.
@@ -252,11 +265,17 @@ class Pool:
         self._will_end(jobid, allocation)
         self.touch()
 
-    def free(self, jobid: int) -> bool:
+    def free(self, jobid: int, now: int = 0) -> bool:
         """A job gives back all it holds; False for one that holds nothing."""
+        known = self._give_back(jobid, now)
+        self.fair.forget(jobid)
+        return known
+
+    def _give_back(self, jobid: int, now: int) -> bool:
         held = self.held.pop(jobid, None)
         if held is None:
             return False
+        self._charge(jobid, held.shares, now)
         queue = self._queue(held.queue)
         if jobid in self.scheduler.jobs:
             queue.finish(jobid)
@@ -265,6 +284,12 @@ class Pool:
         if len(self.queues) > 1:
             self.touch()
         return True
+
+    def _charge(self, jobid: int, shares: Shares, now: int) -> None:
+        """A job gives back some of what it holds."""
+        allocation = self.scheduler.jobs.get(jobid)
+        if allocation is not None and now > allocation.start:
+            self.fair.charge(jobid, sum(share.cores.bit_count() for share in shares), allocation.start, now)
 
     def heirs(self, count: int, now: int) -> list[int]:
         """Waiting jobs that may take over, in this order, what a job of the same request gives back.
@@ -302,13 +327,14 @@ class Pool:
                 # Short jobs: nothing changes but who it is.
                 queue.hand_over(jobid, heir)
                 del self.where[heir], self.held[jobid]
+                self.fair.forget(jobid)
                 self._hold(heir, Held(held.shares, expiration, held.queue), allocation)
                 return True
         if heir in self.where:
-            self.cancel(heir)
+            self._withdraw(heir)
         elif heir in self.held:
-            self.free(heir)
-        self.free(jobid)
+            self._give_back(heir, now)
+        self.free(jobid, now)
         if held is None or allocation is None:
             return False
         for queue in self.queues.values():
@@ -325,7 +351,7 @@ class Pool:
         self._will_end(jobid, allocation)
         self.matched += 1
 
-    def release(self, jobid: int, ranks: int) -> bool:
+    def release(self, jobid: int, ranks: int, now: int = 0) -> bool:
         """A job gives back what it holds on some ranks; False for one that holds nothing."""
         held = self.held.get(jobid)
         if held is None:
@@ -333,6 +359,7 @@ class Pool:
         part = [share for share in held.shares if ranks >> share.rank & 1]
         held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
         if part:
+            self._charge(jobid, tuple(part), now)
             self.scheduler.release(jobid, self.nodes.selection(part))
             if jobid not in self.scheduler.jobs:
                 self._queue(held.queue).running.discard(jobid)
@@ -366,6 +393,8 @@ class Pool:
     def schedule(self, now: int) -> list[Decision]:
         """One pass over all queues, a few milliseconds each; while `unfinished`, another call goes on with the rest."""
         self._hold_overrun(now)
+        for jobid, priority in self.fair.news(self.where, now):
+            self._rank(jobid, priority)
         decisions: list[Decision] = []
         for queue in sorted(self.queues.values(), key=_urgency) if len(self.queues) > 1 else self.queues.values():
             decisions += queue.schedule(now)

@@ -7,11 +7,13 @@ because every refusal has to name the key, what it was and what would be right.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from headrace.graph.policies import POLICIES as MATCH_POLICIES
 from headrace.graph.policies import Policy
 from headrace.queueing import POLICIES as QUEUE_POLICIES
+from headrace.spec import duration
 
 QMANAGER = "sched-fluxion-qmanager"
 RESOURCE = "sched-fluxion-resource"
@@ -54,6 +56,8 @@ class Settings(NamedTuple):
     limit: int
     asked: dict[str, str]
     unknown: tuple[str, ...]
+    # Seconds after which half of what users have used is forgotten; 0: nobody asks what they have.
+    fair_share: float = 0.0
 
     def for_queue(self, name: str) -> QueueSettings:
         return self.queues.get(name, self.queue)
@@ -92,11 +96,13 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
         limit=limit,
         asked=asked,
         unknown=tuple(unknown),
+        fair_share=_fair_share(asked.get("fair-share", "")),
     )
 
 
 _PER_QUEUE = ("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue")
-_QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE)
+# The last is not Fluxion's.
+_QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
 _RESOURCE_KEYS = ("match-policy", "match-format")
 
 
@@ -131,6 +137,18 @@ def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
                 raise SettingsError(f"{key}: must be QUEUE:VALUE, several of them with spaces between, not {item!r}")
             own.setdefault(name, {})[key.removesuffix("-per-queue")] = value
     return {name: _queue({**asked, **values}, *_PER_QUEUE) for name, values in own.items()}
+
+
+def _fair_share(text: str) -> float:
+    try:
+        found = duration.parse(text) if text else 0.0
+    except ValueError:
+        found = -1.0
+    if not (found > 0 if text else found == 0) or found == inf:
+        raise SettingsError(
+            f"fair-share: must be the time in which half of what was used is forgotten, as 7d, not {text!r}"
+        )
+    return found
 
 
 def _numbers(key: str, text: str, names: Sequence[str]) -> dict[str, int]:

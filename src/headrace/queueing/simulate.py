@@ -23,7 +23,7 @@ _MEASURED = ("core", "gpu")
 # RFC 30 has urgency 0 hold a job.
 _HELD = 0
 # How often priorities are worked out anew from usage, in simulated seconds: services do it now and then as well.
-_REVIEW = 300
+REVIEW = 300
 
 
 class Job(NamedTuple):
@@ -133,7 +133,7 @@ def simulate(
             if fair is not None:
                 fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
         if fair is not None and now >= review:
-            review = now + _REVIEW
+            review = now + REVIEW
             for _, _, job in list(line.waiting.values()):
                 priority = fair.priority(job.urgency, job.user)
                 if line.move(job, priority):
