@@ -51,6 +51,26 @@ def test_what_the_pipe_does_not_take_follows_as_it_is_read(pipe: tuple[Loop, Fee
     assert feed.fd == -1
 
 
+@pytest.mark.parametrize("how", ["read", "closed", "left"])
+def test_who_waits_for_room_hears_once_when_there_is_some_or_never_will_be(how: str) -> None:
+    reader, writer = os.pipe()
+    loop, heard = Loop(), []
+    feed = Feed(loop, writer, lambda: heard.append(feed.backlog))
+    feed.write(b"a little")
+    assert (heard, feed.backlog) == ([], 0)
+    feed.write(MORE_THAN_A_PIPE)
+    assert feed.backlog > 0
+    if how == "read":
+        while loop.writers:
+            os.read(reader, 1 << 16)
+            loop.writers[feed.fd]()
+    elif how == "left":
+        os.close(reader)
+        loop.writers[feed.fd]()
+    feed.close()
+    assert (heard, feed.fd, loop.writers) == ([0], -1, {})
+
+
 def test_an_end_without_data_closes_at_once_and_later_writes_are_dropped(pipe: tuple[Loop, Feed, int]) -> None:
     loop, feed, reader = pipe
     feed.end()

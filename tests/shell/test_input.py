@@ -36,6 +36,23 @@ def test_more_input_than_a_pipe_holds_arrives_and_never_blocks_other_jobs(world:
     assert world.finish(reader).text().split() == ["400000"]
 
 
+def test_a_client_hears_when_a_task_that_did_not_read_goes_on_or_ends(world: World, tmp_path: Path) -> None:
+    for script in ("while ! test -e go; do sleep .01; done; cat >/dev/null", "while ! test -e go; do sleep .01; done"):
+        job = world.start(["sh", "-c", script], cwd=str(tmp_path))
+        io = {"stream": "stdin", "rank": "all", "data": "x" * 500_000}
+        tokens = []
+        for _ in range(5):
+            tokens.append(world.rpc(job, "stdin", io))
+            later = world.rpc(job, "no such method", {})
+            world.pump(lambda later=later: bool(world.replies[later]))  # type: ignore[misc]
+        assert [len(world.replies[token]) for token in tokens] == [1, 1, 0, 0, 0]
+        (tmp_path / "go").touch()
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+        world.finish(job)
+        assert [[reply["errnum"] for reply in world.replies[token]] for token in tokens] == [[0]] * 5
+        (tmp_path / "go").unlink()
+
+
 def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("from file\n")
     job = world.start(["sh", "-c", "cat; sleep .2"], 2, input=str(tmp_path / "in"))
@@ -58,6 +75,9 @@ def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:
 class Fed:
     """A task's feed that remembers."""
 
+    fd = 1
+    backlog = 0
+
     def __init__(self) -> None:
         self.data = b""
         self.ended = False
@@ -78,7 +98,7 @@ def test_the_lead_logs_what_a_client_sent_and_passes_it_on_to_every_node() -> No
         shells.append(Input({}, 2, tasks, logs.extend, lambda to, message: shells[to].from_peer(message)))
     sent = [{"stream": "stdin", "rank": "1-2", "data": "ü\n"}, {"stream": "stdin", "rank": "all", "eof": True}]
     for io in sent:
-        shells[0].from_client(io, 4)
+        shells[0].from_client(io, 4, lambda: None)
     given = [[feed and (feed.data, feed.ended) for feed in here] for here in feeds]
     assert given == [[(b"", True), ("ü\n".encode(), True)], [("ü\n".encode(), True), None]]
     assert [(name, context) for _, name, context in logs] == [("data", io) for io in sent]
@@ -87,14 +107,31 @@ def test_the_lead_logs_what_a_client_sent_and_passes_it_on_to_every_node() -> No
 def test_input_after_the_end_of_all_that_it_is_for_is_a_broken_pipe() -> None:
     logs: list[Any] = []
     given = Input({}, 1, [], logs.extend, lambda _to, _message: None)
-    given.from_client({"stream": "stdin", "rank": "0", "eof": True}, 2)
-    given.from_client({"stream": "stdin", "rank": "0-1", "data": "x"}, 2)
+    given.from_client({"stream": "stdin", "rank": "0", "eof": True}, 2, lambda: None)
+    given.from_client({"stream": "stdin", "rank": "0-1", "data": "x"}, 2, lambda: None)
     with pytest.raises(BrokenPipeError):
-        given.from_client({"stream": "stdin", "rank": "0", "data": "x"}, 2)
-    given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2)
+        given.from_client({"stream": "stdin", "rank": "0", "data": "x"}, 2, lambda: None)
+    given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2, lambda: None)
     with pytest.raises(BrokenPipeError):
-        given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2)
+        given.from_client({"stream": "stdin", "rank": "all", "eof": True}, 2, lambda: None)
     assert len(logs) == 3
+
+
+@pytest.mark.parametrize(("nnodes", "answered"), [(1, 2), (2, 3)])
+def test_who_sends_more_than_any_task_takes_waits_for_one_that_does(nnodes: int, answered: int) -> None:
+    feeds = [Fed(), Fed()]
+    tasks: list[Any] = [SimpleNamespace(rank=rank, feed=feed) for rank, feed in enumerate(feeds)]
+    answers: list[int] = []
+    given = Input({}, nnodes, tasks, lambda _entries: None, lambda _to, _message: None)
+    for number in range(3):
+        io = {"stream": "stdin", "rank": "all", "data": "x"}
+        given.from_client(io, 2, lambda number=number: answers.append(number))  # type: ignore[misc]
+        for feed in feeds:
+            feed.backlog += 600_000
+    assert len(answers) == answered
+    feeds[0].backlog = 0
+    given.answer()
+    assert answers == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,13 @@ class Loop(Protocol):
 
 
 class Feed:
-    """The write end of a pipe, owned by this object."""
+    """The write end of a pipe, owned by this object. `on_room` is called when what had to wait has left it."""
 
-    __slots__ = ("_buffer", "_ending", "_loop", "_watched", "fd")
+    __slots__ = ("_buffer", "_ending", "_loop", "_on_room", "_watched", "fd")
 
-    def __init__(self, loop: Loop, fd: int) -> None:
+    def __init__(self, loop: Loop, fd: int, on_room: Callable[[], None] | None = None) -> None:
         self._loop = loop
+        self._on_room = on_room
         self.fd = fd
         self._buffer = bytearray()
         self._ending = False
@@ -33,6 +34,11 @@ class Feed:
             self._buffer += data
             self._pump()
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that the pipe has not taken yet."""
+        return len(self._buffer)
+
     def end(self) -> None:
         """Close once everything is written."""
         self._ending = True
@@ -41,11 +47,19 @@ class Feed:
     def close(self) -> None:
         """Close now; what is not written is lost."""
         if self.fd >= 0:
-            if self._watched:
-                self._loop.unwatch_writable(self.fd)
+            waited = self._unwatch()
             os.close(self.fd)
             self.fd = -1
             self._buffer.clear()
+            if waited and self._on_room is not None:
+                self._on_room()
+
+    def _unwatch(self) -> bool:
+        """Whether anything was waiting for room."""
+        waited, self._watched = self._watched, False
+        if waited:
+            self._loop.unwatch_writable(self.fd)
+        return waited
 
     def _pump(self) -> None:
         if self.fd < 0:
@@ -62,8 +76,8 @@ class Feed:
             # The reader is gone; as with a shell's pipe, the rest is dropped.
             self.close()
             return
-        if self._watched:
-            self._watched = False
-            self._loop.unwatch_writable(self.fd)
+        waited = self._unwatch()
         if self._ending:
             self.close()
+        if waited and self._on_room is not None:
+            self._on_room()

@@ -86,6 +86,7 @@ class Attach:
         self._open: Dict[str, Rpc] = {}
         self._held: List[Any] = []
         self._stdin_waiting = 0
+        self._stdin_taken = False
         self._stdin_watched = False
         self._interrupted = 0.0
         self._left = False
@@ -339,10 +340,12 @@ class Attach:
             self._stdin_waiting -= 1
             try:
                 call.get()
+                self._stdin_taken = True
             except OSError as exc:
                 if exc.errno == errno.EPIPE and had_data:
                     raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
-                if exc.errno == errno.ENOSYS and had_data and self.status is None:
+                # A job that took some has ended; what it did not wait for was not for it.
+                if exc.errno == errno.ENOSYS and had_data and self.status is None and not self._stdin_taken:
                     raise CommandError("flux-job: stdin not accepted by job", bare=True) from None
                 self._unwatch_stdin()
                 return

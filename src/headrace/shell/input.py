@@ -15,6 +15,9 @@ from .mustache import expand
 from .output import Entry, Lookup
 from .task import Task
 
+# Bytes that wait for tasks of which none reads; then who sends them has to wait for his answers.
+_MOST = 1 << 20
+
 
 class Input:
     """Input of one job on one node. `keep(entries)` takes log entries; `send(nodeid, message)` goes to another shell.
@@ -37,6 +40,7 @@ class Input:
         self._send = send
         # Tasks whose input is at its end; in the lead.
         self._ended = Idset()
+        self._unanswered: list[Callable[[], None]] = []
 
     def _spec(self) -> dict[str, Any]:
         given = self._options.get("input")
@@ -55,8 +59,8 @@ class Input:
             return ""
         return expand(str(spec["path"]), lookup)
 
-    def from_client(self, io: dict[str, Any], ntasks: int) -> None:
-        """In the lead: a client sent a data event's context.
+    def from_client(self, io: dict[str, Any], ntasks: int, answer: Callable[[], None]) -> None:
+        """In the lead: a client sent a data event's context. `answer()` is called when it may send more.
 
         Raises StdioError; ValueError for a rank that is none; BrokenPipeError when the tasks it is for had their end.
         """
@@ -73,6 +77,18 @@ class Input:
         for nodeid in range(1, self._nnodes):
             text = data.decode("latin-1")
             self._send(nodeid, {"kind": "stdin", "rank": decoded.rank, "data": text, "eof": eof})
+        self._unanswered.append(answer)
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer clients, unless every task is far behind. Of several often one reads alone: nobody waits for the
+        others, nor for those of other nodes, of which it is not known."""
+        feeds = [task.feed for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
+        if feeds and self._nnodes == 1 and all(feed.backlog > _MOST for feed in feeds):
+            return
+        unanswered, self._unanswered = self._unanswered, []
+        for answer in unanswered:
+            answer()
 
     def from_peer(self, data: dict[str, Any]) -> None:
         """The lead passed on what a client sent."""

@@ -347,8 +347,7 @@ class ShellJob:
             return
         try:
             if method == "stdin" and self._input.from_clients:
-                self._input.from_client(op["payload"], self.size)
-                self._reply(token, None)
+                self._input.from_client(op["payload"], self.size, partial(self._reply, token, None))
             elif method == "kill":
                 self.kill(int(op["payload"]["signum"]))
                 self._reply(token, None)
@@ -363,6 +362,10 @@ class ShellJob:
             self._refuse(token, errno.EPIPE, "Broken pipe")
         except (KeyError, TypeError, ValueError) as exc:
             self._refuse(token, errno.EPROTO, f"{method}: {exc}")
+
+    def input_taken(self) -> None:
+        """A task has read what had waited for it."""
+        self._input.answer()
 
     def _reply(self, token: int, payload: dict[str, Any] | None) -> None:
         self.agent.send({"op": "rpc-reply", "token": token, "errnum": 0, "payload": payload, "text": ""})

@@ -112,7 +112,7 @@ class Task:
             terminal.start()
         else:
             if stdin < 0:
-                self.feed = Feed(agent, ours.pop(0))
+                self.feed = Feed(agent, ours.pop(0), job.input_taken)
             for stream, fd in zip(("stdout", "stderr"), ours):
                 self._open += 1
                 self._fds[fd] = stream
