@@ -60,3 +60,21 @@ def test_what_is_asked_of_jobs_is_not_among_the_results(tmp_path: Path, capsys: 
     shown = capsys.readouterr().out
     assert shown.startswith("INFO: Num. of Jobs Matched: 0\nINFO: Min. Match Time: 0\n")
     assert shown.endswith("INFO: quit (q) -- end: quit\n")
+
+
+def test_a_graph_in_shorthand_leaves_out_what_is_given_whole_and_can_be_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    (tmp_path / "job.yaml").write_text("{resources: [{type: node, count: 1, exclusive: true}]}")
+    found = {}
+    for form in ("jgf", "jgf_shorthand"):
+        options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-F", form]
+        assert resource_query.main(options, io.StringIO(f"match allocate {tmp_path}/job.yaml\n")) == 0
+        found[form] = json.loads(capsys.readouterr().out.splitlines()[0])
+    types = {form: [node["metadata"]["type"] for node in graph["graph"]["nodes"]] for form, graph in found.items()}
+    assert types == {"jgf": ["core"] * 4 + ["node", "cluster"], "jgf_shorthand": ["node", "cluster"]}
+    (tmp_path / "short.json").write_text(json.dumps(found["jgf_shorthand"]))
+    options = ["-L", str(tmp_path / "short.json"), "-f", "jgf_shorthand"]
+    assert resource_query.main(options, io.StringIO(f"match allocate {tmp_path}/job.yaml\n")) == 0
+    assert "RESOURCES=ALLOCATED" in capsys.readouterr().out

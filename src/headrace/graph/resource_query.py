@@ -22,8 +22,13 @@ from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
-_READERS: dict[str, Callable[[str], Graph]] = {"grug": grug.read, "jgf": jgf.read, "rv1exec": rv1.read}
-_OTHERS: dict[str, Callable[[str, str], Graph]] = {"grug": grug.read, "jgf": jgf.read}
+_READERS: dict[str, Callable[[str], Graph]] = {
+    "grug": grug.read,
+    "jgf": jgf.read,
+    "jgf_shorthand": jgf.read,
+    "rv1exec": rv1.read,
+}
+_OTHERS: dict[str, Callable[[str, str], Graph]] = {"grug": grug.read, "jgf": jgf.read, "jgf_shorthand": jgf.read}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -123,6 +123,11 @@ def jgf(graph: Graph, allocation: Allocation) -> str:
     return json.dumps(graph_object(graph, allocation)) + "\n"
 
 
+def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
+    """As jgf, without what lies below an exclusive vertex given whole: its own entry stands for it."""
+    return jgf(graph, _short(allocation))
+
+
 def rlite(graph: Graph, allocation: Allocation) -> str:
     """R_lite alone, with its nodelist."""
     execution = execution_object(graph, allocation)
@@ -140,12 +145,13 @@ def rv1(graph: Graph, allocation: Allocation) -> str:
 
 
 def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
-    """As rv1, but what lies below an exclusive vertex given whole is left out of the graph: its own entry stands
-    for it.
-    """
-    short = allocation._replace(selection=allocation.selection.shortened())
-    r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, short)}
-    return json.dumps(r) + "\n"
+    """As rv1, with the graph of jgf_shorthand."""
+    short = graph_object(graph, _short(allocation))
+    return json.dumps({"version": 1, "execution": execution_object(graph, allocation), "scheduling": short}) + "\n"
+
+
+def _short(allocation: Allocation) -> Allocation:
+    return allocation._replace(selection=allocation.selection.shortened())
 
 
 Writer = Callable[[Graph, Allocation], str]
@@ -153,6 +159,7 @@ WRITERS: dict[str, Writer] = {
     "simple": simple,
     "pretty_simple": pretty_simple,
     "jgf": jgf,
+    "jgf_shorthand": jgf_shorthand,
     "rlite": rlite,
     "rv1": rv1,
     "rv1_nosched": rv1_nosched,
