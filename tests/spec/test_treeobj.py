@@ -1,5 +1,7 @@
 """KVS tree objects (RFC 11) and blobrefs (RFC 10)."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,14 @@ objects = st.recursive(
     lambda inner: st.dictionaries(st.text(max_size=4), inner, max_size=3).map(treeobj.dir_),
     max_leaves=6,
 )
+
+
+@given(st.binary(max_size=50), st.sampled_from([0, 2000, 2048, 100_000]), st.sampled_from(["sha1", "sha256"]))
+def test_digests_are_those_of_hashlib_whatever_makes_them(data, more, hash):
+    data += bytes(more)
+    digest = treeobj.digest(data, hash)
+    assert digest == hashlib.new(hash, data).digest()
+    assert len(digest) == treeobj.digest_size(hash)
 
 
 def test_a_blobref_names_hash_and_digest():

@@ -9,7 +9,6 @@ holds: it is asked before the answer is "unknown".
 from __future__ import annotations
 
 import errno
-import hashlib
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 
 from ..broker.module import EMPTY, ModuleContext, RpcError
 from ..broker.module_rest import data_path
+from ..spec import treeobj
 from ..spec.message import Message
 from .background import Background
 
@@ -125,7 +125,7 @@ class Content:
         self.ctx = ctx
         self.disk = store
         self.hash_name = hash_name
-        self.digest_size = hashlib.new(hash_name, usedforsecurity=False).digest_size
+        self.digest_size = treeobj.digest_size(hash_name)
         self.durable = isinstance(store, SqliteStore)
         self._thread = Background(ctx.loop.call_soon_threadsafe, "content") if self.durable else None
         # Blobs that wait for the disk, and who waits for them.
@@ -152,7 +152,7 @@ class Content:
         blob = msg.payload or b""
         if len(blob) > MAX_BLOB:
             raise RpcError(errno.EFBIG, f"a blob has at most {MAX_BLOB} bytes, this has {len(blob)}")
-        digest = hashlib.new(self.hash_name, blob, usedforsecurity=False).digest()
+        digest = treeobj.digest(blob, self.hash_name)
         self._dirty[digest] = blob
         self._waiting.append((msg, digest))
         self.ctx.at_flush(self._write)

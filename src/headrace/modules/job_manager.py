@@ -10,7 +10,6 @@ import asyncio
 import errno
 import logging
 import os
-import tempfile
 from typing import Any
 
 from headrace.agent import begun
@@ -51,7 +50,7 @@ class _Manager:
         self.policy = _policy(ctx.config)
         self.core = Core(Queues(self.policy.names), ctx.broker.owner)
         statedir = ctx.attrs.get("statedir", "")
-        folder = statedir or ctx.attrs.get("rundir", "") or tempfile.gettempdir()
+        folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.store = Store(folder)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)

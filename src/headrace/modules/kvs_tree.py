@@ -12,11 +12,12 @@ from __future__ import annotations
 import base64
 import binascii
 import errno
-import hashlib
 import json
 from json.encoder import encode_basestring
 from typing import Any, Union
 from weakref import WeakValueDictionary
+
+from ..spec import treeobj
 
 # A value whose base64 text is longer than this is stored as a blob of its own (what real Flux does, so hashes agree).
 _INLINE_LIMIT = 72
@@ -51,15 +52,14 @@ class Refs:
         self.live: WeakValueDictionary[str, Dir | Blob] = WeakValueDictionary()
 
     def blobref(self, data: bytes) -> str:
-        return f"{self.hash_name}-{hashlib.new(self.hash_name, data, usedforsecurity=False).hexdigest()}"
+        return f"{self.hash_name}-{treeobj.digest(data, self.hash_name).hex()}"
 
     def valid(self, ref: object) -> bool:
         """True for a blobref of this instance's hash."""
         if not isinstance(ref, str) or not ref.startswith(self.hash_name + "-"):
             return False
         digits = ref[len(self.hash_name) + 1 :]
-        size = hashlib.new(self.hash_name, usedforsecurity=False).digest_size
-        return len(digits) == 2 * size and not digits.strip("0123456789abcdef")
+        return len(digits) == 2 * treeobj.digest_size(self.hash_name) and not digits.strip("0123456789abcdef")
 
     def blob(self, ref: str) -> bytes | None:
         """The blob of a live node, None when no such node is in memory."""

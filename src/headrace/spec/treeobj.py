@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
+import sys
 from typing import Any, Dict, List, Optional
 
 # Digest length in hex digits of the hashes that `content.hash` may name.
 _DIGITS = {"sha1": 40, "sha256": 64}
+# Where the standard library has each by itself. OpenSSL, which hashlib loads, is faster for what is larger than this
+# (bytes), but takes longer to load than an instance's KVS to start.
+_MODULES = {"sha1": "_sha1", "sha256": "_sha2" if sys.version_info >= (3, 12) else "_sha256"}
+_SMALL = 2048
 _BLOBREF = re.compile(r"([a-z0-9]+)-([0-9a-f]+)\Z", re.ASCII)
 # Nested `dir` objects; deeper ones would only exhaust the stack of whoever walks them.
 MAX_DEPTH = 128
@@ -60,11 +64,31 @@ def decode_val(obj: TreeObject) -> bytes:
         raise TreeObjectError(f"val: data is not base64: {exc}") from None
 
 
+def digest(data: bytes, hash: str) -> bytes:
+    """Return the digest of `data`; `hash` is a name that `content.hash` may have."""
+    if len(data) <= _SMALL:
+        try:
+            return bytes(getattr(__import__(_MODULES[hash]), hash)(data).digest())
+        except ImportError:
+            # A Python that was built with OpenSSL alone.
+            pass
+    import hashlib
+
+    if sys.version_info < (3, 9):
+        return hashlib.new(hash, data).digest()
+    return hashlib.new(hash, data, usedforsecurity=False).digest()
+
+
+def digest_size(hash: str) -> int:
+    """Return the number of bytes of a digest."""
+    return _DIGITS[hash] // 2
+
+
 def blobref(data: bytes, hash: str = "sha1") -> str:
     """Return the blobref of a blob: hash name, hyphen, hex digest. Raises TreeObjectError for an unknown hash."""
     if hash not in _DIGITS:
         raise TreeObjectError(f"unknown hash '{hash}': expected {' or '.join(_DIGITS)}")
-    return f"{hash}-{hashlib.new(hash, data).hexdigest()}"
+    return f"{hash}-{digest(data, hash).hex()}"
 
 
 def is_blobref(text: object) -> bool:
