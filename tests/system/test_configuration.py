@@ -44,3 +44,15 @@ def test_a_queue_may_be_given_by_its_hosts(tmp_path: Path) -> None:
     done = start("--test-size=3", "--test-hosts=n[0-2]", f"--config-path={path}", script)
     assert done.out == "every n[0-2]\nfew n[1-2]\n1\n2\n"
     assert "only 2 eligible" in done.err
+
+
+def test_nodes_that_are_excluded_get_no_jobs_and_cannot_be_drained() -> None:
+    script = (
+        "flux resource status -no '{state} {ranks}'; flux resource info; flux run -N2 flux getattr rank | sort; "
+        "flux run -N3 true; flux resource drain 1; flux resource drain -f 1 why"
+    )
+    done = start("--test-size=3", "--conf=resource.exclude='1'", script)
+    first, second, count, *ranks = done.out.splitlines()
+    assert (first, second, count[:8], ranks) == ("avail 0,2", "exclude 1", "2 Nodes,", ["0", "2"])
+    assert "unsatisfiable" in done.err
+    assert done.err.count("flux-resource: ERROR: [Errno 17] rank 1 already drained or excluded\n") == 2

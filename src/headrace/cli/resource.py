@@ -109,7 +109,8 @@ def _drain(args: Namespace) -> int:
     try:
         Handle().rpc("resource.drain", request, 0).get()
     except OSError as exc:
-        if exc.errno == errno.EEXIST:
+        # No option helps with nodes that the configuration excludes.
+        if exc.errno == errno.EEXIST and not str(exc).endswith("excluded"):
             raise CommandError(f"{exc}: use --force to replace the reason") from None
         raise
     return 0
