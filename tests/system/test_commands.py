@@ -33,6 +33,8 @@ LINES = [
     ("flux job eventlog -T offset $(flux job last) | head -1", 0, "0.000000 submit userid=.*\n"),
     ("flux run -v true 2>&1", 0, f"jobid: {ID}\n"),
     ("echo x | flux run --input=1 -n2 -l cat", 0, "1: x\n"),
+    ("yes | head -c 5000000 | flux run head -1", 0, "y\n"),
+    ("yes | head -c 5000000 | flux run wc -c", 0, "5000000\n"),
     ("flux job timeleft -H", 0, "infinity\n"),
     ("flux job taskmap --to=pmi '[[0,2,1,1]]'", 0, r"\(vector,\(0,2,1\)\)\n"),
     ("flux -p getattr size", 0, "2\n"),
