@@ -445,8 +445,8 @@ class ShellJob:
             return
         self._killed = True
         self.event("shell.task-exit", context)
-        limit = known.exit_timeout(self.options)
-        if limit is None or self.size == 1:
+        limit = known.exit_timeout(self.options) if self.size > 1 else None
+        if limit is None:
             return
 
         def expired() -> None:

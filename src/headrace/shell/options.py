@@ -11,6 +11,8 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ..agent.spawn import LIMITS
 from ..spec import duration
 from ..spec.idset import Idset, IdsetError
@@ -27,14 +29,34 @@ _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
 _SPARED = ("hwloc", "sysmon")
 _PMI = ("simple", "pmi1", "pmi2", "off", "none")
 _INFINITY = resource.RLIM_INFINITY
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class OptionError(ValueError):
     """An option that the job cannot run with; the text names it."""
 
 
+# The options that were last found to be right: the jobs of a batch are alike.
+_right = b""
+
+
 def check(options: Mapping[str, Any]) -> list[str]:
     """What is wrong and does no harm, in words. Raises OptionError for what does."""
+    global _right
+    try:
+        known = _encode(options)
+    except OverflowError:
+        # A number that is wrong for any option.
+        return _check(options)
+    if known == _right:
+        return []
+    told = _check(options)
+    if not told:
+        _right = known
+    return told
+
+
+def _check(options: Mapping[str, Any]) -> list[str]:
     exit_timeout(options)
     pty_ranks(options)
     templates(options)
