@@ -149,3 +149,22 @@ def test_what_a_job_manager_that_is_away_at_the_end_has_not_read_is_in_the_state
     done = script(body, option)
     assert (done.rc, done.left) == (0, []), done.err
     assert script("flux jobs -ano '{status}'", option).out == "COMPLETED\n"
+
+
+@pytest.mark.parametrize("scheduler", ["graph", "simple"])
+def test_a_scheduler_hears_of_drains_from_a_resource_module_that_was_loaded_again(scheduler: str) -> None:
+    done = script(
+        """
+        flux resource drain 1; flux module reload resource; flux resource drain 0; flux resource undrain 1
+        flux run sh -c 'flux getattr rank'
+        flux module remove resource; flux module remove sched-$1; flux module load resource; flux module load sched-$1
+        flux run sh -c 'flux getattr rank'
+        flux resource drain 1
+        id=$(flux submit -N1 true); flux module reload resource
+        flux resource undrain 0; flux job attach $id
+        flux jobs -no '{ranks}' $id; flux dmesg | grep -c 'resource was unloaded' || true
+        """.replace("$1", scheduler),
+        "--test-size=2",
+        f"-Ssched.module={scheduler}",
+    )
+    assert (done.rc, done.out, done.left) == (0, "1\n1\n0\n0\n", []), done.err

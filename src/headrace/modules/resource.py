@@ -20,6 +20,7 @@ from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.modules import resource_source as source
 from headrace.modules.resource_follower import Follower, count_node
+from headrace.modules.resource_handover import Handover, adopt, leave
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -64,6 +65,8 @@ class _Leader:
         self.usable = 0
         self.muted = False
         self.acquirers = ctx.streams("acquire")
+        # What the acquirers of an earlier load know, until it is known which brokers are online.
+        self.inherited: Handover | None = None
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
         self.unsaved: list[Event] = []
@@ -91,7 +94,7 @@ class _Leader:
         )
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
-        ctx.on_unload(self._save)
+        ctx.on_unload(self._unload)
         self.configured = source.configured(ctx.config)
         ctx.spawn(self._start())
 
@@ -247,6 +250,11 @@ class _Leader:
         except TargetError as exc:
             self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
         self.ready = True
+        self.inherited = adopt(self.ctx, self.acquirers, self.inventory.schedulable())
+        if self.inherited is not None:
+            self.usable = self.inherited.usable
+            self.acquirers.send({"expiration": rset.expiration})
+            return
         self.usable = self.inventory.usable()
         for msg in self.acquirers:
             self._offer(msg)
@@ -288,6 +296,8 @@ class _Leader:
         ranks &= ~self.forced_down
         for event in self.inventory.set_online(ranks, self.ctx.now()):
             self._record(event)
+        self.inherited = None
+        self._changed()
         self._at_quorum(ranks)
         for entry in list(self.waiting_up):
             if ranks.bit_count() >= entry[0]:
@@ -322,7 +332,7 @@ class _Leader:
         self._changed()
 
     def _changed(self) -> None:
-        if not self.ready:
+        if not self.ready or self.inherited is not None:
             return
         usable = self.inventory.usable()
         up, down = usable & ~self.usable, self.usable & ~usable
@@ -334,6 +344,11 @@ class _Leader:
             if down:
                 body["down"] = ids(down)
             self.acquirers.send(body)
+
+    def _unload(self) -> None:
+        self._save()
+        if self.ready:
+            leave(self.ctx, self.acquirers, self.inventory.schedulable(), self.usable)
 
     def _save(self) -> None:
         """Append new events to `resource.eventlog`, where a restarted instance finds its drains."""
