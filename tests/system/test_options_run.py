@@ -136,6 +136,17 @@ STARTING = [
     ),
     Line("flux start --noexec sh -c 'echo started'", ""),
     Line("flux start -v sh -c 'echo started'", "started\nflux-start: flux broker sh -c echo started\n"),
+    Line(
+        "flux broker -v true", "flux-broker: boot: rank=0 size=1\nflux-broker: parent: none\nflux-broker: child: none\n"
+    ),
+    Line(
+        "flux start -s2 -o,--verbose true 2>&1 | sort",
+        like(
+            "flux-broker: boot: rank=0 size=2\nflux-broker: boot: rank=1 size=2\n"
+            "flux-broker: child: ipc://(.*/tbon-0)\nflux-broker: child: (none|ipc://.*)\n"
+            "flux-broker: parent: ipc://\\1\nflux-broker: parent: none\n"
+        ),
+    ),
     Line("flux start -o,-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
     Line("flux start --broker-opts=--conf=a.b=3,-q true", like("flux-broker: unrecognized option '-q'\n.*"), 1),
     Line("flux start -s4 -Scron.directory=/x -Stbon.fanout=2 flux getattr tbon.topo", "kary:2\n"),

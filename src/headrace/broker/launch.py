@@ -56,8 +56,10 @@ class LaunchOptions:
         command: list[str] | None = None,
         hosts: list[str] | None = None,
         rundir: str = "",
+        verbose: bool = False,
     ) -> None:
         self.size = size
+        self.verbose = verbose
         self.attrs = {} if attrs is None else attrs
         self.config = config or {}
         self.config_path = config_path
@@ -140,6 +142,13 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     if info.rank == 0:
         for line in doubts(options.config):
             print(f"flux-broker: warning: {line}", file=sys.stderr)
+    if options.verbose:
+        for line in (
+            f"boot: rank={info.rank} size={info.size}",
+            f"parent: {info.parent_uri or 'none'}",
+            f"child: {info.bind or 'none'}",
+        ):
+            print(f"flux-broker: {line}", file=sys.stderr)
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.

@@ -74,7 +74,7 @@ def _parser() -> QuickParser:
 
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(_joined_broker_opts(argv))
-    _take_broker_opts(options)
+    verbose = _take_broker_opts(options)
 
     from headrace.broker import bare_asyncio
 
@@ -107,6 +107,7 @@ def main(argv: List[str]) -> int:
             command=command,
             hosts=list(Hostlist.parse(options.test_hosts)) if options.test_hosts else [],
             rundir=options.test_rundir or "",
+            verbose=verbose,
         )
         if options.test_size is not None:
             return launch.start_many(launching)
@@ -115,18 +116,23 @@ def main(argv: List[str]) -> int:
         raise broker_error(str(exc)) from None
 
 
-def _take_broker_opts(options: Namespace) -> None:
-    """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others."""
-    words = [word for text in options.broker_opts for word in text.split(",") if word]
-    if words:
-        from headrace.cli.arguments import BrokerParser
+def _take_broker_opts(options: Namespace) -> bool:
+    """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others.
 
-        parser = BrokerParser("broker")
-        broker_options(parser)
-        given = parser.parse_args(words)
-        options.setattr += given.setattr
-        options.conf += given.conf
-        options.config_path = given.config_path or options.config_path
+    Whether its `-v` is there is returned: that of `flux start` itself is another option.
+    """
+    words = [word for text in options.broker_opts for word in text.split(",") if word]
+    if not words:
+        return False
+    from headrace.cli.arguments import BrokerParser
+
+    parser = BrokerParser("broker")
+    broker_options(parser)
+    given = parser.parse_args(words)
+    options.setattr += given.setattr
+    options.conf += given.conf
+    options.config_path = given.config_path or options.config_path
+    return bool(given.verbose)
 
 
 def _recover(options: Namespace) -> None:
