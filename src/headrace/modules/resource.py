@@ -33,6 +33,8 @@ _APPEND = 32  # kvs.commit: append to the value
 _RETRIES = 50
 # Take R's word for what nodes have; take every broker for online, as tests do.
 _ARGS = ("noverify", "monitor-force-up")
+# Whose R need not be what this machine has: another instance's or somebody's word counts.
+_UNCHECKED = ("job-info", "resource-reload")
 # Seconds until what came and went is saved.
 _SAVE_SOON = 0.1
 # Seconds that nodes may report after the quorum is there, before what they have is assumed.
@@ -61,6 +63,8 @@ class _Leader:
         self.assumed: frozenset[int] = frozenset()
         self.hurried = False
         self.method = ""
+        # How an earlier load of this module came to the R that we have from the KVS.
+        self.origin = ""
         self.ready = False
         self.usable = 0
         self.muted = False
@@ -151,7 +155,9 @@ class _Leader:
         before this one, as those of tests do.
         """
         started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
-        defined = any(event["name"] == "resource-define" and event["timestamp"] >= started for event in events)
+        defined = [event for event in events if event["name"] == "resource-define" and event["timestamp"] >= started]
+        methods = [(event.get("context") or {}).get("method", "") for event in defined]
+        self.origin = next((method for method in reversed(methods) if method != "kvs"), "")
         if not defined and "broker.rc1_path" not in self.ctx.attrs:
             return None
         try:
@@ -204,6 +210,7 @@ class _Leader:
         for found in nodes:
             self.found[found[0]] = found
             stated = self.method in ("configuration", "kvs") or found[0] in self.assumed
+            stated = stated and self.origin not in _UNCHECKED
             if stated and not self.table.get("noverify", "noverify" in self.args):
                 self._verify(found)
         if not self.method and len(self.found) == self.ctx.size:
