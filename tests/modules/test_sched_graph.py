@@ -191,6 +191,22 @@ def test_what_can_never_run_is_denied_with_the_reason(in_broker: Run, spec: Jobs
     in_broker(scenario)
 
 
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+def test_nobody_waits_in_line_for_what_can_never_come(in_broker: Run, policy: str) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, f"queue-policy={policy}")
+        await world.settle()
+        for job in range(1, 4):
+            world.submit(job, jobspec(8, duration=3600))
+        world.submit(4, jobspec(9, duration=3600))
+        await world.settle()
+        assert world.started(1, 2, 3, 4) == [1]
+        assert [answer["type"] for answer in world.answers[4]] == [2]
+        assert world.sched.stats()["pending"] == 2
+
+    in_broker(scenario)
+
+
 def test_a_resource_that_the_graph_has_not_is_named_in_the_denial(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         spec = jobspec()
