@@ -137,3 +137,16 @@ def test_who_launched_us_is_seen_by_the_variables() -> None:
     assert launcher(pmi) == ("simple", PmiClient)
     assert launcher({**pmi, **slurm}) == ("pmi2", Pmi2Client)
     assert launcher(slurm) == ("slurm", SlurmMeeting)
+
+
+def test_methods_are_tried_in_the_order_that_is_wanted() -> None:
+    env = {"PMI_FD": "3", "PMI_RANK": "0", "PMI_SIZE": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
+
+    def chosen(methods: str) -> Any:
+        return launcher({**env, "SLURM_JOB_ID": "1", "FLUX_PMI_CLIENT_METHODS": methods})
+
+    assert chosen("libpmi simple pmi2") == ("simple", PmiClient)
+    assert chosen("slurm simple") == ("slurm", SlurmMeeting)
+    assert chosen("libpmi single simple") is None
+    with pytest.raises(BootError, match="FLUX_PMI_CLIENT_METHODS=libpmi libpmi2: none of them is offered here"):
+        chosen("libpmi libpmi2")

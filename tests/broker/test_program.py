@@ -64,7 +64,7 @@ def test_a_script_is_run_whatever_its_path_means_to_a_shell(in_broker: Run, tmp_
 def test_it_finds_the_instance_and_nothing_of_the_one_around_it(
     in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FLUX_JOB_ID", "PMI_RANK", "FLUX_PROXY_REMOTE"):
+    for name in ("FLUX_JOB_ID", "PMI_RANK", "PMI_SPAWNED", "SLURM_NTASKS", "I_MPI_PMI_LIBRARY", "FLUX_PROXY_REMOTE"):
         monkeypatch.setenv(name, "of the enclosing instance")
 
     async def scenario(broker: Any) -> None:

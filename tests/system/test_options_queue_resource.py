@@ -58,6 +58,7 @@ QUEUE = [
     ),
     Line("flux queue list --queue=debug --format='{queue}'", "QUEUE\ndebug\n"),
     Line("flux queue list -q debug -o '{limits.range.ncores} {limits.max.ngpus}'", "NCORES MAXGPUS\n0-inf inf\n"),
+    Line("FLUX_QUEUE_LIST_FORMAT_DEFAULT='{queue}{enabled.ascii}' flux queue list -q debug", "QUEUEEN\ndebugy\n"),
     Line("flux queue list --queue=nosuch", "flux-queue: ERROR: No such queue: nosuch\n", 1),
     Line("flux queue list --no-header --color=never -q debug", like("debug +✔ +✔ +5m +1h .*\n")),
     Line("flux queue list --no-header --color=always -q debug", like("debug +\033\\[01;32m ✔\033\\[0;0m.*\n")),

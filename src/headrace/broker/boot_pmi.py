@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Union
 
 from ..spec import jobid
@@ -22,14 +22,30 @@ from .topology import Topology
 Launcher = Union[PmiClient, Pmi2Client, SlurmMeeting]
 
 
+_METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] = {
+    "pmi2": (pmi2_client.offered, Pmi2Client),
+    "simple": (pmi_client.offered, PmiClient),
+    "slurm": (boot_slurm.offered, SlurmMeeting),
+}
+
+
 def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
-    """How this process was launched: the boot method's name and its client, None when it was started by hand."""
-    if pmi2_client.offered(env):
-        return "pmi2", Pmi2Client
-    if pmi_client.offered(env):
-        return "simple", PmiClient
-    if boot_slurm.offered(env):
-        return "slurm", SlurmMeeting
+    """How this process was launched: the boot method's name and its client, None when it was started by hand.
+
+    FLUX_PMI_CLIENT_METHODS may say in which order to try the methods; "single" among them ends the search. Methods of
+    Flux that we have not are passed over. Raises BootError when none of them is there to be used.
+    """
+    wanted = env.get("FLUX_PMI_CLIENT_METHODS", "").split()
+    for name in wanted or _METHODS:
+        offered, client = _METHODS.get(name, (None, None))
+        if offered is not None and client is not None and offered(env):
+            return name, client
+        if name == "single":
+            return None
+    if wanted:
+        raise BootError(
+            f"FLUX_PMI_CLIENT_METHODS={' '.join(wanted)}: none of them is offered here, nor is single named"
+        )
     return None
 
 

@@ -26,22 +26,23 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 
-# What an environment has of a job, a launcher or for this one instance, and says nothing of its programs.
+# What an environment has of a job, a launcher or for this one instance, and says nothing of its programs: an mpiexec
+# among them must not take our launcher for its own (flux-environment(7)).
 _NOT_OURS = (
     "FLUX_JOB_ID",
     "FLUX_JOB_NNODES",
     "FLUX_JOB_SIZE",
     "FLUX_JOB_TMPDIR",
     "FLUX_KVS_NAMESPACE",
+    "FLUX_PMI_LIBRARY_PATH",
     "FLUX_PROXY_REMOTE",
     "FLUX_RC1_PATH",
     "FLUX_RC3_PATH",
     "FLUX_TASK_LOCAL_ID",
     "FLUX_TASK_RANK",
-    "PMI_FD",
-    "PMI_RANK",
-    "PMI_SIZE",
+    "I_MPI_PMI_LIBRARY",
 )
+_LAUNCHERS = ("PMI_", "SLURM_")
 # What means something to a shell.
 _SPECIAL = re.compile(r"""[\s"'$`\\;&|<>(){}\[\]*?!#~]""")
 
@@ -80,9 +81,11 @@ class Program:
     def start(self) -> None:
         """Start it. Raises OSError when it cannot be."""
         broker = self._broker
-        env = dict(broker.env)
-        for name in _NOT_OURS:
-            env.pop(name, None)
+        env = {
+            name: value
+            for name, value in broker.env.items()
+            if name not in _NOT_OURS and not name.startswith(_LAUNCHERS)
+        }
         env["FLUX_URI"] = broker.attrs.get("local-uri")
         self._begin = time.monotonic()
         # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 
 from headrace.cli import color
@@ -26,7 +27,8 @@ def _parser() -> Parser:
     one = command("list", "List queues")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Show these queues only")
-    one.add_argument("-o", "--format", default="default", metavar="FORMAT")
+    wanted = os.environ.get("FLUX_QUEUE_LIST_FORMAT_DEFAULT", "default")
+    one.add_argument("-o", "--format", default=wanted, metavar="FORMAT")
     # Flux has colors here even if stdout is no terminal.
     default = "never" if color.unwanted() else "always"
     one.add_argument("--color", metavar="WHEN", nargs="?", const="always", default=default, choices=color.WHEN)
