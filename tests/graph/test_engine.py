@@ -159,6 +159,16 @@ def test_mistake_is_named_and_changes_nothing(session: Session, command: str) ->
     assert not session.engine.scheduler.jobs
 
 
+def test_a_short_text_that_stands_for_a_great_deal_is_refused(session: Session) -> None:
+    lines = ["a: &a {type: core, count: 1}"]
+    for one, other in zip("abcdefgh", "bcdefghi", strict=True):
+        lines.append(f"{other}: &{other} {{type: {other}, count: 1, with: [{', '.join(['*' + one] * 10)}]}}")
+    (session.folder / "bomb.yaml").write_text("\n".join([*lines, "resources: [*i]"]))
+    assert session.say("match allocate bomb.yaml") == (
+        "ERROR: bomb.yaml: more than 100000 values, with what aliases stand for\n"
+    )
+
+
 def test_quit_ends_and_comments_do_nothing(session: Session) -> None:
     assert session.say("# a comment", "", "unknown") == ""
     assert not session.engine.run("quit")

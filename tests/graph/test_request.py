@@ -27,6 +27,35 @@ def test_best_is_the_largest_value_of_the_sequence_that_is_available(
     assert Count(low, high, operator, operand).best(available) == expected
 
 
+@pytest.mark.parametrize(
+    ("count", "available", "expected"),
+    [
+        ("4", 9, 4),
+        ("2-7:2", 9, 6),
+        ("2-64:2:^", 99, 16),
+        ("3+", 1000, 1000),
+        ("2+:3:*", 20, 18),
+        ("1,3,5-6", 4, 3),
+        ("[1,3,5-6]", 9, 6),
+        ("3,5", 2, 0),
+        # RFC 14: without a max there is none.
+        ({"min": 2}, 1000, 1000),
+        ({"min": 2, "operator": "*", "operand": 2}, 1000, 512),
+    ],
+)
+def test_counts_may_be_ranges_sets_and_without_an_end(count: Any, available: int, expected: int) -> None:
+    request = parse_jobspec({"resources": [{"type": "node", "count": count}]}).resources[0]
+    assert request.count.best(available) == expected
+
+
+def test_counts_are_equal_by_what_they_allow() -> None:
+    def counts(*given: Any) -> list[Any]:
+        return [r.count for r in parse_jobspec({"resources": [{"type": "n", "count": c} for c in given]}).resources]
+
+    assert len(set(counts(4, "4", {"min": 4, "max": 4}))) == 1
+    assert len(set(counts("1-9", "1-9:2", "1-9:2:*", "1,9", "1+"))) == 5
+
+
 def test_needs_multiply_down_the_tree() -> None:
     core = {"type": "core", "count": 4}
     slot = {"type": "slot", "count": 2, "label": "t", "with": [core]}
@@ -43,6 +72,10 @@ def test_needs_multiply_down_the_tree() -> None:
         ({"resources": [{"type": "node"}]}, r"resources\[0\].count: missing"),
         ({"resources": [{"type": "node", "count": 0}]}, "at least 1"),
         ({"resources": [{"type": "node", "count": True}]}, "count"),
+        ({"resources": [{"type": "node", "count": "4-2"}]}, r"resources\[0\].count: invalid range '4-2'"),
+        ({"resources": [{"type": "node", "count": "0-4"}]}, "at least 1"),
+        ({"resources": [{"type": "node", "count": "many"}]}, "invalid count 'many'"),
+        ({"resources": [{"type": ["x"] * 10**6, "count": 1}]}, r"type: must be a string, not .{5,60}$"),
         ({"resources": [{"type": "node", "count": {"min": 3, "max": 2}}]}, "count.max"),
         ({"resources": [{"type": "node", "count": {"min": 1, "operator": "-"}}]}, "count.operator"),
         ({"resources": [{"type": "node", "count": {"min": 1, "operand": 0}}]}, "count.operand"),

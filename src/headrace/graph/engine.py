@@ -24,6 +24,8 @@ from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
 
 _FORMATS = ("jgf", "rv1exec")
+# In a jobspec.
+_MOST_VALUES = 100_000
 RULE = "INFO: =============================\n"
 
 _MATCH = {
@@ -437,12 +439,24 @@ class Engine:
 
 
 def _load_yaml(text: str) -> Any:
+    """Raises yaml.YAMLError or RecursionError, and RequestError where a short text stands for a great deal."""
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text)
         except msgspec.MsgspecError:
             pass
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    stack, count = [found], 0
+    while stack:
+        item = stack.pop()
+        count += 1
+        if count > _MOST_VALUES:
+            raise RequestError(f"more than {_MOST_VALUES} values, with what aliases stand for")
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return found
 
 
 class _Command(NamedTuple):

@@ -406,7 +406,7 @@ def _groups(slots: Sequence[Request]) -> list[list[Request]]:
 
 
 def _alike(a: Request, b: Request) -> bool:
-    if (a.type, a.count.low, a.count.high, a.exclusive) != (b.type, b.count.low, b.count.high, b.exclusive):
+    if (a.type, a.count, a.exclusive) != (b.type, b.count, b.exclusive):
         return False
     return len(a.with_) == len(b.with_) and all(map(_alike, a.with_, b.with_))
 

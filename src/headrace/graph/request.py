@@ -7,11 +7,17 @@ request needs below it) is worked out once here, so that pruning a subtree is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from reprlib import repr as shown
 from typing import Any
+
+from headrace.spec import ranges
+from headrace.spec.idset import Idset
 
 SLOTS = ("slot", "xor_slot")
 _MAX_DEPTH = 64
 _MAX_RESOURCES = 512
+# As many as there are: more than any graph has.
+_NO_END = 2**62
 
 
 class RequestError(ValueError):
@@ -19,19 +25,32 @@ class RequestError(ValueError):
 
 
 class Count:
-    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand).
+    """How many: every value of a sequence from `low` to `high` (RFC 14, count: min, max, operator, operand), or of
+    `ids` (RFC 22).
 
     `top` is the largest value, which `high` need not be: 2 to 64 by squaring ends with 16.
     """
 
-    __slots__ = ("high", "low", "operand", "operator", "top")
+    __slots__ = ("high", "ids", "low", "operand", "operator", "top")
 
-    def __init__(self, low: int, high: int | None = None, operator: str = "+", operand: int = 1) -> None:
+    def __init__(
+        self, low: int, high: int | None = None, operator: str = "+", operand: int = 1, ids: Idset | None = None
+    ) -> None:
         self.low = low
         self.high = low if high is None else high
+        self.ids = ids
         self.operator = operator
         self.operand = operand
         self.top = self.best(self.high)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Count) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[object, ...]:
+        return self.low, self.high, self.operator, self.operand, self.ids
 
     def best(self, available: int) -> int:
         """The largest value of the sequence that is not more than `available`; 0 where not even the smallest is."""
@@ -41,6 +60,8 @@ class Count:
         if low == high:
             return low
         limit = min(high, available)
+        if self.ids is not None:
+            return (self.ids.bits & (1 << limit + 1) - 1).bit_length() - 1
         if self.operator == "+":
             return low + (limit - low) // self.operand * self.operand
         value = low
@@ -131,26 +152,40 @@ def total_needs(requests: Sequence[Request]) -> dict[str, int]:
 
 def _count(value: Any, where: str) -> Count:
     if isinstance(value, bool):
-        raise RequestError(f"{where}.count: must be a positive integer or a mapping, not {value!r}")
+        raise RequestError(f"{where}.count: must be a positive integer, a range or a mapping, not {value!r}")
     if isinstance(value, int):
         if value < 1:
             raise RequestError(f"{where}.count: must be at least 1, not {value}")
         return Count(value)
+    if isinstance(value, str):
+        return _count_of_text(value, where)
     if not isinstance(value, dict):
-        raise RequestError(f"{where}.count: must be a positive integer or a mapping, not {value!r}")
+        raise RequestError(f"{where}.count: must be a positive integer, a range or a mapping, not {shown(value)}")
     low = value.get("min")
     if not isinstance(low, int) or isinstance(low, bool) or low < 1:
-        raise RequestError(f"{where}.count.min: must be a positive integer, not {low!r}")
-    high = value.get("max", low)
+        raise RequestError(f"{where}.count.min: must be a positive integer, not {shown(low)}")
+    high = value.get("max", max(low, _NO_END))
     if not isinstance(high, int) or isinstance(high, bool) or high < low:
-        raise RequestError(f"{where}.count.max: must be an integer of at least min ({low}), not {high!r}")
+        raise RequestError(f"{where}.count.max: must be an integer of at least min ({low}), not {shown(high)}")
     operator = value.get("operator", "+")
     if operator not in ("+", "*", "^"):
-        raise RequestError(f"{where}.count.operator: must be one of + * ^, not {operator!r}")
+        raise RequestError(f"{where}.count.operator: must be one of + * ^, not {shown(operator)}")
     operand = value.get("operand", 1)
     if not isinstance(operand, int) or isinstance(operand, bool) or operand < 1:
-        raise RequestError(f"{where}.count.operand: must be a positive integer, not {operand!r}")
+        raise RequestError(f"{where}.count.operand: must be a positive integer, not {shown(operand)}")
     return Count(low, high, operator, operand)
+
+
+def _count_of_text(text: str, where: str) -> Count:
+    """A range of RFC 45 or a set of counts (RFC 22)."""
+    try:
+        found = ranges.parse(text)
+    except ranges.RangeError as exc:
+        raise RequestError(f"{where}.count: {exc}") from None
+    if found.min < 1:
+        raise RequestError(f"{where}.count: must be at least 1, not {text!r}")
+    high = max(found.min, _NO_END) if found.max is None else found.max
+    return Count(found.min, high, found.operator, found.operand, found.ids)
 
 
 def parse_resources(items: Any, where: str = "resources", above: Sequence[int] = ()) -> list[Request]:
@@ -169,10 +204,10 @@ def parse_resources(items: Any, where: str = "resources", above: Sequence[int] =
     for i, item in enumerate(items):
         here = f"{where}[{i}]"
         if not isinstance(item, dict):
-            raise RequestError(f"{here}: must be a mapping, not {item!r}")
+            raise RequestError(f"{here}: must be a mapping, not {shown(item)}")
         kind = item.get("type")
         if not isinstance(kind, str) or not kind:
-            raise RequestError(f"{here}.type: must be a string, not {kind!r}")
+            raise RequestError(f"{here}.type: must be a string, not {shown(kind)}")
         if "count" not in item:
             raise RequestError(f"{here}.count: missing")
         below = parse_resources(item["with"], f"{here}.with", beside) if "with" in item else []
@@ -180,7 +215,7 @@ def parse_resources(items: Any, where: str = "resources", above: Sequence[int] =
             raise RequestError(f"{here}.with: a slot must contain at least one resource")
         exclusive = item.get("exclusive")
         if exclusive is not None and not isinstance(exclusive, bool):
-            raise RequestError(f"{here}.exclusive: must be true or false, not {exclusive!r}")
+            raise RequestError(f"{here}.exclusive: must be true or false, not {shown(exclusive)}")
         out.append(Request(kind, _count(item["count"], here), below, exclusive, str(item.get("label", ""))))
     return out
 
@@ -191,11 +226,13 @@ def parse_jobspec(obj: Any) -> JobRequest:
         raise RequestError("jobspec: must be a mapping")
     attributes = obj.get("attributes") or {}
     if not isinstance(attributes, dict):
-        raise RequestError(f"attributes: must be a mapping, not {attributes!r}")
+        raise RequestError(f"attributes: must be a mapping, not {shown(attributes)}")
     system = attributes.get("system") or {}
     if not isinstance(system, dict):
-        raise RequestError(f"attributes.system: must be a mapping, not {system!r}")
+        raise RequestError(f"attributes.system: must be a mapping, not {shown(system)}")
     duration = system.get("duration", 0)
     if isinstance(duration, bool) or not isinstance(duration, int | float) or not 0 <= duration < 2**53:
-        raise RequestError(f"attributes.system.duration: must be a number of seconds of at least 0, not {duration!r}")
+        raise RequestError(
+            f"attributes.system.duration: must be a number of seconds of at least 0, not {shown(duration)}"
+        )
     return JobRequest(parse_resources(obj.get("resources")), int(duration), system.get("constraints"))

@@ -99,6 +99,7 @@ def _shape(request: Request) -> list[object]:
         count.high,
         count.operator,
         count.operand,
+        count.ids and count.ids.encode(),
         request.exclusive,
         [_shape(r) for r in request.with_],
     ]
