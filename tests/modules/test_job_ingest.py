@@ -181,6 +181,28 @@ def test_a_bad_policy_is_refused_by_its_key(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+def test_other_versions_are_taken_where_the_configuration_says_so(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        spec = jobspec()
+        spec["version"] = 9999
+        spec["resources"] = [{"type": "node", "count": "1-4:2:*", "with": spec["resources"]}]
+
+        async def submit(*args: Any) -> Any:
+            broker.config = {"ingest": {"validator": {"args": list(args)}}}
+            reply = await world.client.call("job-ingest.config-reload")
+            return reply if reply.errnum else await world.submit(None, J=signed(spec, world.client.userid))
+
+        assert (await submit()).text == "version: expected version 1, got 9999"
+        assert (await submit("--require-version=any")).errnum == 0
+        assert (await submit("--require-version=9999")).errnum == 0
+        for wrong in ("--require-version=0", "--require-version", 7):
+            reply = await submit(wrong)
+            assert reply.errnum == errno.EINVAL and reply.text.startswith("ingest.validator.args: ")
+
+    in_broker(scenario)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab", max_size=2),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=3),

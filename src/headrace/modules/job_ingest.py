@@ -57,6 +57,7 @@ class _Ingest:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.policy = _policy(ctx.config)
+        self.version = _version(ctx.config)
         self.generator: FluidGenerator | None = None
         self.epoch_ms = 0
         self.early: list[Message] = []
@@ -71,7 +72,7 @@ class _Ingest:
         ctx.call("job-manager.getinfo", {}, self._begin)
 
     def _configure(self, config: dict[str, Any]) -> None:
-        self.policy = _policy(config)
+        self.policy, self.version = _policy(config), _version(config)
 
     def _begin(self, reply: Message) -> None:
         if reply.errnum:
@@ -175,7 +176,7 @@ class _Ingest:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
             raise RpcError(errno.EINVAL, f"jobspec is not JSON: {exc}") from None
         try:
-            js.validate(jobspec, None if novalidate else 1)
+            js.validate(jobspec, None if novalidate else self.version)
         except js.JobspecError as exc:
             raise RpcError(errno.EPERM, str(exc)) from None
         try:
@@ -289,6 +290,23 @@ def shared(new: Any, last: Any) -> Any:
             return last if all(value is other for value, other in zip(new, last)) else new
         return new
     return last if new == last else new
+
+
+def _version(config: dict[str, Any]) -> int | None:
+    """The version that a jobspec must have, None for any, as flux-core's validator is told it."""
+    where = "ingest.validator.args"
+    try:
+        args = config.get("ingest", {}).get("validator", {}).get("args", [])
+    except AttributeError:
+        raise RpcError(errno.EINVAL, "ingest.validator: must be a table") from None
+    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+        raise RpcError(errno.EINVAL, f"{where}: must be a list of strings")
+    found = [value for name, _, value in (arg.partition("=") for arg in args) if name == "--require-version"]
+    if not found:
+        return 1
+    if found[-1] != "any" and not (found[-1].isdecimal() and int(found[-1])):
+        raise RpcError(errno.EINVAL, f"{where}: --require-version must be any or a version, not {found[-1]!r}")
+    return None if found[-1] == "any" else int(found[-1])
 
 
 def _policy(config: dict[str, Any]) -> Policy:
