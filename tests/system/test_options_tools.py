@@ -226,6 +226,7 @@ OTHERS = [
     Line("flux keygen --name=me cert; grep name cert", like('.*name = "me"\n.*')),
     Line("flux keygen --meta=a cert", "flux-keygen: --meta: 'a' is not KEY=VALUE\n", 1),
     # pmi: how often, and who tells
+    Line("flux run -n2 flux pmi -v barrier --count=2 --test-timing 2>&1 | grep -c 'barrier:\\| in 0'", "5\n"),
     Line("flux run -n2 flux pmi --verbose barrier --test-count=3 2>&1 | grep -c barrier:", "6\n"),
     Line("flux run flux pmi -v exchange --count=3 2>&1 | grep -c put", "3\n"),
     Line("flux run -n3 -l flux pmi get --ranks=1-2 PMI_process_mapping | cut -c1 | sort", "1\n2\n"),

@@ -25,7 +25,16 @@ _COMMAND = Command(
         ("v", "verbose", "[LEVEL]", "Trace PMI operations"),
     ),
 )
-_BARRIER = Command("flux-pmi barrier", "[OPTIONS]", "Execute PMI barrier", (("", "test-count", "N", "Repeat N times"),))
+_BARRIER = Command(
+    "flux-pmi barrier",
+    "[OPTIONS]",
+    "Execute PMI barrier",
+    (
+        ("", "count", "N", "Repeat N times"),
+        ("", "test-count", "N", "As --count"),
+        ("", "test-timing", "", "Tell how long it took"),
+    ),
+)
 _EXCHANGE = Command(
     "flux-pmi exchange", "[OPTIONS]", "Perform an allgather operation", (("", "count", "N", "Repeat N times"),)
 )
@@ -48,10 +57,12 @@ def main(argv: List[str]) -> int:
     if name == "barrier":
         given = _BARRIER.parse(rest)
         given.need(0, 0)
-        for _ in range(given.get_int("test-count", 1)):
+        start = time.monotonic()
+        for _ in range(given.get_int("test-count", given.get_int("count", 1))):
             client.barrier()
         if client.rank == 0:
-            print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks")
+            took = f" in {time.monotonic() - start:.3f}s." if given.has("test-timing") else ""
+            print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks{took}")
     elif name == "exchange":
         given = _EXCHANGE.parse(rest)
         given.need(0, 0)
