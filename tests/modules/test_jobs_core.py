@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-from core_world import World, after
+from core_world import World
 
 from headrace.modules.jobs_core import ANNOTATE, CANCEL, DENY, SUCCESS
 from headrace.modules.jobs_record import CANCELED, COMPLETED, FAILED, RUN, SCHED, TIMEOUT
-from headrace.modules.jobs_replay import restart
-from headrace.spec import jobid
 
 
 def test_a_job_that_runs_has_the_events_of_the_recordings() -> None:
@@ -182,76 +177,6 @@ def test_annotations_are_merged_and_null_removes() -> None:
     assert world.core.active[1].annotations == {"sched": {"reason_pending": "busy"}}
 
 
-@pytest.mark.parametrize(
-    ("scheme", "status", "outcome"),
-    [
-        ("afterok", 0, "runs"),
-        ("afterok", 256, "fails"),
-        ("afternotok", 256, "runs"),
-        ("afternotok", 0, "fails"),
-        ("afterany", 256, "runs"),
-    ],
-)
-def test_dependencies_on_the_end_of_a_job(scheme: str, status: int, outcome: str) -> None:
-    world = World()
-    world.submit(1)
-    world.submit(2, **after(scheme, 1))
-    assert world.events(2)[2:] == ["dependency-add"]
-    world.run(1, status)
-    if outcome == "runs":
-        assert world.events(2)[3:] == ["dependency-remove", "depend", "priority"]
-    else:
-        assert world.events(2)[3:] == ["exception", "clean"]
-        assert world.context(2, "exception")["type"] == "dependency"
-
-
-def test_afterok_is_described_as_flux_does() -> None:
-    world = World()
-    world.submit(155407351808)
-    world.submit(2, **after("afterok", 155407351808))
-    text = f"after-success={jobid.encode(155407351808)}"
-    assert world.context(2, "dependency-add") == {"description": text}
-
-
-def test_afterstart_waits_for_the_start_and_fails_without_one() -> None:
-    world = World()
-    for id in (1, 2):
-        world.submit(id)
-        world.submit(id + 10, **after("afterstart", id))
-    world.alloc(1)
-    assert world.events(11)[-1] == "dependency-add"
-    world.exec(1, "start")
-    assert world.events(11)[-1] == "priority"
-    world.cancel(2)
-    world.alloc(2, CANCEL)
-    assert world.events(12)[-2:] == ["exception", "clean"]
-
-
-def test_only_afterany_takes_a_job_that_never_started() -> None:
-    world = World()
-    world.submit(1)
-    for id, scheme in ((2, "afterany"), (3, "afternotok"), (4, "afterexcept")):
-        world.submit(id, **after(scheme, 1))
-    world.cancel(1)
-    world.alloc(1, CANCEL)
-    assert [world.events(id)[3] for id in (2, 3, 4)] == ["dependency-remove", "exception", "exception"]
-    assert "never started" in world.submit(5, **after("afternotok", 1))
-
-
-def test_afterexcept_takes_a_job_that_ran_into_a_fatal_exception() -> None:
-    world = World()
-    for id, scheme in ((1, "afterexcept"), (2, "afterexcept")):
-        world.submit(id)
-        world.submit(id + 10, **after(scheme, id))
-    world.run(1, 256)
-    world.alloc(2)
-    world.exec(2, "start")
-    world.cancel(2)
-    world.exec(2, "finish", status=15)
-    world.exec(2, "release", ranks="all", final=True)
-    assert [world.events(id)[3] for id in (11, 12)] == ["exception", "dependency-remove"]
-
-
 def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     world = World()
     world.submit(1)
@@ -284,41 +209,6 @@ def test_no_two_events_of_a_job_have_one_time() -> None:
     world.run(1, 0)
     times = [f"{time:.6f}" for time, _, _ in world.gone[1].events]
     assert times == sorted(set(times))
-
-
-def test_a_dependency_that_can_never_be_met_is_refused() -> None:
-    world = World()
-    world.submit(1)
-    world.run(1, 256)
-    name = jobid.encode(1)
-    assert world.submit(2, **after("afterok", 1)) == f"dependency: afterok: job {name} failed or was canceled"
-    assert "not found" in world.submit(3, **after("afterany", 99))
-    assert world.submit(4, dependencies=[{"scheme": "foo", "value": "x"}]) == 'dependency scheme "foo" not supported'
-    assert world.core.active == {}
-
-
-def test_begin_time_lets_a_job_go_when_it_has_come() -> None:
-    world = World()
-    world.submit(1, dependencies=[{"scheme": "begin-time", "value": "1000"}])
-    assert world.context(1, "dependency-add") == {"description": "begin-time=1000.000"}
-    world.core.now = 999.0
-    world.core.expire()
-    assert world.events(1)[-1] == "dependency-add"
-    world.core.now = 1000.0
-    world.core.expire()
-    world.flush()
-    assert world.events(1)[-3:] == ["dependency-remove", "depend", "priority"]
-
-
-def test_singletons_of_one_name_go_one_by_one() -> None:
-    world = World()
-    single: dict[str, Any] = {"dependencies": [{"scheme": "singleton", "value": ""}], "job": {"name": "one"}}
-    for id in (1, 2, 3):
-        world.submit(id, **single)
-    assert [world.core.active[id].state == SCHED for id in (1, 2, 3)] == [True, False, False]
-    world.run(1)
-    assert [world.core.active[id].state == SCHED for id in (2, 3)] == [True, False]
-    assert "name" in world.submit(4, dependencies=single["dependencies"])
 
 
 def test_a_stopped_queue_takes_its_requests_back_and_gives_them_again() -> None:
@@ -364,31 +254,6 @@ def test_named_queues_start_stopped_and_are_switched_one_by_one() -> None:
     assert world.submit(4, queue="nosuch") == "Invalid queue 'nosuch' specified"
 
 
-def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
-    world = World()
-    world.core.sched_is_ready(1)
-    world.submit(1)
-    world.submit(2)
-    assert [job.id for job in world.asked("alloc")] == [1]
-    world.alloc(1)
-    assert [job.id for job in world.asked("alloc")] == [1, 2]
-
-
-def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
-    world = World()
-    world.core.sched_is_ready(2)
-    for id, urgency in ((1, 12), (2, 14), (3, 20), (4, 18)):
-        world.submit(id, urgency=urgency)
-    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1], [1, 2])
-    world.alloc(1, CANCEL)
-    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1, 2], [1, 2, 3])
-    world.alloc(2, CANCEL)
-    assert [job.id for job in world.asked("alloc")] == [1, 2, 3, 4]
-    world.core.set_urgency(world.core.active[3], 13, 0)
-    world.flush()
-    assert world.asked("cancel") == [1, 2, 3]
-
-
 def test_jobs_wait_for_a_scheduler_that_went_away() -> None:
     world = World()
     world.submit(1)
@@ -428,74 +293,6 @@ def test_a_waitable_job_is_waited_for_once() -> None:
     assert world.core.reap(1) == "task(s) exited with exit code 1"
     world.flush()
     assert world.replayed().zombies == {}
-
-
-def test_replay_gives_the_same_jobs() -> None:
-    world = World()
-    world.submit(1, flags=4)
-    world.run(1)
-    world.submit(2, urgency=3)
-    world.alloc(2)
-    world.exec(2, "start")
-    world.submit(3, **after("afterok", 2))
-    again = world.replayed()
-    assert again.inactive == world.core.inactive
-    assert again.zombies == {1: ""}
-    assert again.running == world.core.running == 1
-    assert {id: job.events for id, job in again.active.items()} == {
-        id: job.events for id, job in world.core.active.items()
-    }
-    assert {id: job.state for id, job in again.active.items()} == {2: 16, 3: 2}
-
-
-@pytest.mark.parametrize("how", ["failed", "canceled"])
-def test_a_long_chain_of_jobs_ends_with_the_first(how: str) -> None:
-    world = World()
-    world.submit(1)
-    for id in range(2, 2001):
-        world.submit(id, **after("afterok", id - 1))
-    if how == "failed":
-        world.run(1, 256)
-    else:
-        world.cancel(1)
-        world.alloc(1, kind=CANCEL)
-    assert not world.core.active
-    assert world.result(2000) == FAILED
-
-
-def test_a_singleton_that_ends_before_its_turn_lets_the_next_one_go_on() -> None:
-    world = World()
-    name: dict[str, Any] = {"job": {"name": "S"}}
-    single = {"scheme": "singleton", "value": ""}
-    world.submit(1, **name, dependencies=[single])
-    world.submit(2, **name, dependencies=[single, *after("afterok", 1)["dependencies"]])
-    world.submit(3, **name, dependencies=[single])
-    world.submit(4, **after("afterany", 1))
-    world.run(1, 256)
-    assert world.result(2) == FAILED
-    assert [world.core.active[id].state for id in (3, 4)] == [SCHED, SCHED]
-
-
-def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
-    world = World()
-    world.submit(1)
-    world.alloc(1)
-    world.exec(1, "start")
-    world.submit(2, **after("afternotok", 1))
-    world.submit(3)
-    world.submit(4, requeue=True)
-    world.alloc(4)
-    world.core = world.replayed()
-    world.core.now = 99.0
-    restart(world.core)
-    world.flush()
-    assert world.events(1)[-4:] == ["flux-restart", "exception", "free", "clean"]
-    assert world.events(2)[-4:] == ["flux-restart", "dependency-remove", "depend", "priority"]
-    assert world.events(3)[-2:] == ["flux-restart", "priority"]
-    assert world.events(4)[-2:] == ["flux-restart", "priority"]
-    assert world.core.active[4].state == SCHED and world.core.active[4].r is None
-    assert world.asked("free") == []
-    assert world.core.sched_is_ready(0) == 3
 
 
 def test_running_jobs_without_a_duration_end_with_their_instance() -> None:

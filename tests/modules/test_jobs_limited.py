@@ -90,3 +90,28 @@ class LimitedScheduler(RuleBasedStateMachine):
 
 TestLimitedScheduler = LimitedScheduler.TestCase
 TestLimitedScheduler.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_a_limited_scheduler_gets_the_most_urgent_jobs() -> None:
+    world = World()
+    world.core.sched_is_ready(1)
+    world.submit(1)
+    world.submit(2)
+    assert [job.id for job in world.asked("alloc")] == [1]
+    world.alloc(1)
+    assert [job.id for job in world.asked("alloc")] == [1, 2]
+
+
+def test_a_more_urgent_job_takes_the_place_before_a_limited_scheduler() -> None:
+    world = World()
+    world.core.sched_is_ready(2)
+    for id, urgency in ((1, 12), (2, 14), (3, 20), (4, 18)):
+        world.submit(id, urgency=urgency)
+    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1], [1, 2])
+    world.alloc(1, CANCEL)
+    assert (world.asked("cancel"), [job.id for job in world.asked("alloc")]) == ([1, 2], [1, 2, 3])
+    world.alloc(2, CANCEL)
+    assert [job.id for job in world.asked("alloc")] == [1, 2, 3, 4]
+    world.core.set_urgency(world.core.active[3], 13, 0)
+    world.flush()
+    assert world.asked("cancel") == [1, 2, 3]

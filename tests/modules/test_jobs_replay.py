@@ -84,6 +84,13 @@ def test_records_that_were_written_twice_change_nothing(steps: list[str], cut: i
             assert state(replayed([*records[:last], *records[first:]])) == state(world.core)
 
 
+def test_what_was_purged_before_a_checkpoint_is_not_missed_after_it() -> None:
+    """Records that follow a checkpoint may be older than it is, and tell of jobs that it has no more."""
+    world, turns = history(["submit", "run", "purge", "submit"])
+    found = replayed(world.records[turns[1] :])
+    assert (list(found.active), found.inactive) == ([2], {})
+
+
 @given(st.lists(st.sampled_from(STEPS), min_size=3, max_size=25), st.integers(0, 100))
 def test_after_a_crash_nothing_runs_that_nobody_watches(steps: list[str], cut: int) -> None:
     world, turns = history(steps)
@@ -101,3 +108,43 @@ def test_after_a_crash_nothing_runs_that_nobody_watches(steps: list[str], cut: i
             assert (job.fatal or ("",))[0] == "exec"
         elif was & (SCHED | PRIORITY):
             assert id in core.active, "what waited waits on"
+
+
+def test_replay_gives_the_same_jobs() -> None:
+    world = World()
+    world.submit(1, flags=4)
+    world.run(1)
+    world.submit(2, urgency=3)
+    world.alloc(2)
+    world.exec(2, "start")
+    world.submit(3, **after("afterok", 2))
+    again = world.replayed()
+    assert again.inactive == world.core.inactive
+    assert again.zombies == {1: ""}
+    assert again.running == world.core.running == 1
+    assert {id: job.events for id, job in again.active.items()} == {
+        id: job.events for id, job in world.core.active.items()
+    }
+    assert {id: job.state for id, job in again.active.items()} == {2: 16, 3: 2}
+
+
+def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
+    world = World()
+    world.submit(1)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.submit(2, **after("afternotok", 1))
+    world.submit(3)
+    world.submit(4, requeue=True)
+    world.alloc(4)
+    world.core = world.replayed()
+    world.core.now = 99.0
+    restart(world.core)
+    world.flush()
+    assert world.events(1)[-4:] == ["flux-restart", "exception", "free", "clean"]
+    assert world.events(2)[-4:] == ["flux-restart", "dependency-remove", "depend", "priority"]
+    assert world.events(3)[-2:] == ["flux-restart", "priority"]
+    assert world.events(4)[-2:] == ["flux-restart", "priority"]
+    assert world.core.active[4].state == SCHED and world.core.active[4].r is None
+    assert world.asked("free") == []
+    assert world.core.sched_is_ready(0) == 3

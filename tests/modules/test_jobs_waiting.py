@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_world import World
+import pytest
+from core_world import World, after
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.modules import jobs_dependencies as deps
+from headrace.modules.jobs_core import CANCEL
 from headrace.modules.jobs_record import CANCELED, COMPLETED, DEPEND, FAILED, SCHED, inactive_started
 from headrace.spec import jobid
 
@@ -123,3 +125,136 @@ def test_one_singleton_of_a_name_is_let_go_at_a_time_and_the_oldest_first(steps:
                 world.alloc(id, 3)
     assert world.submit(99, userid=7, **names) == ""
     assert world.core.active[99].state == SCHED, "another user's has its own turn"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "status", "outcome"),
+    [
+        ("afterok", 0, "runs"),
+        ("afterok", 256, "fails"),
+        ("afternotok", 256, "runs"),
+        ("afternotok", 0, "fails"),
+        ("afterany", 256, "runs"),
+    ],
+)
+def test_dependencies_on_the_end_of_a_job(scheme: str, status: int, outcome: str) -> None:
+    world = World()
+    world.submit(1)
+    world.submit(2, **after(scheme, 1))
+    assert world.events(2)[2:] == ["dependency-add"]
+    world.run(1, status)
+    if outcome == "runs":
+        assert world.events(2)[3:] == ["dependency-remove", "depend", "priority"]
+    else:
+        assert world.events(2)[3:] == ["exception", "clean"]
+        assert world.context(2, "exception")["type"] == "dependency"
+
+
+def test_afterok_is_described_as_flux_does() -> None:
+    world = World()
+    world.submit(155407351808)
+    world.submit(2, **after("afterok", 155407351808))
+    text = f"after-success={jobid.encode(155407351808)}"
+    assert world.context(2, "dependency-add") == {"description": text}
+
+
+def test_afterstart_waits_for_the_start_and_fails_without_one() -> None:
+    world = World()
+    for id in (1, 2):
+        world.submit(id)
+        world.submit(id + 10, **after("afterstart", id))
+    world.alloc(1)
+    assert world.events(11)[-1] == "dependency-add"
+    world.exec(1, "start")
+    assert world.events(11)[-1] == "priority"
+    world.cancel(2)
+    world.alloc(2, CANCEL)
+    assert world.events(12)[-2:] == ["exception", "clean"]
+
+
+def test_only_afterany_takes_a_job_that_never_started() -> None:
+    world = World()
+    world.submit(1)
+    for id, scheme in ((2, "afterany"), (3, "afternotok"), (4, "afterexcept")):
+        world.submit(id, **after(scheme, 1))
+    world.cancel(1)
+    world.alloc(1, CANCEL)
+    assert [world.events(id)[3] for id in (2, 3, 4)] == ["dependency-remove", "exception", "exception"]
+    assert "never started" in world.submit(5, **after("afternotok", 1))
+
+
+def test_afterexcept_takes_a_job_that_ran_into_a_fatal_exception() -> None:
+    world = World()
+    for id, scheme in ((1, "afterexcept"), (2, "afterexcept")):
+        world.submit(id)
+        world.submit(id + 10, **after(scheme, id))
+    world.run(1, 256)
+    world.alloc(2)
+    world.exec(2, "start")
+    world.cancel(2)
+    world.exec(2, "finish", status=15)
+    world.exec(2, "release", ranks="all", final=True)
+    assert [world.events(id)[3] for id in (11, 12)] == ["exception", "dependency-remove"]
+
+
+def test_a_dependency_that_can_never_be_met_is_refused() -> None:
+    world = World()
+    world.submit(1)
+    world.run(1, 256)
+    name = jobid.encode(1)
+    assert world.submit(2, **after("afterok", 1)) == f"dependency: afterok: job {name} failed or was canceled"
+    assert "not found" in world.submit(3, **after("afterany", 99))
+    assert world.submit(4, dependencies=[{"scheme": "foo", "value": "x"}]) == 'dependency scheme "foo" not supported'
+    assert world.core.active == {}
+
+
+def test_begin_time_lets_a_job_go_when_it_has_come() -> None:
+    world = World()
+    world.submit(1, dependencies=[{"scheme": "begin-time", "value": "1000"}])
+    assert world.context(1, "dependency-add") == {"description": "begin-time=1000.000"}
+    world.core.now = 999.0
+    world.core.expire()
+    assert world.events(1)[-1] == "dependency-add"
+    world.core.now = 1000.0
+    world.core.expire()
+    world.flush()
+    assert world.events(1)[-3:] == ["dependency-remove", "depend", "priority"]
+
+
+def test_singletons_of_one_name_go_one_by_one() -> None:
+    world = World()
+    single: dict[str, Any] = {"dependencies": [{"scheme": "singleton", "value": ""}], "job": {"name": "one"}}
+    for id in (1, 2, 3):
+        world.submit(id, **single)
+    assert [world.core.active[id].state == SCHED for id in (1, 2, 3)] == [True, False, False]
+    world.run(1)
+    assert [world.core.active[id].state == SCHED for id in (2, 3)] == [True, False]
+    assert "name" in world.submit(4, dependencies=single["dependencies"])
+
+
+@pytest.mark.parametrize("how", ["failed", "canceled"])
+def test_a_long_chain_of_jobs_ends_with_the_first(how: str) -> None:
+    world = World()
+    world.submit(1)
+    for id in range(2, 2001):
+        world.submit(id, **after("afterok", id - 1))
+    if how == "failed":
+        world.run(1, 256)
+    else:
+        world.cancel(1)
+        world.alloc(1, kind=CANCEL)
+    assert not world.core.active
+    assert world.result(2000) == FAILED
+
+
+def test_a_singleton_that_ends_before_its_turn_lets_the_next_one_go_on() -> None:
+    world = World()
+    name: dict[str, Any] = {"job": {"name": "S"}}
+    single = {"scheme": "singleton", "value": ""}
+    world.submit(1, **name, dependencies=[single])
+    world.submit(2, **name, dependencies=[single, *after("afterok", 1)["dependencies"]])
+    world.submit(3, **name, dependencies=[single])
+    world.submit(4, **after("afterany", 1))
+    world.run(1, 256)
+    assert world.result(2) == FAILED
+    assert [world.core.active[id].state for id in (3, 4)] == [SCHED, SCHED]

@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext
-from headrace.modules.jobs_core import EVENTS, NEW_JOB, PURGED, Core, Effect, Record
+from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
 from headrace.modules.jobs_pack import Submission, unpack
 from headrace.modules.jobs_record import Event, Job
 from headrace.modules.jobs_replay import replay, restore, restore_inactive
@@ -362,7 +362,7 @@ class Pipeline:
             replay(core, entry)
             store.forget(value)
             self._forget(value)
-        elif kind != EVENTS or id in core.active:
+        else:
             replay(core, entry)
             for job in core.finished:
                 store.finish(job)

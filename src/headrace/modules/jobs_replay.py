@@ -31,6 +31,9 @@ def replay(core: Core, record: Record) -> None:
     elif kind == NEW_JOB:
         if id not in core.active:
             restore(core, Job(id, value))
+    elif id not in core.active:
+        # Purged since.
+        return
     elif kind == EVENTS:
         _replay_events(core, core.active[id], *value)
     elif kind == RSET:
