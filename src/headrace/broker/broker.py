@@ -220,7 +220,7 @@ class Broker:
             self.exit_code = 1
             self.advance("rc1-fail")
             return
-        gc.collect()
+        # No collection before: loading leaves little garbage, and to find it takes longer than to load many a module.
         gc.freeze()
         status = await run_script(self, "rc1")
         if status and not self._unwanted:

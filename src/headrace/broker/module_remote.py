@@ -169,9 +169,11 @@ class _Remote:
         except Exception as exc:
             await self._unload(_failure(exc))
         else:
+            self.pipe.send(control("running"))
+            # The broker waits for that.
+            self.pipe.flush()
             gc.collect()
             gc.freeze()
-            self.pipe.send(control("running"))
         await self.closed
 
     def _receive(self, msg: Message) -> None:
