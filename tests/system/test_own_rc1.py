@@ -149,11 +149,3 @@ def test_clients_of_any_broker_meet_in_a_barrier() -> None:
     done = start("--test-size=4", *_NO_RC, program)
     assert "met\n" in done.out and '"barriers": 0' in done.out.replace(":0", ": 0")
     assert done.rc == 0
-
-
-def test_an_instance_has_the_barrier_without_a_script() -> None:
-    program = (
-        """flux exec flux python -c "import flux; flux.Flux().barrier('b', 4)" && flux module list | grep -c ^barrier"""
-    )
-    done = start("--test-size=4", program)
-    assert (done.out, done.rc, done.left) == ("1\n", 0, [])

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 LEADER_MODULES = (
-    # As in Flux, though few use it: a third of a millisecond and 30 kB, which no measurement of a start shows.
-    "barrier",
     "content",
     "kvs",
     "kvs-watch",
