@@ -100,3 +100,9 @@ def test_what_was_ready_before_its_number_was_given_away_is_not_read() -> None:
     assert done == ["closed"]
     ours.close()
     its.close()
+
+
+def test_a_job_with_an_alarm_in_a_year_runs_as_any_other(alone: World) -> None:
+    job = alone.start(["true"], options={"signal": {"signum": 10, "timeleft": 10}}, expiration=time.time() + 3e7)
+    assert alone.finish(job).status == 0
+    assert alone.shell("true").status == 0

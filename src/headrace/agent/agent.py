@@ -40,6 +40,8 @@ _MOST_WAITING = 64
 _SWEEP = 0.05
 # Seconds that a process killed together with the broker may take to be gone.
 _DYING = 0.5
+# Seconds that epoll is asked to wait at most: it takes no more than 24 days.
+_LONGEST = 1e6
 # The fields of a start that say where.
 _PLACE = ("R", "nodeid", "nnodes", "rank", "hosts", "ranks")
 
@@ -175,7 +177,7 @@ class Agent:
     def _turn(self) -> None:
         timeout = -1.0
         if self._timers:
-            timeout = max(0.0, self._timers[0][0] - time.monotonic())
+            timeout = min(_LONGEST, max(0.0, self._timers[0][0] - time.monotonic()))
         readers, writers = self._readers, self._writers
         ready = []
         for fd, events in self._epoll.poll(timeout):
