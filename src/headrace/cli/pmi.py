@@ -61,8 +61,8 @@ def main(argv: List[str]) -> int:
         for _ in range(given.get_int("test-count", given.get_int("count", 1))):
             client.barrier()
         if client.rank == 0:
-            took = f" in {time.monotonic() - start:.3f}s." if given.has("test-timing") else ""
-            print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks{took}")
+            timing = f" in {time.monotonic() - start:.3f}s." if given.has("test-timing") else ""
+            print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks{timing}")
     elif name == "exchange":
         given = _EXCHANGE.parse(rest)
         given.need(0, 0)
