@@ -191,8 +191,8 @@ def test_what_can_never_run_is_denied_with_the_reason(in_broker: Run, spec: Jobs
     in_broker(scenario)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
-def test_nobody_waits_in_line_for_what_can_never_come(in_broker: Run, policy: str) -> None:
+@pytest.mark.parametrize("policy", ["hybrid", "conservative"])
+def test_who_plans_beyond_the_first_denies_what_can_never_run_behind_it(in_broker: Run, policy: str) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker, f"queue-policy={policy}")
         await world.settle()

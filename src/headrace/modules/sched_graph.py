@@ -303,13 +303,6 @@ class _Scheduler:
             if len(self.requests) >= _REQUESTS_KEPT:
                 self.requests.clear()
             self.requests[key] = request
-        possible = pool.check(request)
-        if possible.unsatisfiable:
-            # However long the line is: nobody waits for what cannot come.
-            pool.refused += 1
-            note = refusal(pool.scheduler, msg.obj["jobspec"], request, possible.failure)
-            self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": note})
-            return
         self.jobs[body.id] = _Job(body.id, msg, request, system.duration or 0.0)
         pool.submit(body.id, request, body.priority, system.queue or "", body.userid)
         self._changed()
