@@ -119,6 +119,10 @@ class World:
 
         self.ctx.call("sched.alloc", body, answer, streaming=True)
 
+    def inherit(self, *jobs: tuple[int, int]) -> None:
+        """Jobs have taken over what others held, each for ever."""
+        self.ctx.call("sched.inherit", {"jobs": [[job, heir, 0.0] for job, heir in jobs]})
+
     def free(self, job: int, **body: Any) -> None:
         self.ctx.call("sched.free", {"id": job, **body})
 

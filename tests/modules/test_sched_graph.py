@@ -365,23 +365,25 @@ def test_who_is_next_is_named_where_there_is_no_choice(in_broker: Run) -> None:
             world.submit(job, jobspec())
         await world.settle()
         assert world.heirs == []
-        for job in range(8, 80):
+        for job in range(8, 240):
             world.submit(job, jobspec())
         await world.settle()
-        assert world.heirs == [[*range(9, 41)]]
-        for job in range(1, 18):
-            world.free(job, final=True, heir=job + 8, expiration=0.0)
+        assert world.heirs == [[*range(9, 73)]]
+        world.inherit(*((job, job + 8) for job in range(1, 25)))
         await world.settle()
-        assert world.heirs[1:] == [[*range(26, 58)]]
-        assert world.started(*range(1, 80)) == [*range(1, 9)]
+        assert world.heirs[1:] == []
+        world.inherit(*((job, job + 8) for job in range(25, 36)))
+        await world.settle()
+        assert world.heirs[1:] == [[*range(44, 108)]]
+        assert world.started(*range(1, 240)) == [*range(1, 9)]
         world.change(down="3")
         await world.settle()
         assert world.heirs[2:] == [[]]
         world.change(up="3")
-        world.submit(80, jobspec(nnodes=1), priority=20)
+        world.submit(240, jobspec(nnodes=1), priority=20)
         await world.settle()
-        assert world.heirs[-1] == [80]
-        world.submit(81, jobspec(queue="other"))
+        assert world.heirs[-1] == [240]
+        world.submit(241, jobspec(queue="other"))
         await world.settle()
         assert world.heirs[-1] == []
 
@@ -398,7 +400,7 @@ def test_a_job_that_took_over_gives_back_what_it_was_given_meanwhile(in_broker: 
         world.free(1)
         await world.settle()
         assert world.started(9) == [9]
-        world.free(2, final=True, heir=9, expiration=0.0)
+        world.inherit((2, 9))
         world.submit(10, jobspec())
         world.submit(11, jobspec())
         await world.settle()

@@ -21,7 +21,7 @@ from headrace.spec.message import Message
 # Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
 # fewer than the heirs that it still has named when it names more.
 _COMPANY = 0.005
-_ENOUGH = 8
+_ENOUGH = 16
 
 
 class Scheduler:
@@ -33,7 +33,7 @@ class Scheduler:
         self.touch = touch
         self.sender = ""
         self.tags: dict[int, int] = {}
-        self.untold: list[dict[str, Any]] = []
+        self.untold: list[tuple[int, int, float]] = []
         self.hellos = ctx.streams("sched-hello")
 
     def hello(self, msg: Message) -> None:
@@ -125,15 +125,14 @@ class Scheduler:
             self.ctx.forget(tag)
         if not self.untold:
             self.ctx.call_later(_COMPANY, self._tell)
-        self.untold.append({"id": job.id, "final": True, "heir": heir.id, "expiration": heir.expiration})
+        self.untold.append((job.id, heir.id, heir.expiration))
         if len(self.untold) == _ENOUGH:
             self._tell()
 
     def _tell(self) -> None:
         if self.untold:
             untold, self.untold = self.untold, []
-            for body in untold:
-                self.ctx.call("sched.free", body)
+            self.ctx.call("sched.inherit", {"jobs": untold})
 
     def heirs(self, msg: Message) -> Any:
         """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of

@@ -40,7 +40,7 @@ _EXPLAIN_AFTER = 0.1
 _EXPLAIN_JOBS = 16
 # How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
 # when half of them have.
-_HEIRS = 32
+_HEIRS = 64
 # How many different requests are remembered.
 _REQUESTS_KEPT = 4096
 # An estimate further away says nothing.
@@ -113,6 +113,7 @@ class _Scheduler:
                 "alloc": self._alloc,
                 "cancel": self._cancel,
                 "free": self._free,
+                "inherit": self._inherit,
                 "prioritize": self._prioritize,
                 "expiration": self._expiration,
                 "resource-status": self._resource_status,
@@ -325,9 +326,7 @@ class _Scheduler:
     def _free(self, msg: Message) -> Any:
         body, pool = msg.obj, self._pool()
         id = body["id"]
-        if "heir" in body:
-            known = self._inherit(id, body["heir"], body["expiration"])
-        elif body.get("final", True) or "R" not in body:
+        if body.get("final", True) or "R" not in body:
             known = pool.free(id, self._time())
         else:
             known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits, self._time())
@@ -337,13 +336,19 @@ class _Scheduler:
             self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
         return EMPTY
 
-    def _inherit(self, id: int, heir: int, expiration: float) -> bool:
-        self.jobs.pop(heir, None)
-        if heir in self.heirs:
-            # Those before it could not take over any more.
-            while self.heirs.popleft() != heir:
-                pass
-        return self._pool().inherit(id, heir, self._time(), expiration)
+    def _inherit(self, msg: Message) -> Any:
+        """Jobs have taken over what others held, as we said or before they heard that we say it no more."""
+        pool, now = self._pool(), self._time()
+        for id, heir, expiration in msg.obj["jobs"]:
+            self.jobs.pop(heir, None)
+            if heir in self.heirs:
+                # Those before it could not take over any more.
+                while self.heirs.popleft() != heir:
+                    pass
+            if not pool.inherit(id, heir, now, expiration):
+                self.ctx.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
+        self._changed()
+        return EMPTY
 
     def _expiration(self, msg: Message) -> Any:
         id, expiration = msg.obj["id"], float(msg.obj["expiration"])
