@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sched_world import World, jobspec
 
 from headrace.broker.module import EMPTY, RpcError
+from headrace.modules import sched_graph, sched_simple
 from headrace.modules.sched_hello import hello
 from headrace.spec.message import Message
 
@@ -103,5 +105,20 @@ def test_a_job_manager_that_refuses_is_told_of(in_broker: Run, answers: dict[str
         await settle()
         assert len(broker.logged) == 1 and said in broker.logged[0]
         assert len(world.ready) == ("ready" in answers)
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize("module", [sched_graph, sched_simple])
+def test_what_is_said_when_news_about_resources_end_is_so(in_broker: Run, module: Any) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, module=module)
+        await world.settle()
+        world.ctx.respond_error(world.acquired, errno.ENOSYS, "resource was unloaded")
+        await world.settle()
+        assert broker.logged[-1].endswith("unloaded: changes of nodes are not heard of until the scheduler is reloaded")
+        world.submit(1, jobspec())
+        await world.settle()
+        assert world.started(1) == [1]
 
     in_broker(scenario)

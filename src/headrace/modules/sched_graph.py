@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 from collections import deque
 from typing import Any
 
@@ -23,7 +22,7 @@ from headrace.modules import sched_graph_queries as queries
 from headrace.modules import sched_graph_settings as settings
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_why import refusal, shortage
-from headrace.modules.sched_hello import hello
+from headrace.modules.sched_hello import acquire_ended, hello
 from headrace.modules.sched_r import in_use, summary
 from headrace.queueing import Refused, Started
 from headrace.spec.constraint import ConstraintError
@@ -234,8 +233,7 @@ class _Scheduler:
 
     def _resources(self, reply: Message) -> None:
         if reply.errnum:
-            text = reply.text or os.strerror(reply.errnum)
-            self.ctx.log(logging.ERROR, f"resource.acquire: {text}: nothing can be scheduled")
+            acquire_ended(self.ctx, reply, self.pool is not None)
             return
         body = reply.obj
         if self.pool is None:

@@ -61,3 +61,9 @@ def hello(
             ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
 
     ctx.call("job-manager.sched-hello", {"partial-ok": True}, answered, streaming=True)
+
+
+def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:
+    """Tell of an error instead of news about resources; `known` says that there were some before."""
+    then = "changes of nodes are not heard of until the scheduler is reloaded" if known else "nothing can be scheduled"
+    ctx.log(logging.ERROR, f"resource.acquire: {reply.text or os.strerror(reply.errnum)}: {then}")

@@ -11,13 +11,12 @@ from __future__ import annotations
 import errno
 import heapq
 import logging
-import os
 from typing import Any
 
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.modules.sched_hello import hello
+from headrace.modules.sched_hello import acquire_ended, hello
 from headrace.modules.sched_r import Shares, in_use, shares_of_r, summary
 from headrace.modules.sched_simple_pool import Pool, Request, Unsatisfiable
 from headrace.spec import jobspec as js
@@ -109,8 +108,7 @@ class _Scheduler:
 
     def _resources(self, reply: Message) -> None:
         if reply.errnum:
-            text = reply.text or os.strerror(reply.errnum)
-            self.ctx.log(logging.ERROR, f"resource.acquire: {text}: nothing can be scheduled")
+            acquire_ended(self.ctx, reply, bool(self.rset.ranks))
             return
         body = reply.obj
         if "resources" in body:
