@@ -27,6 +27,7 @@ LINES = [
     ("echo in | flux exec cat", 0, "in\nin\n"),
     ("flux exec sh -c 'exit 3'", 3, r"\[0-1\]: Exit 3\n"),
     ("flux exec -q sh -c 'kill -TERM $$'", 143, ""),
+    ("(flux exec -r1 yes; echo $? >&2) | head -1", 0, "y\n141\n"),
     ("flux submit --dry-run true | flux job submit", 0, f"{ID}\n"),
     ("flux job memo $(flux job last) a=1", 1, "flux-job: memo: job is inactive\n"),
     ("flux job status --json $(flux job last)", 0, r'\{"id":.*"waitstatus":0,"result":1\}\n'),

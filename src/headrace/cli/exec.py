@@ -200,16 +200,19 @@ class _Exec:
     def _answered(self, rank: int) -> Any:
         def answered(call: Rpc) -> None:
             try:
-                self._take(rank, call.get())
+                answer = call.get()
             except OSError as exc:
                 if exc.errno != errno.ENODATA:
                     self._failed(rank, exc)
-                del self.calls[rank]
+                self.calls.pop(rank, None)
                 self.credit.pop(rank, None)
                 if not self.calls:
                     self.reactor.stop()
                 else:
                     self._watch_input()
+            else:
+                # Its errors are about our own output.
+                self._take(rank, answer)
 
         return answered
 
