@@ -271,21 +271,42 @@ def test_every_module_that_can_be_apart_works_apart():
     assert not done.left
 
 
+_SCHEDULERS_PID = (
+    "from headrace.client.handle import Handle; mods = Handle().rpc('module.list').get()['mods']; "
+    "print(*[mod['pid'] for mod in mods if mod['name'].startswith('sched-')])"
+)
+
+
 @pytest.mark.parametrize("scheduler", ["simple", "graph"])
 def test_a_scheduler_that_is_killed_takes_up_its_jobs_when_it_is_loaded_again(scheduler):
+    # The one that has a process of its own by itself is loaded again by itself.
+    again = "flux module load --exec sched-simple" if scheduler == "simple" else "true"
     script = f"""
     flux submit --quiet -n1 sleep 0.5
     kill -9 $(flux python -c "$PID"); flux submit --quiet -n1 true
-    flux module load --exec sched-{scheduler} && flux queue drain
+    {again} && flux queue drain
     flux jobs -a -no {{name}}:{{status}} | sort
     """
-    pid = (
-        "from headrace.client.handle import Handle; mods = Handle().rpc('module.list').get()['mods']; "
-        "print(*[mod['pid'] for mod in mods if mod['name'].startswith('sched-')])"
-    )
-    done = start(f"-Ssched.module={scheduler}", '--conf=headrace.exec-modules=["sched-simple"]', script, PID=pid)
+    config = '--conf=headrace.exec-modules=["sched-simple"]'
+    done = start(f"-Ssched.module={scheduler}", config, script, PID=_SCHEDULERS_PID)
     assert done.out == "sleep:COMPLETED\ntrue:COMPLETED\n"
+    assert ("module sched-graph was loaded again" in done.err) == (scheduler == "graph")
     assert not done.left
+
+
+def test_a_scheduler_that_ends_time_and_again_is_given_up():
+    script = """
+    for i in 1 2 3 4; do
+        until pid=$(flux python -c "$PID") && test -n "$pid"; do sleep 0.05; done
+        flux run true; kill -9 $pid
+        while kill -0 $pid 2>/dev/null; do sleep 0.05; done
+    done
+    until flux dmesg | grep -q "not loaded again"; do sleep 0.05; done
+    flux module load sched-graph && flux run true
+    """
+    done = start("--test-size=1", script, PID=_SCHEDULERS_PID)
+    assert (done.rc, done.left) == (0, [])
+    assert done.err.count("was loaded again") == 3 and done.err.count("is not loaded again") == 1
 
 
 def test_kill_9_of_the_broker_ends_its_modules():

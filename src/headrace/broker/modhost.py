@@ -14,12 +14,13 @@ import logging
 import os
 import time
 from collections.abc import Awaitable
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from . import bare_asyncio, module_process, stand_ins
-from .module import EMPTY, ModuleContext, RpcError, _Empty
+from .module import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 from .module_rest import Left, Rest, data_path, forget_data
 from .module_trace import ModuleTrace
@@ -50,6 +51,9 @@ _BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
 _UNLISTED = frozenset({"content", "job-exec"})
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
 EXEC_MODULES = frozenset({"sched-graph"})
+# How many times one of those is loaded again that ended by itself, and in how many seconds: what ends at once each time
+# would keep a broker busy for nothing.
+_RESTARTS, _RESTARTS_IN = 3, 60.0
 # Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
 _BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
 
@@ -98,6 +102,9 @@ class ModuleHost:
         self.kept: dict[str, Left] | None = {}
         # Removed modules that can be resumed, by name (module_rest).
         self._resting: dict[str, ModuleContext] = {}
+        # When modules were loaded again that ended by themselves, by path.
+        self._restarts: dict[str, list[float]] = {}
+        self._ending = False
         self._builtin: set[str] = set()
         # Loaded, and not listed: see _UNLISTED.
         self._unlisted: set[str] = set()
@@ -135,7 +142,7 @@ class ModuleHost:
             await self.remove(path)
         work_here = not stand_ins.has(path, self.broker.rank)
         if work_here and (as_process or path in exec_modules(self.broker.config)):
-            name = await self._load_process(path, name, args or [])
+            name = await self._load_process(path, name, args or [], path in EXEC_MODULES and not as_process)
         else:
             name = await self._load_here(path, name, args or [])
         self._trace.attach()
@@ -166,7 +173,7 @@ class ModuleHost:
             ctx.service(name, {})
         return name
 
-    async def _load_process(self, path: str, name: str, args: list[str]) -> str:
+    async def _load_process(self, path: str, name: str, args: list[str], restart: bool) -> str:
         if path in _BOUND_MODULES:
             raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
         self._must_be_new(name or path)
@@ -186,7 +193,7 @@ class ModuleHost:
             self._forget(process)
             await process.abandon()
             raise
-        process.ended = self._forget
+        process.ended = partial(self._restart, path, args) if restart else self._forget
         if name not in self.broker.router.services:
             self.broker.router.provide(name, process)
         return name
@@ -204,6 +211,29 @@ class ModuleHost:
     def _forget(self, module: ModuleProcess) -> None:
         if self.loaded.get(module.name) is module:
             del self.loaded[module.name]
+
+    def _restart(self, path: str, args: list[str], module: ModuleProcess) -> None:
+        """Load a module again that was not removed: nothing is scheduled without a scheduler, and nobody notices."""
+        self._forget(module)
+        if module.status == FINALIZING or self._ending:
+            return
+        now = self.broker.loop.time()
+        recent = [then for then in self._restarts.get(path, []) if now - then < _RESTARTS_IN]
+        if len(recent) < _RESTARTS:
+            self._restarts[path] = [*recent, now]
+            self.broker.spawn(self._load_again(path, module.name, args))
+        else:
+            why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
+            self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
+
+    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+        try:
+            await self.load(path, name, args)
+        except Exception as exc:
+            self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {exc}")
+        else:
+            # Where the end was told, too.
+            self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
 
     async def remove(self, name: str) -> None:
         """Unload a module. Raises RpcError(ENOENT, EINVAL)."""
@@ -231,6 +261,7 @@ class ModuleHost:
         return [name for name in self.loaded if name not in ours]
 
     async def remove_all(self) -> None:
+        self._ending = True
         self._unlisted.clear()
         for name in reversed(list(self.loaded)):
             if name not in self._builtin:
