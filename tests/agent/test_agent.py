@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,3 +107,22 @@ def test_a_job_with_an_alarm_in_a_year_runs_as_any_other(alone: World) -> None:
     job = alone.start(["true"], options={"signal": {"signum": 10, "timeleft": 10}}, expiration=time.time() + 3e7)
     assert alone.finish(job).status == 0
     assert alone.shell("true").status == 0
+
+
+_ASKS = """
+import os
+fd = int(os.environ["PMI_FD"])
+os.set_blocking(fd, False)
+try:
+    for _ in range(100_000): os.write(fd, b"cmd=get_maxes\\n" * 10)
+except (BlockingIOError, BrokenPipeError):
+    pass
+"""
+
+
+def test_a_task_that_asks_and_never_listens_holds_up_nobody(alone: World) -> None:
+    deaf = alone.start([sys.executable, "-c", f"{_ASKS}\nimport time; time.sleep(1000)"])
+    for _ in range(20):
+        assert alone.shell("true").status == 0
+    alone.send({"op": "kill", "id": deaf.id, "signum": 9})
+    alone.finish(deaf)

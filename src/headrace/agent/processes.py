@@ -61,6 +61,7 @@ class Subprocesses:
         agent.children[pid] = lambda status: self._ended(process, status)
         agent.send({"op": "exec-started", "handle": handle, "pid": pid})
         for stream, fd in (("stdout", out_read), ("stderr", err_read)):
+            os.set_blocking(fd, False)
             process.open[stream] = fd
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
@@ -99,7 +100,10 @@ class Subprocesses:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def _readable(self, process: _Process, stream: str, fd: int) -> None:
-        data = os.read(fd, _READ)
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return
         eof = not data
         if eof:
             self._agent.unwatch(fd)

@@ -45,12 +45,15 @@ class Pty:
         if self._job.output is not None:
             # A terminal is one stream: nothing will come on the other.
             self._job.output.eof(self._task.rank, "stderr")
+        os.set_blocking(self.master, False)
         self._job.agent.watch(self.master, self._readable)
         self._feed = Feed(self._job.agent, os.dup(self.master))
 
     def _readable(self) -> None:
         try:
             data = os.read(self.master, _READ)
+        except BlockingIOError:
+            return
         except OSError:
             # EIO: the last process closed the terminal.
             data = b""

@@ -114,10 +114,13 @@ class Task:
             if stdin < 0:
                 self.feed = Feed(agent, ours.pop(0), job.input_taken)
             for stream, fd in zip(("stdout", "stderr"), ours):
+                # Whatever a task does to its streams, or the kernel says of them, the agent must not wait there.
+                os.set_blocking(fd, False)
                 self._open += 1
                 self._fds[fd] = stream
                 agent.watch(fd, partial(self._readable, fd, stream))
         if self._pmi >= 0:
+            os.set_blocking(self._pmi, False)
             agent.watch(self._pmi, self._pmi_readable)
 
     def never_ran(self) -> None:
@@ -129,6 +132,8 @@ class Task:
         assert output is not None
         try:
             data = os.read(fd, _READ)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if data:
@@ -173,6 +178,8 @@ class Task:
             return
         try:
             data = os.read(self._pmi, _READ)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data or len(self._pmi_buffer) > _PMI_LINE:
@@ -183,9 +190,15 @@ class Task:
             server.line(line.decode("utf-8", "replace"), self.local, self._pmi_reply)
 
     def _pmi_reply(self, data: bytes) -> None:
-        if self._pmi >= 0:
-            with contextlib.suppress(OSError):
-                os.write(self._pmi, data)
+        if self._pmi < 0:
+            return
+        try:
+            sent = os.write(self._pmi, data)
+        except OSError:
+            sent = 0
+        if sent < len(data):
+            # It asks and asks and reads no answer, or it is gone.
+            self._close_pmi()
 
     def _close_pmi(self) -> None:
         fd, self._pmi = self._pmi, -1
