@@ -40,8 +40,6 @@ _EXPLAIN_JOBS = 16
 # How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
 # when half of them have.
 _HEIRS = 64
-# How many different requests are remembered.
-_REQUESTS_KEPT = 4096
 # An estimate further away says nothing.
 _FAR = UNLIMITED // 2
 
@@ -49,7 +47,7 @@ _FAR = UNLIMITED // 2
 class _System(msgspec.Struct):
     duration: float | None = None
     queue: str | None = None
-    constraints: msgspec.Raw = msgspec.Raw()
+    constraints: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Attributes(msgspec.Struct):
@@ -98,8 +96,6 @@ class _Scheduler:
         self.pool: Pool | None = None
         self.expiration = 0.0
         self.jobs: dict[int, _Job] = {}
-        # What equal texts of jobspecs ask for.
-        self.requests: dict[tuple[bytes, float | None, bytes], JobRequest] = {}
         self.now = 0
         self.continuing = False
         self.explaining = False
@@ -291,18 +287,13 @@ class _Scheduler:
         pool = self._pool()
         body = _decode_alloc((msg.payload or b"").rstrip(b"\0"))
         system = body.jobspec.attributes.system if body.jobspec.attributes is not None else _System()
-        key = (bytes(body.jobspec.resources), system.duration, bytes(system.constraints))
-        request = self.requests.get(key)
-        if request is None:
-            try:
-                request = pool.request(msg.obj["jobspec"])
-            except (RequestError, ConstraintError) as exc:
-                self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
-                return
-            if len(self.requests) >= _REQUESTS_KEPT:
-                self.requests.clear()
-            self.requests[key] = request
-        self.jobs[body.id] = _Job(body.id, msg, request, system.duration or 0.0)
+        duration = system.duration or 0
+        try:
+            request = pool.request_of(bytes(body.jobspec.resources), duration, bytes(system.constraints))
+        except (RequestError, ConstraintError) as exc:
+            self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
+            return
+        self.jobs[body.id] = _Job(body.id, msg, request, duration)
         pool.submit(body.id, request, body.priority, system.queue or "", body.userid)
         self._changed()
 

@@ -109,7 +109,7 @@ class Pool:
         self._ends: list[tuple[int, int]] = []
         # Whether every vertex is up, and in which generation of the graph.
         self._up_in = (-1, False)
-        self._requests: dict[bytes, JobRequest] = {}
+        self._requests: dict[tuple[bytes, float, bytes], JobRequest] = {}
         for v in self.nodes.vertex.values():
             self.scheduler.set_status(v, False)
 
@@ -187,18 +187,26 @@ class Pool:
     # Jobs
 
     def request(self, jobspec: Mapping[str, Any]) -> JobRequest:
-        """What a jobspec asks for; equal requests are one object. Raises RequestError or ConstraintError."""
+        """What a jobspec asks for. Raises RequestError or ConstraintError."""
         system = js.system(jobspec)  # type: ignore[arg-type]
-        duration, constraint = system.get("duration") or 0, system.get("constraints")
-        key = msgspec.json.encode((jobspec["resources"], duration, constraint))
+        texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
+        return self.request_of(texts[0], system.get("duration") or 0, texts[1])
+
+    def request_of(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
+        """What a jobspec with these parts (JSON) asks for; equal ones are one object.
+
+        Raises RequestError or ConstraintError.
+        """
+        key = (resources, duration, constraints)
         found = self._requests.get(key)
         if found is None:
             if len(self._requests) >= _REQUESTS_KEPT:
                 self._requests.clear()
+            constraint = msgspec.json.decode(constraints)
             if constraint:
                 validate_constraint(constraint)
-            resources = parse_jobspec({"resources": jobspec["resources"]}).resources
-            found = self._requests[key] = JobRequest(resources, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
+            wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}).resources
+            found = self._requests[key] = JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
         return found
 
     def _queue(self, name: str) -> Queue:
