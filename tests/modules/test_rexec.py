@@ -257,6 +257,9 @@ def test_a_background_process_can_be_attached_to(in_broker: Run) -> None:
         ({"env": {"A": 1}}, errno.EPROTO),
         ({"cwd": 3}, errno.EPROTO),
         ({"label": ""}, errno.EPROTO),
+        ({"opts": {"job.id": 3}}, errno.EPROTO),
+        ({"opts": {"job.id": "x"}}, errno.EPROTO),
+        ({"opts": {"job.id": "3", "job.grace": "-1"}}, errno.EPROTO),
         ({"channels": ["x"]}, errno.EINVAL),
     ],
 )

@@ -347,6 +347,15 @@ def _check(msg: Message) -> None:
         raise RpcError(errno.EPROTO, "exec: cmd.env must be an object of strings")
     if cwd is not None and not isinstance(cwd, str):
         raise RpcError(errno.EPROTO, "exec: cmd.cwd must be a string")
+    opts = cmd.get("opts") or {}
+    if not isinstance(opts, dict) or not all(isinstance(value, str) for value in opts.values()):
+        raise RpcError(errno.EPROTO, "exec: cmd.opts must be an object of strings")
+    try:
+        bound = int(opts.get("job.id", 0)) >= 0 and float(opts.get("job.grace", 0)) >= 0
+    except ValueError:
+        bound = False
+    if not bound:
+        raise RpcError(errno.EPROTO, "exec: cmd.opts job.id must be a number and job.grace a number of seconds")
     label = cmd.get("label")
     if label is not None and (not isinstance(label, str) or not label):
         raise RpcError(errno.EPROTO, "exec: cmd.label must be a string that is not empty")
