@@ -32,14 +32,14 @@ class Tail:
 
     def holds(self, stream: str, data: bytes) -> bool:
         """Whether this is of the past, and so kept here."""
-        if self._left:
-            self._lines.extend((stream, line) for line in data.splitlines(keepends=True))
-        return self._left > 0
+        if not self._left:
+            return False
+        self._lines.extend((stream, line) for line in data.splitlines(keepends=True))
+        return True
 
     def passed(self) -> List[Tuple[str, bytes]]:
         """One entry of the log has been seen: the lines that are left (stream, text) when it was the last one there."""
-        self._left -= 1
-        if self._left:
+        if not self._left:
             return []
-        lines, self._lines = list(self._lines), deque()
-        return lines
+        self._left -= 1
+        return [] if self._left else list(self._lines)

@@ -66,8 +66,9 @@ def main(argv: List[str]) -> int:
     else:
         targets = list(range(int(handle.attr_get("size"))))
     ranks = _ranks(targets, options)
-    run = _background if options.has("bg") else _foreground
-    return run(handle, ranks, command, settings, options)
+    if options.has("bg"):
+        return _background(handle, ranks, command, settings, options)
+    return _Exec(handle, ranks, command, settings, options).run()
 
 
 def _ranks(targets: List[int], options: Options) -> List[int]:
@@ -151,12 +152,6 @@ def _background(
     return status
 
 
-def _foreground(
-    handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
-) -> int:
-    return _Exec(handle, ranks, command, settings, options).run()
-
-
 class _Exec:
     """The processes of one command line, one a rank, until the last has ended."""
 
@@ -204,7 +199,7 @@ class _Exec:
             except OSError as exc:
                 if exc.errno != errno.ENODATA:
                     self._failed(rank, exc)
-                self.calls.pop(rank, None)
+                del self.calls[rank]
                 self.credit.pop(rank, None)
                 if not self.calls:
                     self.reactor.stop()

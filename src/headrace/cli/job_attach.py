@@ -49,12 +49,10 @@ def attach(argv: List[str]) -> int:
     if options.has("tail"):
         from headrace.cli.attach_tail import DEFAULT, Tail
 
-        count = (
-            int(options.get("tail")) if options.get("tail").isdigit() else DEFAULT if not options.get("tail") else -1
-        )
-        if count < 0:
-            raise CommandError(f"--tail: not a number of lines: {options.get('tail')}")
-        tail = Tail(handle, job, count)
+        count = options.get("tail") or str(DEFAULT)
+        if not count.isdecimal():
+            raise CommandError(f"--tail: not a number of lines: {count}")
+        tail = Tail(handle, job, int(count))
     return Attach(
         handle,
         job,
