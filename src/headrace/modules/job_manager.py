@@ -224,9 +224,12 @@ class _Manager:
         if self.ctx.at_rest is not None:
             return
         self.core.now = self.ctx.now()
-        self.core.expire()
-        self.core.effects.append(("deadline",))
-        self.pipeline.touch()
+        try:
+            self.core.expire()
+        finally:
+            # A fault in one job's handling must not put off the time limits of all others.
+            self.core.effects.append(("deadline",))
+            self.pipeline.touch()
 
     def _instance_expires(self, event: Message) -> None:
         self.core.now = self.ctx.now()
