@@ -191,3 +191,15 @@ def test_validate_prints_every_error_with_file_and_path(env: dict[str, str], tmp
     assert mini(env, "validate", str(tmp_path / "none.yaml")).stderr.endswith("none.yaml: No such file or directory\n")
     good = write(tmp_path, {"command": "x"}, size=2)
     assert mini(env, "validate", good).stdout == f"{good}: MiniCluster test is valid (size 2, tasks 1)\n"
+
+
+def test_more_brokers_than_the_machine_holds_are_refused_at_once(env: dict[str, str], tmp_path: Path) -> None:
+    done = mini(env, "run", write(tmp_path, {"command": "true"}, size=100_000_000))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "headrace-mini: spec.size: 100000000 brokers do not fit this machine" in done.stderr
+    flux = os.path.join(os.path.dirname(sys.executable), "flux")
+    argv = [flux, "start", "-s100000000", "true"]
+    started = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert started.returncode == 1
+    assert started.stderr.startswith("flux-start: --test-size: 100000000 brokers do not fit this machine: ")
+    assert left(env) == ([], [])

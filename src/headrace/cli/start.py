@@ -79,7 +79,7 @@ def main(argv: List[str]) -> int:
     from headrace.broker import bare_asyncio
 
     bare_asyncio.load()
-    from headrace.broker import config, launch
+    from headrace.broker import capacity, config, launch
     from headrace.spec.hostlist import Hostlist
 
     if options.test_size is not None and options.test_size < 1:
@@ -93,6 +93,9 @@ def main(argv: List[str]) -> int:
         _show(options, command)
     if options.noexec:
         return 0
+    refused = capacity.refusal(options.test_size or 0)
+    if refused:
+        raise CommandError(f"--test-size: {refused}")
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         launching = launch.LaunchOptions(

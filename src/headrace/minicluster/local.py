@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..broker import capacity
 from .lifeline import lifeline
 from .plan import Mode, Plan, hosts_of
 
@@ -64,6 +65,9 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
     """
     began = time.monotonic()
     flux = _find_flux()
+    refused = capacity.refusal(plan.size)
+    if refused:
+        raise StartError(f"spec.size: {refused}")
     with _stopping() as stopped, _workspace() as work:
         _write_files(plan, work, flux)
         pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)

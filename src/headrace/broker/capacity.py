@@ -1,0 +1,90 @@
+"""How many brokers this machine can hold, so that a start of too many is refused before the first of them is forked.
+
+A machine that runs out of memory or process ids half-way says so late, and to others as well. What is counted is what
+a broker of a test instance and its agent were seen to take; the limits are the kernel's. Only what surely does not fit
+is refused: memory that a control group has in use may be cache, so all of its limit counts as free.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# A broker of a test instance and its agent: what they do not share with the others, and their threads.
+BROKER_BYTES = 8 << 20
+BROKER_TASKS = 4
+
+
+class Limit(NamedTuple):
+    """At most `brokers` fit, and what of the machine it is that holds no more."""
+
+    brokers: int
+    reason: str
+
+
+def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit | None:
+    """The tightest limit of this machine; None where the kernel tells nothing."""
+    limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
+    limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
+    return min(limits, default=None)
+
+
+def refusal(size: int) -> str:
+    """Why `size` brokers do not fit this machine and how many would, or ""."""
+    limit = most_brokers() if size > 1 else None
+    if limit is None or size <= limit.brokers:
+        return ""
+    return f"{size} brokers do not fit this machine: {limit.reason}; use {limit.brokers} or fewer"
+
+
+def _of_memory(count: int, where: str) -> Limit:
+    each = BROKER_BYTES >> 20
+    return Limit(max(count // BROKER_BYTES, 1), f"{count >> 20} MiB of memory ({where}), {each} MiB a broker")
+
+
+def _of_tasks(count: int, where: str) -> Limit:
+    return Limit(max(count // BROKER_TASKS, 1), f"{count} processes and threads ({where}), {BROKER_TASKS} a broker")
+
+
+def _memory(proc: str, groups: str) -> Iterator[tuple[int, str]]:
+    sizes = dict(line.split(":", 1) for line in _read(f"{proc}/meminfo").splitlines() if ":" in line)
+    if "MemAvailable" in sizes:
+        kibibytes = sum(int(sizes.get(name, "0").split()[0]) for name in ("MemAvailable", "SwapFree"))
+        yield kibibytes << 10, "available"
+    for names in ("memory.max", "memory.limit_in_bytes"):
+        yield from _of_groups("memory", names, proc, groups)
+
+
+def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
+    for name in ("pid_max", "threads-max"):
+        text = _read(f"{proc}/sys/kernel/{name}").strip()
+        if text.isdigit():
+            yield int(text), f"kernel.{name}"
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    # The limit does not hold for root.
+    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
+        yield soft, "ulimit -u"
+    yield from _of_groups("pids", "pids.max", proc, groups)
+
+
+def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:
+    """What the control groups that we are in, and those around them, allow (cgroups(7), versions 1 and 2)."""
+    for line in _read(f"{proc}/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        while path:
+            text = _read(f"{groups}{'/' + controllers if controllers else ''}{path.rstrip('/')}/{name}").strip()
+            if text.isdigit():
+                yield int(text), f"{name} of control group {path}"
+            path = path.rpartition("/")[0] or ("/" if path != "/" else "")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
