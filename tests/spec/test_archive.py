@@ -1,5 +1,6 @@
 """File archives."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Dict
@@ -24,6 +25,27 @@ def test_entries_made_of_content() -> None:
     assert archive.entry(b"") == {"mode": 33152, "size": 0}
     with pytest.raises(ArchiveError, match="cannot be JSON"):
         archive.entry({1, 2})
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"\0" * 3000, "base64"),
+        (b"\x1b[31m" * 600, "base64"),
+        (b'{"a":"b",\r\n\t"c":"d"}\n' * 100, "utf-8"),
+        ("\u6d41\u308c\n".encode() * 100, "utf-8"),
+        (b"x" * 15 + b"\0", "utf-8"),
+        (b"x" * 13 + b"\0", "base64"),
+    ],
+)
+def test_what_json_would_blow_up_goes_as_base64_and_text_stays_text(
+    content: bytes, encoding: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+    for made in (archive.entry(content), archive.entry_from_path(str(tmp_path / "file"))):
+        assert made["encoding"] == encoding
+        assert len(json.dumps(made, ensure_ascii=False).encode()) < len(content) * 2 + 150
+        assert one({"x": made}).data == content
 
 
 @pytest.mark.parametrize(

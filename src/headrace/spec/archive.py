@@ -15,6 +15,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 Entry = Dict[str, Any]
 
+_CONTROLS = bytes(byte for byte in range(0x20) if byte not in b"\b\t\n\f\r")
+
 
 class ArchiveError(ValueError):
     """An archive or one of its objects is not well formed; the message has the path of the field."""
@@ -85,10 +87,15 @@ def read(obj: Any) -> Iterator[File]:
 def _encoded(data: bytes, head: Entry) -> Entry:
     if not data:
         return {**head, "size": 0}
-    try:
-        return {**head, "encoding": "utf-8", "data": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {**head, "encoding": "base64", "data": base64.b64encode(data).decode("ascii"), "size": len(data)}
+    # A control character takes five more bytes in JSON, base64 a third of all. Line ends and quotes do not count:
+    # text stays readable.
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    if 5 * controls <= len(data) / 3:
+        try:
+            return {**head, "encoding": "utf-8", "data": data.decode("utf-8")}
+        except UnicodeDecodeError:
+            pass
+    return {**head, "encoding": "base64", "data": base64.b64encode(data).decode("ascii"), "size": len(data)}
 
 
 def _read_entry(item: Any, path: str, where: str) -> File:
