@@ -56,3 +56,18 @@ def test_nodes_that_are_excluded_get_no_jobs_and_cannot_be_drained() -> None:
     assert (first, second, count[:8], ranks) == ("avail 0,2", "exclude 1", "2 Nodes,", ["0", "2"])
     assert "unsatisfiable" in done.err
     assert done.err.count("flux-resource: ERROR: [Errno 17] rank 1 already drained or excluded\n") == 2
+
+
+def test_a_value_of_a_wrong_kind_is_refused_at_the_start_and_a_reload_keeps_the_old_configuration(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[access]\nallow-guest-user = 'yes'\n")
+    refused = "access.allow-guest-user: must be true or false, not 'yes'\n"
+    done = start(f"--config-path={path}", "true")
+    assert (done.rc, done.err) == (1, f"flux-broker: {refused}")
+    path.write_text("[access]\nallow-guest-user = false\n")
+    script = f"echo 'access.allow-guest-user = \"yes\"' > {path}; flux config reload; flux config get access"
+    done = start("--test-size=2", f"--config-path={path}", script)
+    assert done.err == f"flux-config: {refused}"
+    assert done.out == '{"allow-guest-user":false}\n'

@@ -1,21 +1,38 @@
-"""What a configuration says that nobody will listen to: keys that Flux does not have, and keys that we do not follow.
+"""What a configuration says that nobody will listen to: keys that Flux does not have, keys that we do not follow, and
+values of another kind than their reader looks for.
 
 A typing error in a table costs a limit or a queue's nodes, silently: every other part of the broker reads the keys it
 knows and sees no others. Only tables whose keys are all known are looked at (flux-config(5) and RFC 33 name them);
-others may be anybody's.
+others may be anybody's. A key is told as a doubt; a value of a wrong kind, such as "yes" for true, is an error. Values
+of which somebody else says what is wrong with them are not looked at here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from .config import ConfigError
 
-# What a key may hold: a table of keys, anything (no table that we know), or anything that has no effect with us.
-_Keys = Union[dict[str, Any], str]
+
+class _Kind(NamedTuple):
+    """What a key's value must be, for those whose readers would take something else in silence."""
+
+    types: tuple[type, ...]
+    text: str
+
+
+# What a key may hold: a table of keys, a kind of value, anything, or anything that has no effect with us.
+_Keys = Union[dict[str, Any], _Kind, str]
 _ANY = "any"
 _NO_EFFECT = "no effect"
+_BOOL = _Kind((bool,), "true or false")
+_INTEGER = _Kind((int,), "an integer")
+_FLAG = _Kind((int, bool), "an integer")
+_TEXT = _Kind((str,), "a string")
+_TEXTS = _Kind((list,), "a list of strings")
+_SIGNAL = _Kind((int, str), "a signal's name or number")
+_TIME = _Kind((str, int, float), "a duration such as '5s'")
 
 _SIZES = {"nnodes": _ANY, "ncores": _ANY, "ngpus": _ANY}
 _POLICY = {
@@ -25,35 +42,55 @@ _POLICY = {
     "scheduler": _ANY,
 }
 _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
-_TBON: dict[str, tuple[type, ...]] = {
-    "child_rcvhwm": (int,),
-    "connect_timeout": (str,),
-    "interface-hint": (str,),
-    "prefertcp": (int, bool),
-    "tcp_user_timeout": (str,),
-    "topo": (str,),
-    "torpid_max": (str,),
-    "torpid_min": (str,),
-    "zmq_io_threads": (int,),
-    "zmqdebug": (int, bool),
-}
-_TABLES: dict[str, _Keys] = {
-    "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _ANY),
+_TABLES: dict[str, dict[str, Any]] = {
+    "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _BOOL),
     "exec": {
-        **dict.fromkeys(("kill-signal", "kill-timeout", "max-kill-count", "term-signal"), _ANY),
+        **dict.fromkeys(("kill-signal", "term-signal"), _SIGNAL),
+        "kill-timeout": _TIME,
+        "max-kill-count": _INTEGER,
         # How Flux starts its shells; ours has none to start.
         **dict.fromkeys(("imp", "job-shell", "max-start-delay-percent", "service", "service-override"), _ANY),
         **dict.fromkeys(("sdexec-properties", "sdexec-stop-timer-sec", "sdexec-stop-timer-signal", "testexec"), _ANY),
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _NO_EFFECT),
     },
-    "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _ANY),
+    "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
     "policy": _POLICY,
     "resource": {
         **dict.fromkeys(("config", "exclude", "norestrict", "noverify", "path", "rediscover"), _ANY),
         **dict.fromkeys(("reserve", "scheduling"), _NO_EFFECT),
     },
-    "tbon": dict.fromkeys(_TBON, _ANY),
+    "tbon": {
+        **dict.fromkeys(("child_rcvhwm", "zmq_io_threads"), _INTEGER),
+        **dict.fromkeys(("prefertcp", "zmqdebug"), _FLAG),
+        **dict.fromkeys(("connect_timeout", "tcp_user_timeout", "torpid_max", "torpid_min"), _TEXT),
+        **dict.fromkeys(("interface-hint", "topo"), _TEXT),
+    },
 }
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raises ConfigError with the path of the first value of a wrong kind."""
+    for name, keys in _TABLES.items():
+        if name in config:
+            _check(config[name], keys, name)
+    queues = config.get("queues")
+    if isinstance(queues, dict):
+        for name, table in queues.items():
+            _check(table, _QUEUE, f"queues.{name}")
+
+
+def _check(value: Any, keys: _Keys, path: str) -> None:
+    if isinstance(keys, _Kind):
+        good = type(value) in keys.types and (keys is not _TEXTS or all(isinstance(item, str) for item in value))
+        wanted = keys.text
+    else:
+        good, wanted = isinstance(value, dict) or isinstance(keys, str), "a table"
+    if not good:
+        raise ConfigError(f"{path}: must be {wanted}, not {value!r}")
+    if isinstance(keys, dict):
+        for key, inner in value.items():
+            if key in keys:
+                _check(inner, keys[key], f"{path}.{key}")
 
 
 def doubts(config: dict[str, Any]) -> list[str]:
@@ -97,15 +134,7 @@ def _listed(keys: dict[str, Any]) -> str:
 
 
 def attributes(config: dict[str, Any]) -> dict[str, str]:
-    """The broker attributes that a configuration sets: the table `[tbon]`. Raises ConfigError."""
-    table = config.get("tbon")
-    if not isinstance(table, dict):
-        return {}
-    out = {}
-    for key, value in table.items():
-        if key not in _TBON:
-            continue
-        if type(value) not in _TBON[key]:
-            raise ConfigError(f"tbon.{key}: must be {'a string' if str in _TBON[key] else 'an integer'}")
-        out[f"tbon.{key}"] = str(int(value) if isinstance(value, bool) else value)
-    return out
+    """The broker attributes that a configuration, already checked, sets: the table `[tbon]`."""
+    known = _TABLES["tbon"]
+    given = {key: value for key, value in config.get("tbon", {}).items() if key in known}
+    return {f"tbon.{key}": str(int(value) if isinstance(value, bool) else value) for key, value in given.items()}

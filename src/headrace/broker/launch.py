@@ -27,7 +27,7 @@ from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
 from .config import ConfigError
-from .config_keys import attributes, doubts
+from .config_keys import attributes, check, doubts
 from .modhost import FOLLOWER_MODULES, exec_modules, names_for
 from .module import RpcError
 
@@ -220,6 +220,7 @@ def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
 
 def _check(options: LaunchOptions) -> None:
     try:
+        check(options.config)
         options.attrs = {**attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
     except (AttrError, ConfigError) as exc:

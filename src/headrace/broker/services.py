@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..spec.message import Message
 from . import config as configuration
 from . import dmesg, drain
-from .config_keys import doubts
+from .config_keys import check, doubts
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
@@ -164,6 +164,10 @@ def _setenv(msg: Message) -> _Empty:
 def _config(broker: Broker, ctx: ModuleContext) -> None:
     async def take(new: dict[str, Any]) -> _Empty:
         """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        try:
+            check(new)
+        except configuration.ConfigError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
         old, told = broker.config, []
         broker.config = new
         for name, module in list(broker.modules.loaded.items()):
