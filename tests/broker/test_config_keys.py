@@ -102,6 +102,7 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("policy.limits.job-size.max = 3", "policy.limits.job-size.max: must be a table, not 3"),
         ("policy.jobspec.defaults = 'batch'", "policy.jobspec.defaults: must be a table, not 'batch'"),
         ("queues.a.policy.limits.job-size.min = 3", "queues.a.policy.limits.job-size.min: must be a table, not 3"),
+        ('[queues.""]', 'queues."": the name of a queue cannot be empty'),
         ("tbon = 3", "tbon: must be a table, not 3"),
         ("tbon.tcp_user_timeout = 42", "tbon.tcp_user_timeout: must be a string, not 42"),
         ("tbon.zmqdebug = 'x'", "tbon.zmqdebug: must be an integer, not 'x'"),

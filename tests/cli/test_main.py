@@ -128,3 +128,20 @@ def test_broker_elsewhere_is_reached_through_ssh_and_a_relay(flux, playback, tmp
     uri = broker.uri.replace("local://", "ssh://elsewhere")
     outcome = flux("getattr", "size", uri=uri, FLUX_SSH=str(ssh), FLUX_SSH_RCMD=str(relay))
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["submit", "--queue=", "true"],
+        ["batch", "-n1", "-q", ""],
+        ["jobs", "-q", "a,,b"],
+        ["queue", "stop", ""],
+        ["queue", "list", "-q", "a,"],
+        ["resource", "list", "--queue="],
+    ],
+)
+def test_an_empty_name_of_a_queue_is_refused(flux, argv):
+    outcome = flux(*argv)
+    assert outcome.rc == 2
+    assert "the name of a queue cannot be empty" in outcome.stderr

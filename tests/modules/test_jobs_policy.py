@@ -26,6 +26,8 @@ def test_without_policy_everything_goes() -> None:
     policy.check(jobspec(duration=1e9))
     with pytest.raises(UnknownQueue, match="Invalid queue 'x' specified"):
         policy.updates(jobspec(queue="x"))
+    with pytest.raises(UnknownQueue, match="Invalid queue '' specified"):
+        policy.updates(jobspec(queue=""))
 
 
 def test_named_queues_need_a_default_or_a_name() -> None:

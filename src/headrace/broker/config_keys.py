@@ -76,6 +76,8 @@ def check(config: dict[str, Any]) -> None:
     queues = config.get("queues")
     if isinstance(queues, dict):
         for name, table in queues.items():
+            if not name:
+                raise ConfigError('queues."": the name of a queue cannot be empty')
             _check(table, _QUEUE, f"queues.{name}")
 
 

@@ -13,7 +13,7 @@ from headrace.cli.format import Format, FormatError
 from headrace.cli.jobinfo import JobInfo
 from headrace.cli.joblist import Query, list_ids, list_jobs
 from headrace.cli.named_formats import Formats
-from headrace.cli.quick_arguments import QuickParser, job_id, positive_int
+from headrace.cli.quick_arguments import QuickParser, job_id, positive_int, queue_names
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ def _parser() -> QuickParser:
     add("-n", "--no-header", "--suppress-header", action="store_true", help="Do not print the header")
     add("-u", "--user", metavar="USER", help="List jobs of USER (name, number or all)")
     add("--name", metavar="JOB-NAME", help="List jobs with this name")
-    add("-q", "--queue", metavar="QUEUE,...", action="append", help="List jobs of these queues")
+    add("-q", "--queue", metavar="QUEUE,...", action="append", type=queue_names, help="List jobs of these queues")
     add("-i", "--include", metavar="HOSTS|RANKS", help="List jobs that ran on these hosts or ranks")
     add("-o", "--format", metavar="FORMAT", default=os.environ.get("FLUX_JOBS_FORMAT_DEFAULT", "default"))
     add("--sort", metavar="KEY,...", help="Sort by these fields (-KEY: descending)")

@@ -11,6 +11,7 @@ import os
 import sys
 
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import queue_names
 from headrace.spec import jobspec_build, plain_json, rlimits
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
 def add_common(parser: Union[Parser, QuickParser]) -> None:
     """Options of every command that submits."""
     add = parser.add_argument
-    add("-q", "--queue", metavar="NAME", help="Submit to a queue")
+    add("-q", "--queue", metavar="NAME", type=queue_names, help="Submit to a queue")
     add("-B", "--bank", metavar="BANK", help="Charge a bank")
     add("-t", "--time-limit", metavar="MIN|FSD", help="Time limit: a duration with a unit, else minutes")
     add("--urgency", metavar="N", default="default", help="0-31, hold, expedite or default (16)")

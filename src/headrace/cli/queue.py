@@ -9,6 +9,7 @@ import sys
 from headrace.cli import color
 from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import queue_names
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -26,7 +27,9 @@ def _parser() -> Parser:
     command = subcommands(parser)
     one = command("list", "List queues")
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
-    one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Show these queues only")
+    one.add_argument(
+        "-q", "--queue", metavar="QUEUE,...", action="append", type=queue_names, help="Show these queues only"
+    )
     wanted = os.environ.get("FLUX_QUEUE_LIST_FORMAT_DEFAULT", "default")
     one.add_argument("-o", "--format", default=wanted, metavar="FORMAT")
     # Flux has colors here even if stdout is no terminal.
@@ -35,7 +38,7 @@ def _parser() -> Parser:
     one = command("status", "Show whether queues take and schedule jobs")
     one.add_argument("-a", "--all", action="store_true", help="Show all queues, as without QUEUE")
     one.add_argument("-v", "--verbose", action="store_true", help="Show numbers of jobs, too")
-    one.add_argument("queue", metavar="QUEUE", nargs="?", help="Show this queue only")
+    one.add_argument("queue", metavar="QUEUE", nargs="?", type=queue_names, help="Show this queue only")
     for name, text in (
         ("enable", "Allow job submission"),
         ("disable", "Refuse job submission"),
@@ -49,7 +52,7 @@ def _parser() -> Parser:
         if name in ("disable", "stop"):
             one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
             one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
-        one.add_argument("queue", metavar="QUEUE", nargs="?", help="This queue only")
+        one.add_argument("queue", metavar="QUEUE", nargs="?", type=queue_names, help="This queue only")
     for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
         one = command(name, text)
         one.add_argument("-t", "--timeout", metavar="DURATION", help="Give up after this time")

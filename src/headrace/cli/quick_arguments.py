@@ -153,6 +153,15 @@ def job_id(text: str) -> int:
         raise ArgumentTypeError(f"invalid JobID value: '{text}'") from None
 
 
+def queue_names(text: str) -> str:
+    """An argument that names a queue, or several with commas between them."""
+    if "" in text.split(","):
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError(f"the name of a queue cannot be empty: '{text}'")
+    return text
+
+
 def positive_int(text: str) -> int:
     """An argument that is a count of at least one."""
     try:

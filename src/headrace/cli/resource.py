@@ -9,6 +9,7 @@ import sys
 from headrace.cli.arguments import Parser, subcommands
 from headrace.cli.color import WHEN
 from headrace.cli.errors import CommandError
+from headrace.cli.quick_arguments import queue_names
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
 PREFIX = "flux-resource: ERROR: "
+
+
+_QUEUES: Dict[str, Any] = {
+    "metavar": "QUEUE,...",
+    "action": "append",
+    "type": queue_names,
+    "help": "Only nodes of these queues",
+}
 
 
 def _format(command: str) -> str:
@@ -35,7 +44,7 @@ def _parser() -> Parser:
         one = command(name, text)
         one.add_argument("-s", "--states", metavar="STATE,...", help="Only these states")
         one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
-        one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
+        one.add_argument("-q", "--queue", **_QUEUES)
         one.add_argument(
             "--from-stdin", action="store_true", help="Show what standard input has, as the module says it"
         )
@@ -53,7 +62,7 @@ def _parser() -> Parser:
     one.add_argument("-n", "--no-header", action="store_true", help="Do not print the header")
     one.add_argument("-o", "--format", metavar="FORMAT", default=_format("drain"))
     one.add_argument("-i", "--include", metavar="HOSTS|RANKS", help="Only these nodes")
-    one.add_argument("-q", "--queue", metavar="QUEUE,...", action="append", help="Only nodes of these queues")
+    one.add_argument("-q", "--queue", **_QUEUES)
     one.add_argument("targets", nargs="?", metavar="TARGETS", help="Nodes, by host or rank")
     one.add_argument("reason", nargs="*", metavar="REASON", help="Why")
     one = command("undrain", "Give nodes back to the scheduler")

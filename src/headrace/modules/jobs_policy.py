@@ -74,9 +74,10 @@ class Policy:
         name = system.get("queue")
         if name is None and self.default_queue:
             name = out["attributes.system.queue"] = self.default_queue
-        queue = self.queues.get(name or "")
+        # The empty name is our own for the only queue of an instance without named ones.
+        queue = None if name == "" else self.queues.get(name or "")
         if queue is None:
-            if name:
+            if name is not None:
                 raise UnknownQueue(f"Invalid queue '{name}' specified")
             raise UnknownQueue("no queue specified, and there is no default queue")
         if queue.duration and not system.get("duration"):
