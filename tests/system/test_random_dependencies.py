@@ -35,9 +35,21 @@ cores = max(1, max(map(int, cores.split())) // 2)
 def did(**deed):
     print(json.dumps(deed), file=deeds, flush=True)
 
+broker = int(h.attr_get("broker.pid"))
+
+def kill_broker():
+    os.kill(broker, signal.SIGKILL)
+    time.sleep(60)
+
+def answer(call):
+    try:
+        return call.get(timeout=float(os.environ.get("HEADRACE_PATIENCE", "20")))
+    except TimeoutError:
+        stands_still(call.topic)
+
 def attempt(topic, **body):
     try:
-        return h.rpc(topic, body).get() or {}
+        return answer(h.rpc(topic, body)) or {}
     except OSError:
         return None
 
@@ -85,26 +97,26 @@ def look(*command):
     done = subprocess.run(["flux", *command], capture_output=True, text=True, timeout=10)
     return f"flux {' '.join(command)}\\n{done.stdout}{done.stderr}"
 
+def stands_still(what):
+    for job in Handle().rpc("job-manager.list", {"max_entries": 0}).get()["jobs"]:
+        id = jobid.encode(job["id"])
+        print(look("job", "info", id, "eventlog"), look("job", "info", id, "guest.exec.eventlog"), file=sys.stderr)
+    for name in ("job-manager", "job-exec", "sched-graph"):
+        print(look("module", "stats", name), file=sys.stderr)
+    print(look("dmesg"), f"{what} is not answered: the queue stands still", file=sys.stderr, flush=True)
+    # Its clean end would wait for the same.
+    kill_broker()
+
 while len(ids) < until:
     submit()
     if ids and dice.random() < 0.15:
         meddle()
 if then == "kill":
     time.sleep(dice.random() / 5)
-    os.kill(int(h.attr_get("broker.pid")), signal.SIGKILL)
-    time.sleep(60)
+    kill_broker()
 for id in ids:
     attempt("job-manager.urgency", id=id, urgency=16)
-try:
-    h.rpc("job-manager.drain").get(timeout=float(os.environ.get("HEADRACE_DRAIN", "20")))
-except TimeoutError:
-    for job in Handle().rpc("job-manager.list", {"max_entries": 0}).get()["jobs"]:
-        id = jobid.encode(job["id"])
-        print(look("job", "info", id, "eventlog"), look("job", "info", id, "guest.exec.eventlog"), file=sys.stderr)
-    for name in ("job-manager", "job-exec", "sched-graph"):
-        print(look("module", "stats", name), file=sys.stderr)
-    print(look("dmesg"), look("overlay", "status"), file=sys.stderr)
-    sys.exit("the queue stands still")
+answer(h.rpc("job-manager.drain"))
 logs = {}
 for id in ids:
     text = h.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"], "flags": 0}).get()["eventlog"]
