@@ -20,6 +20,14 @@ def test_errors_too_use_what_the_encoding_has(flux):
     assert outcome.stderr.startswith("flux-job: f0: ")
 
 
+@pytest.mark.parametrize("utf8", ["0", "1"])
+def test_an_id_is_ascii_in_the_locale_c_and_both_forms_are_read(flux, utf8):
+    env = {"LC_ALL": "C", "PYTHONUTF8": utf8, "PYTHONIOENCODING": ""}
+    for text in ("f4fr", "\u01924fr"):
+        outcome = flux("job", "id", "--to=f58", text, **env)
+        assert (outcome.rc, outcome.stdout, outcome.stderr) == (0, "f4fr\n", "")
+
+
 @pytest.mark.parametrize(
     ("encoding", "wanted"),
     [

@@ -138,6 +138,31 @@ def test_f58_is_ascii_where_the_environment_asks_for_it():
     assert done.stdout == "f3z f3z\n"
 
 
+@pytest.mark.parametrize(
+    ("env", "shown"),
+    [
+        ({"LC_ALL": "C"}, "f3z"),
+        ({"LC_ALL": "POSIX", "LANG": "C.UTF-8"}, "f3z"),
+        ({"LANG": "C", "PYTHONCOERCECLOCALE": "0"}, "f3z"),
+        ({"LC_ALL": "C.UTF-8"}, "\u01923z"),
+        ({"LC_ALL": "C.UTF-8", "FLUX_F58_FORCE_ASCII": "1"}, "f3z"),
+    ],
+)
+def test_f58_is_ascii_where_the_locale_is_not_utf_8(env, shown):
+    code = "from headrace.spec import jobid; jobid.follow_locale(); print(ascii(jobid.encode(173)))"
+    given = {name: text for name, text in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**given, **env}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ascii(shown) + "\n"
+
+
+def test_f58_is_read_where_the_locale_took_its_letter_for_bytes():
+    letter = "\u0192".encode()
+    for misread in (letter.decode("ascii", "surrogateescape"), letter.decode("latin-1")):
+        assert parse(f"{misread}3z") == 173
+
+
 def test_an_id_is_made_of_time_generator_and_sequence():
     made = FluidGenerator(generator=5, epoch_ms=1000)
     assert [split(made.next(now)) for now in (1007, 1007, 1008)] == [(7, 5, 0), (7, 5, 1), (8, 5, 0)]

@@ -9,6 +9,7 @@ import os
 import sys
 
 from headrace.cli.getopts import Command
+from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def _locale() -> List[Finding]:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
         return [(_NOTE, f"the locale's encoding is {encoding}: job ids are shown like fA1, symbols as ASCII or ?")]
-    return [(_OK, "the locale shows job ids such as ƒA1")]
+    shown = jobid.encode(173)
+    if shown[0] == "f":
+        return [(_NOTE, f"job ids are shown like {shown}: the locale is not UTF-8, or FLUX_F58_FORCE_ASCII is set")]
+    return [(_OK, f"the locale shows job ids such as {shown}")]
 
 
 def _commands() -> List[Finding]:

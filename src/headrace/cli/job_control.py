@@ -127,8 +127,11 @@ def raise_(argv: List[str]) -> int:
 
 
 def _is_id(text: str) -> bool:
-    """Whether an operand after the first is one more job: plain words and small numbers belong to the note."""
-    return text[:1] == "ƒ" or (text[:1] == "f" and text[1:2].isdigit() and _parses(text))
+    """Whether an operand after the first is one more job: plain words and small numbers belong to the note.
+
+    "foo" could be a job's id in ASCII, too; few ids have neither digits nor capitals.
+    """
+    return text[:1] == "ƒ" or (text[:1] == "f" and _parses(text) and not (text.isalpha() and text.islower()))
 
 
 def _parses(text: str) -> bool:

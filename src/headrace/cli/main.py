@@ -13,6 +13,7 @@ import sys
 
 from headrace.cli import encodings
 from headrace.cli.errors import CommandError
+from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     if verbose:
         sys.stderr.write(f"flux: trying to run {entry[0]} from headrace.cli\n")
     module = _load(name, entry)
+    if name not in _BROKERS:
+        jobid.follow_locale()
     try:
         return int(module.main(argv) if entry[0] not in _SHARED else module.main(argv, name))
     except CommandError as exc:
@@ -203,6 +206,9 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         text = exc.strerror if isinstance(exc, OSError) and (plain or _is_connect_error(exc)) else str(exc)
         return _report(prefix, CommandError(str(text)))
 
+
+# Commands that become brokers.
+_BROKERS = ("broker", "start")
 
 # Modules that serve several commands are told which one was meant.
 _SHARED = ("attr",)

@@ -29,7 +29,9 @@ _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUES = {digit: value for value, digit in enumerate(_BASE58)}
 _BASE58_PAIRS = [high + low for high in _BASE58 for low in _BASE58]
 # Terminals and files that cannot show U+0192 get the ASCII letter, which every reader takes as well.
-_F58_PREFIX = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
+_f58_prefix = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
+# U+0192 as it arrives where the locale is not UTF-8: in ASCII as bytes that are no text, in Latin-1 as others.
+_F58_MISREAD = ("\udcc6\udc92", "\xc6\x92")
 _F58_MAX_DIGITS = 11
 
 # Read when first asked for, by form.
@@ -61,6 +63,8 @@ def parse(text: str) -> int:
             value = _parse_words(id_)
         elif id_[:1] in ("ƒ", "f"):
             value = _parse_f58(id_[1:])
+        elif id_[:2] in _F58_MISREAD:
+            value = _parse_f58(id_[2:])
         elif _EMOJI_FIRST <= id_[:1] <= _EMOJI_LAST:
             value = _parse_emoji(id_)
         elif id_[:2] == "0x":
@@ -79,17 +83,30 @@ def parse(text: str) -> int:
 def encode(id: int, form: str = "f58") -> str:
     """Return an id as text. Forms: ``f58 f58plain dec hex dothex kvs words emoji``.
 
-    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set; ``f58plain`` always with f.
+    ``f58`` starts with ƒ, or with f if FLUX_F58_FORCE_ASCII is set or follow_locale() saw the need; ``f58plain`` always
+    with f.
     Raises JobIdError for another form or an id that is not a 64-bit number.
     """
     if not 0 <= id <= MAX_ID:
         raise JobIdError(f"{id} is no job id: not in the range 0 to {MAX_ID}")
     if form == "f58":
-        return _F58_PREFIX + _encode_base58(id)
+        return _f58_prefix + _encode_base58(id)
     encoder = _ENCODERS.get(form)
     if encoder is None:
         raise JobIdError(f"unknown form '{form}' of a job id: expected f58, {', '.join(_ENCODERS)}")
     return encoder(id)
+
+
+def follow_locale() -> None:
+    """Begin ids with f from now on if the characters of this process's locale are not UTF-8.
+
+    For what talks to people. Brokers do not: members of an instance may have other locales, and ids are part of names.
+    """
+    global _f58_prefix
+    import _locale  # all of `locale` takes longer to import than a short command has
+
+    if _locale.nl_langinfo(_locale.CODESET).upper() not in ("UTF-8", "UTF8"):
+        _f58_prefix = "f"
 
 
 def _need(pattern: str, text: str) -> str:

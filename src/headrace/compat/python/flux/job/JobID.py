@@ -6,6 +6,8 @@ from typing import Any, Union
 
 from headrace.spec import jobid
 
+jobid.follow_locale()
+
 
 class JobID(int):
     """A job id, from any of its written forms or a number."""
