@@ -100,6 +100,22 @@ def test_a_failing_handler_does_not_stop_the_messages_behind_it():
     assert asyncio.run(main()) == [1]
 
 
+def test_a_failing_flush_does_not_stop_those_behind_it():
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, _context: None)
+        router = Router(0, loop)
+        got: list[str] = []
+        for ask, name in ((router.at_flush, "flush"), (router.at_turn_end, "end")):
+            ask(lambda: 1 // 0)
+            ask(lambda name=name: got.append(name))
+        for _ in range(6):
+            await asyncio.sleep(0)
+        return got
+
+    assert asyncio.run(main()) == ["flush", "end"]
+
+
 def test_a_neighbour_in_the_tree_is_a_peer_but_not_one_of_this_broker():
     async def main() -> None:
         router = Router(0, asyncio.get_running_loop())

@@ -207,5 +207,10 @@ def _run_all(table: dict[Callable[[], None], None]) -> None:
     """Call and forget the functions of `table`; those they add wait for the next round."""
     pending = list(table)
     table.clear()
-    for fn in pending:
-        fn()
+    for index, fn in enumerate(pending):
+        try:
+            fn()
+        except BaseException:
+            # Those behind it have been promised a call, and most ask for no other before they had it.
+            table.update(dict.fromkeys(pending[index + 1 :]))
+            raise
