@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from typing import Any
 
@@ -99,6 +100,27 @@ def test_a_start_meant_for_another_load_of_the_module_is_not_taken() -> None:
         await fleet.settle()
         assert fleet.told == [("error", {"errnum": errno.ENOSYS})]
         assert fleet.agents[0].told == []
+
+    with_fleet(1, scenario)
+
+
+def test_a_start_of_what_the_agent_had_is_refused_when_it_comes_back_to_a_module_that_ends() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        agent = fleet.agents[0]
+        fleet.start(id=NEXT)
+        await fleet.settle()
+        agent.on_send = lambda op: op["op"] == "recall" and agent.say("recalled", ids=[NEXT])
+        unloading = asyncio.ensure_future(fleet.contexts[0].unload())
+        await fleet.settle()
+        agent.say("recalled", ids=[])
+        await asyncio.wait_for(unloading, 1)
+        await fleet.settle()
+        assert sorted(body["errnum"] for kind, body in fleet.told if kind == "error") == [
+            errno.ENOSYS,
+            errno.ECONNRESET,
+        ]
+        fleet.contexts.clear()
 
     with_fleet(1, scenario)
 

@@ -189,6 +189,11 @@ def test_a_start_that_nobody_heard_waits_for_the_next_exec_service() -> None:
     world.core.exec_is_ready()
     world.flush()
     assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 2]
+    # The next one was there before the word came that nobody had been.
+    world.effects.clear()
+    world.core.exec_failed(2, "", gone=False)
+    world.flush()
+    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [2]
 
 
 def test_a_job_with_the_debug_flag_tells_what_is_asked_for_it() -> None:

@@ -1,11 +1,16 @@
-"""What the job manager says to a scheduler while answers of it are on their way."""
+"""What the job manager says to a scheduler and an exec service while answers of theirs are on their way."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from core_world import World as CoreWorld
 from jobs_world import R, World
+
+from headrace.modules.jobs_peers import Exec
+from headrace.spec import message as m
 
 Run = Any
 
@@ -52,3 +57,69 @@ def test_a_request_that_crosses_an_answer_of_the_scheduler_leaves_one_request_or
         assert (await world.events(id))[-1][0] == "clean"
 
     in_broker(scenario)
+
+
+class _Calls:
+    """A module context that keeps what is called: (topic, body, on_reply)."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, Any, Any]] = []
+
+    def call(self, topic: str, body: Any = None, on_reply: Any = None, streaming: bool = False) -> int:
+        self.made.append((topic, body, on_reply))
+        return len(self.made)
+
+    def now(self) -> float:
+        return 0.0
+
+    def forget(self, tag: int) -> None:
+        pass
+
+
+def _exec() -> tuple[CoreWorld, _Calls, Exec]:
+    """Job 1 is to start, and nobody was told of it yet."""
+    world, calls = CoreWorld(), _Calls()
+    world.core.exec_ready = False
+    exec_ = Exec(calls, world.core, lambda: None, None)  # type: ignore[arg-type]
+    _hello(exec_, "first")
+    world.submit(1)
+    world.alloc(1)
+    return world, calls, exec_
+
+
+def _hello(exec_: Exec, sender: str) -> None:
+    exec_.hello(SimpleNamespace(sender=sender, obj={"service": "job-exec"}))  # type: ignore[arg-type]
+
+
+def test_a_start_is_not_sent_that_was_given_up_while_it_waited_for_the_disk() -> None:
+    world, calls, exec_ = _exec()
+    job = world.core.active[1]
+    exec_.disconnected("first")
+    _hello(exec_, "second")
+    exec_.start(job)
+    assert calls.made == [] and 1 in world.core.inactive
+
+
+def test_a_start_goes_once_to_the_exec_service_that_came_while_it_waited_for_the_disk() -> None:
+    world, calls, exec_ = _exec()
+    job = world.core.active[1]
+    exec_.service = exec_.sender = ""
+    world.core.exec_failed(1, "")
+    _hello(exec_, "second")
+    for _ in range(2):
+        exec_.start(job)
+    assert [topic for topic, _, _ in calls.made] == ["job-exec.start"]
+
+
+def test_what_a_service_that_is_gone_refused_is_for_the_one_that_came_since() -> None:
+    world, calls, exec_ = _exec()
+    exec_.start(world.core.active[1])
+    (_, _, answer) = calls.made[0]
+    exec_.service = exec_.sender = ""
+    _hello(exec_, "second")
+    world.flush()
+    world.effects.clear()
+    answer(m.error_response(m.request("job-exec.start", None), 38, ""))
+    world.flush()
+    assert exec_.service == "job-exec" and world.core.exec_ready
+    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1]

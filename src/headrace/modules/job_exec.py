@@ -146,7 +146,8 @@ class _Leader:
     def _stats(self) -> dict[str, Any]:
         running = sum(job.running for job in self.jobs.values())
         jobs = {"active": len(self.jobs), "running": running}
-        return {**self.settings.stats(), "jobs": jobs, "parts": len(self.node.parts)}
+        ahead = {"given": len(self.ahead), "unconnected": self.unconnected, "recalls": len(self.recalls)}
+        return {**self.settings.stats(), "jobs": jobs, "parts": len(self.node.parts), "ahead": ahead}
 
     # -- start
 
@@ -236,7 +237,7 @@ class _Leader:
             self.ahead.pop(id, None)
         late, self.late = self.late, []
         for msg in late:
-            self._start(msg)
+            self.ctx.again(msg)
         self.recalled.append(self.recalls.pop(0))
         self._answer_recalls()
 

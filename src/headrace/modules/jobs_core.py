@@ -87,8 +87,7 @@ class Core:
         records = self.records
         for job, first in self.dirty.items():
             records.append((EVENTS, job.id, (first, job.events[first:])))
-        effects = self.effects
-        self.records, self.effects = [], []
+        effects, self.records, self.effects = self.effects, [], []
         self.dirty.clear()
         return records, effects
 
@@ -353,8 +352,8 @@ class Core:
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
 
-    def exec_failed(self, id: int, note: str) -> None:
-        """A start request ended in an error: nothing of the job runs. Without a note nobody was there to take it."""
+    def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
+        """A start request ended in an error. Without a note nobody took it; if not `gone` there is somebody now."""
         job = self.active.get(id)
         if job is None or not job.start_sent:
             return
@@ -362,10 +361,11 @@ class Core:
         self.holders.pop(id, None)
         if note:
             self.raise_exception(job, "exec", 0, note, self.owner)
-        else:
+            return
+        if gone:
             self.exec_ready = False
             self.heirs.exec_gone()
-            self.advance(job)
+        self.advance(job)
 
     def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
         """A response to a start request: start, finish, release, exception."""

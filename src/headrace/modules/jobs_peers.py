@@ -190,8 +190,11 @@ class Exec:
         self.touch()
 
     def start(self, job: Job) -> None:
-        body = {"id": job.id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
-        id = job.id
+        id, sender = job.id, self.sender
+        if not job.start_sent or id in self.tags:
+            # The exec service went while this waited for the disk; what came of the job then is settled.
+            return
+        body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
 
         def answer(reply: Message) -> None:
             # What another exec service, or the load of it before this one, says of the job is not about this start.
@@ -201,11 +204,11 @@ class Exec:
                 del self.tags[id]
                 if reply.errnum != errno.ENODATA:
                     self.core.now = self.ctx.now()
-                    absent = reply.errnum == errno.ENOSYS
-                    if absent:
+                    absent, gone = reply.errnum == errno.ENOSYS, self.sender == sender
+                    if absent and gone:
                         # Unloaded: what it ran it has ended itself, this job is for the next one.
                         self.service = self.sender = ""
-                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}")
+                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", gone)
                     self.touch()
                 return
             self._reply(reply.obj)
