@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.journal import Journal, JournalError, frames
+from headrace.broker import journal as journal_room
+from headrace.broker.journal import Journal, JournalError, frames, reserve
 
 
 def opened(folder: Path) -> tuple[Journal, list[bytes]]:
@@ -186,6 +188,74 @@ def test_a_full_disk_shows_before_running_jobs_need_the_room(tmp_path: Path, mon
         journal.append(b"x" * (1 << 18))
     left = os.path.getsize(tmp_path / "journal.00000000") - journal.size
     assert left >= 1 << 19
+    journal.close()
+
+
+def full_beyond(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A file system where files grow to `most` bytes."""
+    real = os.posix_fallocate
+
+    def limited(fd: int, place: int, length: int) -> None:
+        if place + length > most:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(fd, place, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", limited)
+
+
+def test_each_active_job_keeps_room_from_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full_beyond(monkeypatch, 3 << 20)
+    journal, _ = opened(tmp_path)
+    taken = 0
+    while journal.room(taken + 1, 1000):
+        journal.append(b"x" * 1000)
+        taken += 1
+    assert 600 < taken < 800
+    assert (3 << 20) - journal.size >= reserve(taken)
+    # Jobs that end give theirs back.
+    assert journal.room(taken // 2, 1000)
+    # What is large is refused where something small has room.
+    assert not journal.room(taken // 2, 4 << 20)
+    journal.close()
+
+
+def test_space_that_comes_back_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        full_beyond(patch, 1 << 20)
+        journal, _ = opened(tmp_path)
+        assert not journal.room(1, 1)
+    monkeypatch.setattr(journal_room, "_ASK_AGAIN", 0.0)
+    assert journal.room(1, 1)
+    journal.close()
+
+
+def test_without_room_for_a_new_file_the_old_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    with monkeypatch.context() as patch:
+        full_beyond(patch, reserve(100) - 1)
+        with pytest.raises(OSError, match="No space left on device for another file"):
+            journal.rotate(100)
+        journal.append(b"two")
+        assert os.listdir(tmp_path).count("journal.00000001") == 0
+        assert journal.rotate(99) == 1
+    assert os.path.getsize(tmp_path / "journal.00000000") < 100, "what it kept has gone to the new one"
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"two", b"three"]
+
+
+def test_a_checkpoint_without_room_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    for text, number in (("database or disk is full", errno.ENOSPC), ("disk I/O error", errno.EIO)):
+
+        def failing(*_args: object, text: str = text) -> None:
+            raise sqlite3.OperationalError(text)
+
+        monkeypatch.setattr(Journal, "_save", failing)
+        with pytest.raises(OSError, match=text) as caught:
+            journal.checkpoint(0, [], [], [], {})
+        assert caught.value.errno == number
     journal.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.modules import jobs_logs
 from headrace.modules.jobs_logs import KEEP, Log, Spill
 
 line = st.integers(0, 40000).map(lambda length: b"x" * length + b"\n")
@@ -46,6 +47,38 @@ def test_without_room_a_log_stays_in_memory(tmp_path: Path) -> None:
     log.append(b"z" * (KEEP + 1) + b"\n")
     assert log.spilled == 0
     assert log.text() == b"z" * (KEEP + 1) + b"\n"
+
+
+HEADER = b'{"name":"header"}\n'
+
+
+def test_what_has_room_nowhere_is_left_out_but_never_what_the_log_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "output").write_text("a file where the folder should be")
+    log = Log(str(tmp_path / "output" / "log"))
+    much = b"z" * 100_000 + b"\n"
+    assert not log.append(HEADER + much * 3)
+    assert (log.text(), log.size) == (HEADER, len(HEADER))
+    assert [log.append(much) for _ in range(4)] == [True, True, False, False]
+    assert log.text() == HEADER + much * 2
+    assert log.cut == "File exists"
+    log.trim("no room")
+    log.hold(b"more\n")
+    assert (log.text(), log.size, log.cut) == (HEADER + b"more\n", len(HEADER) + 5, "no room")
+    # Room again.
+    monkeypatch.setattr(jobs_logs, "_ASK_AGAIN", 0.0)
+    (tmp_path / "output").unlink()
+    assert log.append(much)
+    assert log.spilled == log.size
+
+
+def test_what_is_in_the_file_stays_when_the_rest_is_given_up(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    log.append(b"y" * KEEP + b"\n")
+    log.append(b"z\n")
+    log.trim("no room")
+    assert log.text() == b"y" * KEEP + b"\n"
 
 
 def test_blobs_are_found_by_their_place(tmp_path: Path) -> None:

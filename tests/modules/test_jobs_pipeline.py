@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_world import World
+from jobs_world import R, World
 
 from headrace.modules import jobs_pipeline
 from headrace.modules.jobs_core import NEW_JOB
@@ -44,12 +44,21 @@ def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
         await world.run(done)
         with monkeypatch.context() as patch:
             patch.setattr(SYNC, broken)
-            await world.job(urgency=0)
-            await world.client.rpc("job-manager.purge-id", {"jobs": [done], "force": True})
+            submitted = asyncio.ensure_future(world.job(urgency=0))
+            purged = asyncio.ensure_future(
+                world.client.rpc("job-manager.purge-id", {"jobs": [done], "force": True}),
+            )
             await world.until(lambda: any("no job is accepted" in line for line in broker.logged))
+            refused = await world.submit(urgency=0)
+            assert (refused.errnum, refused.text) == (
+                errno.EIO,
+                "the journal cannot be written: Input/output error",
+            )
+            assert not (submitted.done() or purged.done()), "nobody hears of what is not on the disk"
             assert not any("jobs are accepted" in line for line in broker.logged)
-        await world.until(lambda: any("jobs are accepted" in line for line in broker.logged))
-        assert pipeline_of(world)._unwritten == []
+        await asyncio.gather(submitted, purged)
+        assert any("jobs are accepted" in line for line in broker.logged)
+        assert pipeline_of(world)._pending == []
         await world.job(urgency=0)
         expected.update(await world.all_events())
         assert len(expected) == 2
@@ -82,8 +91,11 @@ def test_what_was_written_during_a_sync_that_fails_is_written_again_after_what_t
             await world.until(lambda: bool(pipeline_of(world)._unsynced))
             go.set()
             await world.until(lambda: pipeline_of(world).failing)
-            again = [id for kind, id, _ in pipeline_of(world)._unwritten if kind == NEW_JOB]
-            assert again == [await first, await second]
+            batches = pipeline_of(world)._pending
+            again = [id for batch in batches for kind, id, _ in batch.entries if kind == NEW_JOB]
+        monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
+        pipeline_of(world)._retry()
+        assert again == [await first, await second]
 
     in_broker(scenario, statedir=str(tmp_path))
 
@@ -100,13 +112,58 @@ def test_a_disk_that_failed_when_there_was_nothing_to_write_is_used_again(
             patch.setattr(SYNC, broken)
             # An answer without a record.
             body = {"age_limit": -1.0, "num_limit": 1, "batch": 50, "force": False}
+            first = asyncio.ensure_future(world.client.rpc("job-manager.purge", body))
+            await world.until(lambda: pipeline_of(world).failing)
             assert await world.client.rpc("job-manager.purge", body) == {"count": 0}
-            assert pipeline_of(world).failing
-        await world.until(lambda: not pipeline_of(world).failing)
+            assert not first.done()
+        assert await first == {"count": 0}
+        assert not pipeline_of(world).failing
         assert sum("journal" in line for line in broker.logged) == 2
         await world.job(urgency=0)
 
     in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_a_disk_that_fails_for_long_holds_up_nothing_but_starts(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        runs, waits, canceled = [await world.job() for _ in range(3)]
+        await world.alloc(runs)
+        await world.until(lambda: len(world.allocs) == 2)
+        with monkeypatch.context() as patch:
+            patch.setattr("headrace.broker.journal.Journal.append", lambda _journal, _batch: broken(None))
+            world.end(runs)
+            for id in (waits, canceled):
+                world.ctx.respond(world.allocs.pop(id), {"id": id, "type": 0, "annotations": {}, "R": R})
+            await world.until(lambda: pipeline_of(world).failing)
+            assert (await world.client.call("job-manager.memo", {"id": runs, "memo": {"a": 1}})).errnum == errno.EIO
+            cancel = {"id": canceled, "severity": 0, "type": "cancel"}
+            request = asyncio.ensure_future(world.client.rpc("job-manager.raise", cancel))
+            await asyncio.sleep(0.1)
+            before = dict(await world.all_events())
+            assert "finish" not in before[runs] and not request.done(), "nobody hears of what is not on the disk"
+            patch.setattr(jobs_pipeline, "_HOLD", 0.0)
+            await request
+            await world.until(lambda: runs not in pipeline_of(world).core.active)
+            await world.until(lambda: canceled not in pipeline_of(world).core.active)
+            assert world.starts.keys() == {runs}
+        await world.until(lambda: waits in world.starts)
+        assert canceled not in world.starts
+        world.end(waits)
+        await world.client.rpc("job-manager.drain")
+
+    async def after(broker: Any) -> None:
+        found = dict(await World(broker).all_events())
+        assert {names[-1] for names in found.values()} == {"clean"}
+        assert len(found) == 3
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
 
 
 def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker: Run, tmp_path: Path) -> None:

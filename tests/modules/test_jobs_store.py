@@ -127,6 +127,41 @@ def test_without_room_for_a_file_the_record_has_the_log(tmp_path: Path) -> None:
     assert len(store.lookup(5, "guest.output")) == 200_001
 
 
+def test_what_is_partly_in_a_file_that_cannot_grow_is_kept_in_both_places(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    job = job_in(store, 5)
+    store.append(5, "guest.output", b"x" * 100_000 + b"\n")
+    store.append(5, "guest.output", b"y" * 100 + b"\n")
+    (tmp_path / "output").rename(tmp_path / "away")
+    record = store.packed(job)
+    (tmp_path / "away").rename(tmp_path / "output")
+    store.restore(5, record)
+    del store.active[5]
+    assert store.lookup(5, "guest.output") == "x" * 100_000 + "\n" + "y" * 100 + "\n"
+    store.forget([5])
+    assert os.listdir(tmp_path / "output") == []
+
+
+def test_a_short_record_tells_of_the_output_that_has_no_room(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = Store(str(tmp_path), told.append)
+    for id in (5, 6):
+        job = job_in(store, id)
+        store.append(id, "guest.exec.eventlog", b"e" * 1000 + b"\n")
+        store.append(id, "guest.output", b'{"name":"header"}\n' + b"x" * 1000 + b"\n")
+        store.append(id, "guest.input", b"short\n")
+        (tmp_path / "output").write_text("in the way of a folder")
+        assert store.size_of_logs(id) == 1001 + 1019 + 6
+        store.saved_logs(id, short=True)
+        store.finish(job)
+        assert store.lookup(id, "guest.exec.eventlog") == "e" * 1000 + "\n"
+        assert store.lookup(id, "guest.input") == "short\n"
+        header, note = map(json.loads, store.lookup(id, "guest.output").splitlines())
+        assert (header, note["name"]) == ({"name": "header"}, "log")
+        assert note["context"]["message"] == f"output is lost: {tmp_path}: File exists"
+    assert told == [f"ƒ6: output is lost: {tmp_path}: File exists"], "once a minute"
+
+
 def test_only_an_environment_is_left_out() -> None:
     assert without_environment(SPEC) == {"version": 1, "attributes": {"system": {"duration": 0}}}
     plain: dict[str, Any] = {"attributes": {}}

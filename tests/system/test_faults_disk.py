@@ -69,10 +69,25 @@ def submit_until_refused(handle: Handle) -> tuple[list[int], OSError]:
     raise AssertionError("no submit was refused, so nothing was tested")
 
 
+def refused_submit(brokers: Cluster) -> subprocess.CompletedProcess[str]:
+    """The first `flux submit` that fails."""
+    for _ in range(200):
+        told = brokers.flux("submit", "true")
+        if told.returncode:
+            return told
+    raise AssertionError("no submit was refused, so nothing was tested")
+
+
 def listed(brokers: Cluster) -> dict[int, str]:
     """All jobs, id and state."""
     lines = brokers.flux("jobs", "-a", "-c0", "-no", "{id.dec} {state}").stdout.splitlines()
     return {int(number): state for number, state in map(str.split, lines)}
+
+
+def results(brokers: Cluster) -> dict[int, str]:
+    """All jobs, id and result."""
+    lines = brokers.flux("jobs", "-a", "-c0", "-no", "{id.dec} {result}").stdout.splitlines()
+    return {int(number): result for number, result in map(str.split, lines)}
 
 
 def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> None:
@@ -84,7 +99,8 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
             taken, refused = submit_until_refused(handle)
             assert refused.errno == errno.ENOSPC
             assert "the disk is full" in str(refused)
-            told = brokers.flux("submit", "true")
+            # There may still be room for small ones.
+            told = refused_submit(brokers)
             assert told.returncode == 1
             assert "the disk is full" in told.stderr
             # Everything else is served, and what was taken comes to its end.
@@ -102,6 +118,37 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
         assert set(states.values()) == {"INACTIVE"}
         assert brokers.finish() == {0: 0}
         until(lambda: not brokers.left(), "nothing is left")
+
+
+def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, tmp_path: Path) -> None:
+    """What they write has no room any more; that they ended has."""
+    go = tmp_path / "go"
+    wordy = f"until [ -e {go} ]; do sleep 0.02; done; head -c 6000000 /dev/zero | tr '\\0' x | fold -w 1000"
+    with cluster(1, f"statedir={disk}/state") as brokers:
+        brokers.lead()
+        with brokers.handle() as handle:
+            ids = [handle.rpc("job-ingest.submit", submission(["sh", "-c", wordy])).get(30)["id"] for _ in range(4)]
+            filler = fill(disk)
+            taken, refused = submit_until_refused(handle)
+            assert refused.errno == errno.ENOSPC
+            # What the instance keeps of the disk it keeps for them.
+            fill(disk)
+            go.touch()
+            handle.rpc("job-manager.drain", {}).get(60)
+            stats = handle.rpc("job-manager.stats-get").get(30)
+        assert not stats["durable"]["failing"]
+        ended = {id: "COMPLETED" for id in (*ids, *taken)}
+        assert results(brokers) == ended
+        assert "output is lost" in brokers.log(0)
+        brokers.brokers[0].kill()
+        brokers.brokers[0].wait()
+        filler.unlink()
+        (disk / "filler").unlink(missing_ok=True)
+        brokers.lead()
+        assert results(brokers) == ended
+        assert "output is lost" in brokers.flux("job", "attach", str(ids[0])).stderr
+        assert brokers.flux("run", "echo", "again").stdout == "again\n"
+        assert brokers.finish() == {0: 0}
 
 
 def test_a_lead_killed_on_a_full_disk_loses_nothing_it_acknowledged(disk: Path) -> None:

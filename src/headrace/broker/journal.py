@@ -1,10 +1,11 @@
 """The journal and its checkpoints: the one durability mechanism of an instance with a `statedir`.
 
 A journal file is a row of frames (little-endian u32 length, u32 CRC-32, payload), each one batch of records that became
-durable together. The file is preallocated, so a full disk shows before it hurts, and zeros end it. Whatever follows
-the last whole frame is a torn write and is cut off. If whole frames follow a broken one it was damaged later: the state
-is what it was before the damage, and the rest is kept aside for whoever can make something of it. A checkpoint moves
-the state into SQLite and starts a new file; files older than the number in the database are leftovers and are removed.
+durable together. The file is preallocated: zeros end it, and what is left of it when the disk is full is kept for jobs
+that are active then, so that their ends are recorded. Whatever follows the last whole frame is a torn write and is cut
+off. If whole frames follow a broken one it was damaged later: the state is what it was before the damage, and the rest
+is kept aside for whoever can make something of it. A checkpoint moves the state into SQLite and starts a new file;
+files older than the number in the database are leftovers and are removed.
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ import errno
 import os
 import sqlite3
 import struct
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
-# Room beyond the data that is kept for jobs that run already when the disk is full.
+# Room beyond the data that is kept for what is still to come of active jobs when the disk is full, in all and for each:
+# from `alloc` to `clean` a job takes 1.4 KiB, if it writes no output.
 _RESERVE = 1 << 20
+_RESERVE_JOB = 2 << 10
+# Seconds until a disk that was full is asked again.
+_ASK_AGAIN = 0.25
 _PREFIX = "journal."
 _ASIDE = "damaged."
 # Where whole frames are looked for behind a broken one, and how long those may be (bytes).
@@ -64,6 +70,7 @@ class Journal:
         self._fd = -1
         self._end = 0
         self._allocated = 0
+        self._full_since, self._full = -1.0, False
         self.torn = 0
         self.damage = ""
 
@@ -96,7 +103,9 @@ class Journal:
                 self._set_aside(number, end, data[end:], later)
                 break
             self.torn += len(rest)
-        self._open(self._path(self.number))
+        self._fd = self._open(self._path(self.number), self._end)
+        self._allocated = self._end
+        self.room()
 
     def _read(self, number: int) -> bytes:
         try:
@@ -121,28 +130,36 @@ class Journal:
             + ", ".join(names)
         )
 
-    def _open(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._fd, self._end)
-        self._allocated = self._end
-        _sync_folder(self.folder)
-        self.room()
+    def _open(self, path: str, end: int) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(fd, end)
+            _sync_folder(self.folder)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
 
     # -- writing
 
-    def room(self) -> bool:
-        """Whether new work may be taken: there is space for it beyond what running jobs still need."""
-        if self._allocated - self._end > _AHEAD // 2:
+    def room(self, jobs: int = 0, size: int = 0) -> bool:
+        """Whether `size` bytes more can be taken, with space left for what is still to come of `jobs` active jobs."""
+        needed = reserve(jobs)
+        left = self._allocated - self._end - size
+        if left >= needed + _AHEAD // 2:
             return True
-        try:
-            os.posix_fallocate(self._fd, self._end, _AHEAD)
-        except OSError as exc:
-            if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                # A file system that cannot preallocate: writes will tell.
-                return True
-            return self._allocated - self._end > _RESERVE
-        self._allocated = self._end + _AHEAD
-        return True
+        now = time.monotonic()
+        if now < self._full_since + _ASK_AGAIN and (left >= needed or self._full):
+            return left >= needed
+        allocated = _preallocate(self._fd, self._end, size + needed)
+        if allocated is None:
+            # A file system that cannot preallocate: writes will tell.
+            return True
+        self._allocated = max(self._allocated, allocated)
+        left = self._allocated - self._end - size
+        if left < needed + _AHEAD // 2:
+            self._full_since, self._full = now, left < needed
+        return left >= needed
 
     def append(self, batch: bytes) -> None:
         """Write one batch: it survives this process, and after `sync` the machine.
@@ -166,19 +183,28 @@ class Journal:
         """Bytes in the current file."""
         return self._end
 
-    def rotate(self) -> int:
-        """Go on in a new file; returns its number, which the checkpoint that follows takes."""
-        fd, end, allocated = self._fd, self._end, self._allocated
+    def rotate(self, jobs: int = 0) -> int:
+        """Go on in a new file; returns its number, which the checkpoint that follows takes.
+
+        Raises OSError, and goes on in the old file, also when the new one has no room for `jobs` active jobs.
+        """
+        old, end = self._fd, self._end
         # First, so that an error leaves us where we are.
-        os.fdatasync(fd)
-        self._end = self._allocated = 0
-        try:
-            self._open(self._path(self.number + 1))
-        except OSError:
-            self._fd, self._end, self._allocated = fd, end, allocated
-            raise
-        os.close(fd)
+        os.fdatasync(old)
+        path = self._path(self.number + 1)
+        fd = self._open(path, 0)
+        needed = reserve(jobs)
+        allocated = _preallocate(fd, 0, needed)
+        if allocated is not None and allocated < needed:
+            os.close(fd)
+            os.unlink(path)
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
+        self._fd, self._end, self._allocated = fd, 0, allocated or 0
         self.number += 1
+        with contextlib.suppress(OSError):
+            # What was kept there is kept here now.
+            os.ftruncate(old, end)
+        os.close(old)
         return self.number
 
     # -- checkpoints
@@ -218,7 +244,27 @@ class Journal:
         texts: Iterable[tuple[int, bytes]],
         meta: dict[str, bytes],
     ) -> None:
-        """Save the state as it was when file `number` was begun, and drop the files before it. For another thread."""
+        """Save the state, which is that of when file `number` was begun or a later one, and drop the files before it.
+
+        For another thread. Raises OSError.
+        """
+        try:
+            self._save(number, jobs, gone, texts, meta)
+        except sqlite3.Error as exc:
+            raise OSError(errno.ENOSPC if "full" in str(exc) else errno.EIO, f"{self._db_path}: {exc}") from None
+        for old in self._numbers():
+            if old < number:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path(old))
+
+    def _save(
+        self,
+        number: int,
+        jobs: Iterable[tuple[int, str, bytes]],
+        gone: Iterable[int],
+        texts: Iterable[tuple[int, bytes]],
+        meta: dict[str, bytes],
+    ) -> None:
         with contextlib.closing(self._connect()) as db:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("BEGIN IMMEDIATE")
@@ -228,10 +274,6 @@ class Journal:
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
             db.execute("INSERT OR REPLACE INTO meta VALUES ('journal', ?)", (number,))
             db.execute("COMMIT")
-        for old in self._numbers():
-            if old < number:
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path(old))
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -240,6 +282,26 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
         os.close(self._lock)
+
+
+def reserve(jobs: int) -> int:
+    """Bytes that are kept for what is still to come of `jobs` active jobs."""
+    return _RESERVE + jobs * _RESERVE_JOB
+
+
+def _preallocate(fd: int, end: int, needed: int) -> int | None:
+    """Make `needed` bytes after `end` ours, better some more; the offset up to which they are, `end` if the disk is
+    full, None if its file system cannot do it.
+    """
+    for more in (_AHEAD, _AHEAD // 8, 0):
+        try:
+            os.posix_fallocate(fd, end, needed + more)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                return None
+        else:
+            return end + needed + more
+    return end
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:

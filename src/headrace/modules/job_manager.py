@@ -10,6 +10,7 @@ import asyncio
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from headrace.agent import begun
@@ -22,7 +23,7 @@ from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
 from headrace.modules.jobs_pack import Submission, event_line
 from headrace.modules.jobs_peers import Exec, Scheduler
-from headrace.modules.jobs_pipeline import REFUSED, Batch, Pipeline
+from headrace.modules.jobs_pipeline import Batch, Pipeline
 from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import Job
@@ -51,7 +52,7 @@ class _Manager:
         self.core = Core(Queues(self.policy.names), ctx.broker.owner)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
-        self.store = Store(folder)
+        self.store = Store(folder, lambda text: ctx.log(logging.WARNING, text))
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         traces: str | None = ""
@@ -88,15 +89,15 @@ class _Manager:
 
     def _serve(self) -> None:
         requests, admin = self.requests, self.admin
-        open_methods = {
+        open_methods: dict[str, Callable[[Message], Any]] = {
             "list": admin.list,
-            "raise": requests.raise_,
+            "raise": self._if_room(requests.raise_),
             "raiseall": requests.raiseall,
             "kill": requests.kill,
             "killall": requests.killall,
-            "urgency": requests.urgency,
-            "memo": requests.memo,
-            "update": requests.update,
+            "urgency": self._if_room(requests.urgency),
+            "memo": self._if_room(requests.memo),
+            "update": self._if_room(requests.update),
             "getattr": requests.getattr,
             "getinfo": admin.getinfo,
             "queue-list": admin.queue_list,
@@ -122,6 +123,18 @@ class _Manager:
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods)
         self.ctx.service("job-store", {"lookup": self._lookup, "append": self._append})
 
+    def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+        """Refuse what adds to the journal and ends no job when there is only room left for ends."""
+
+        def handle(msg: Message) -> Any:
+            if (msg.obj or {}).get("severity") != 0:
+                full = self.pipeline.refusal(0, len(msg.payload or b""))
+                if full is not None:
+                    raise RpcError(*full)
+            return handler(msg)
+
+        return handle
+
     # -- jobs come in
 
     def _submit(self, msg: Message) -> None:
@@ -131,12 +144,13 @@ class _Manager:
         core = self.core
         core.now = self.ctx.now()
         errors: list[list[Any]] = []
-        room = self.pipeline.room()
-        for body in msg.obj["jobs"]:
+        jobs = msg.obj["jobs"]
+        full = self.pipeline.refusal(len(jobs), sum(sum(map(len, body["submission"][:3])) for body in jobs))
+        if full is not None:
+            self.ctx.respond(msg, {"errors": [[body["id"], full[1], full[0]] for body in jobs]})
+            return
+        for body in jobs:
             id = body["id"]
-            if not room:
-                errors.append([id, REFUSED[1], REFUSED[0]])
-                continue
             head, text, tail, updates = body["submission"]
             submission = Submission(head, self.store.texts.encode(text), tail, updates)
             refusal = core.submit(id, body["userid"], body["urgency"], body["flags"], body["jobspec"])
@@ -264,7 +278,7 @@ class _Manager:
         """`job-store.append {logs: [[id, log, entries]]}`: entries are [time, name, context]."""
         for id, name, entries in msg.obj["logs"]:
             if id in self.store.active and name in GUEST_LOGS:
-                self.store.log(id, name).append(b"".join(map(event_line, entries)))
+                self.store.append(id, name, b"".join(map(event_line, entries)))
                 self.info.appended(id)
 
     # -- the module's life

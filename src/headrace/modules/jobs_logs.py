@@ -9,34 +9,72 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 # Bytes of a log that stay in memory, and bytes that a reader is given at a time.
 KEEP = 64 << 10
 PIECE = 256 << 10
+# Bytes that stay in memory while the disk has no room for them; and seconds until it is asked again.
+_MOST_HELD = 256 << 10
+_ASK_AGAIN = 0.5
 
 
 class Log:
     """One log. `path` is where it goes when it grows; nothing is created before."""
 
-    __slots__ = ("_path", "_spilled", "_tail", "size")
+    __slots__ = ("_full_since", "_path", "_spilled", "_tail", "_why", "cut", "size")
 
     def __init__(self, path: str, spilled: int = 0) -> None:
         self._path = path
         self._spilled = spilled
         self._tail = bytearray()
         self.size = spilled
+        # Why something was left out.
+        self.cut = ""
+        self._why = ""
+        self._full_since = -1.0
 
-    def append(self, lines: bytes) -> None:
-        """Add whole lines. When the file cannot be written the text stays in memory."""
+    def append(self, lines: bytes) -> bool:
+        """Add whole lines, which stay in memory when the file cannot be written; False if that is too full for them."""
+        held = len(self._tail)
         self.hold(lines)
-        if len(self._tail) > KEEP:
-            with contextlib.suppress(OSError):
+        if len(self._tail) <= KEEP:
+            return True
+        now = time.monotonic()
+        if now >= self._full_since + _ASK_AGAIN:
+            try:
                 self.spill()
+            except OSError as exc:
+                self._full_since = now
+                self._why = exc.strerror or str(exc)
+        if len(self._tail) <= _MOST_HELD:
+            return True
+        self._cut_to(held)
+        return False
 
     def hold(self, lines: bytes) -> None:
         """Like append, but never into the file."""
         self._tail += lines
         self.size += len(lines)
+
+    def trim(self, why: str) -> None:
+        """Give up what is in no file."""
+        self._why = why
+        self._cut_to(0)
+
+    def _cut_to(self, held: int) -> None:
+        if not self._spilled and not held:
+            # What kind of log it is: readers want that.
+            held = self._tail.find(b"\n") + 1
+        self.size -= len(self._tail) - held
+        # A spill that failed may still hold on to the old one.
+        self._tail = self._tail[:held]
+        self.cut = self._why
+
+    @property
+    def tail(self) -> bytes:
+        """What is in no file."""
+        return bytes(self._tail)
 
     def spill(self) -> None:
         """Move what is in memory into the file; raises OSError."""

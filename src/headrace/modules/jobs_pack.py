@@ -91,13 +91,17 @@ class Submission(msgspec.Struct, array_like=True):
     updates: dict[str, Any] | None = None
 
 
+# A log's text, or how many bytes of it are in its file, or the latter and the text that has no room there.
+SavedLog = bytes | int | tuple[int, bytes]
+
+
 class Packed(msgspec.Struct, array_like=True):
-    """A whole job. `logs` has a log's text, or how many bytes of it are in its file."""
+    """A whole job."""
 
     submission: Submission
     events: list[Event]
     r: dict[str, Any] | None
-    logs: dict[str, bytes | int]
+    logs: dict[str, SavedLog]
 
 
 _ENCODER = msgspec.msgpack.Encoder()

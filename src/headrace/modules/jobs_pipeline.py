@@ -5,6 +5,9 @@ survive the death of this process, and synced in a thread, which is enough to su
 meanwhile is the next sync. Nobody hears of anything before that. Only starts do not wait for the disk in an instance of
 one broker: the tasks share the machine, so a power cut that takes a start back has ended its tasks as well, and the job
 starts again as any job that its node failed. Without a journal everything is released at once.
+
+A disk that fails holds everything up for a while: what nobody heard of cannot be forgotten. That a disk which is merely
+full comes to this is what the journal's reserve is for: new jobs are refused before, then output is given up.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext
 from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
 from headrace.modules.jobs_pack import Submission, unpack
-from headrace.modules.jobs_record import Event, Job
+from headrace.modules.jobs_record import CLEANUP, Event, Job
 from headrace.modules.jobs_replay import replay, restore, restore_inactive
 from headrace.modules.jobs_store import Store
 
@@ -36,8 +39,12 @@ _SLICE = 64
 # beginning of one such sync to the next, when there is one after the other: each costs what half a job does.
 _SYNC_DELAY = 0.004
 _SYNC_EVERY = 0.020
-# Seconds until a write is tried again after the disk was full.
+# Seconds until a write, or a checkpoint, is tried again after the disk failed.
 _RETRY = 1.0
+_CHECKPOINT_AGAIN = 10.0
+# Seconds that a failing disk holds up all news. Then they go out, as nobody could end such an instance otherwise; but
+# no job is started that the journal does not know of.
+_HOLD = 10.0
 # Seconds that the end of the module waits for the disk.
 _PATIENCE = 10.0
 
@@ -79,12 +86,15 @@ class Pipeline:
         self.release = release
         self.start = start
         self.failing = False
+        self._failing_since = 0.0
+        self._why = (0, "")
         self._retrying = False
         self.syncs = 0
         self.longest_sync = 0.0
         self._start_early = journal is not None and ctx.size == 1
         self._pending: list[Batch] = []
-        self._unwritten: list[Record] = []
+        # Bytes of the jobs that were taken and are not written.
+        self._promised = 0
         # Written, but not known to be on the disk.
         self._unsynced: list[Batch] = []
         self._syncing = False
@@ -96,6 +106,8 @@ class Pipeline:
         self._texts_saved = 0
         self._soon = False
         self._saving = False
+        # A checkpoint that could not be made is due again at this time.
+        self._overdue = 0.0
 
     def touch(self) -> None:
         """Something was given to the core in this turn."""
@@ -103,9 +115,21 @@ class Pipeline:
         self.ctx.at_flush(self._ask)
         self.ctx.at_turn_end(self._flush)
 
-    def room(self) -> bool:
-        """Whether new jobs may be taken: what they promise can be kept."""
-        return self.journal is None or (not self.failing and self.journal.room())
+    def refusal(self, jobs: int, size: int) -> tuple[int, str] | None:
+        """Why `jobs` new jobs, submissions of `size` bytes, are not taken (errno, text), or None.
+
+        None is a promise: it goes by what is promised already.
+        """
+        if self.failing:
+            return self._why
+        if not self._room(len(self.core.active) + jobs, size):
+            return (errno.ENOSPC, _REFUSED.format("the disk is full"))
+        self._promised += size
+        return None
+
+    def _room(self, jobs: int, size: int) -> bool:
+        # While files change, the new one has room.
+        return self.journal is None or self._rotating or self.journal.room(jobs, self._promised + size)
 
     def _ask(self) -> None:
         if self.core.requests:
@@ -124,7 +148,10 @@ class Pipeline:
             return
         entries: list[Record] = [(_TEXT, number, text) for number, text in store.texts.fresh]
         store.texts.fresh.clear()
-        entries.extend((_LOGS, job.id, store.saved_logs(job.id)) for job in finished)
+        if finished:
+            size = sum(store.size_of_logs(job.id) for job in finished)
+            short = not self._room(len(core.active), size)
+            entries.extend((_LOGS, job.id, store.saved_logs(job.id, short)) for job in finished)
         for kind, id, value in records:
             if kind == NEW_JOB:
                 value = store.submissions[id]
@@ -133,7 +160,12 @@ class Pipeline:
         for kind, _, value in records:
             if kind == PURGED:
                 self._forget(value)
-        self._pending.append(Batch(entries, effects, news, finished))
+        batch = Batch(entries, effects, news, finished)
+        if self.failing and not (entries or news or finished):
+            # A refusal, or an answer to who changed nothing.
+            self.release(batch)
+            return
+        self._pending.append(batch)
         self._write()
 
     def _forget(self, ids: list[int]) -> None:
@@ -146,22 +178,20 @@ class Pipeline:
 
     def _write(self) -> None:
         """Append what is pending; begin a sync, or see to it that one begins soon."""
-        if self._rotating or not (self._pending or self.failing):
+        if self._rotating or self._retrying or not (self._pending or self.failing):
             return
         assert self.journal is not None
         batches, self._pending = self._pending, []
-        if self.failing:
-            # Nothing is worth writing, too, when the question is whether that is possible again.
-            batches.insert(0, Batch(self._unwritten, [], [], []))
-            self._unwritten = []
         entries = [entry for batch in batches for entry in batch.entries]
+        # Nothing is worth writing, too, when the question is whether that is possible again.
         if entries or self.failing:
             try:
                 self.journal.append(_encode(entries))
             except OSError as exc:
-                self._failed(exc, entries)
-                batches = [batch._replace(entries=[]) for batch in batches if batch.effects or batch.news]
-        urgent = False
+                self._failed(exc, batches)
+                return
+        self._promised = 0
+        urgent = self.failing
         for batch in batches:
             if self._start_early:
                 self._release_starts(batch)
@@ -189,7 +219,7 @@ class Pipeline:
         self._sync()
 
     def _sync(self) -> None:
-        if self._syncing or not self._unsynced:
+        if self._syncing or not (self._unsynced or (self.failing and not self._retrying)):
             return
         assert self.journal is not None
         self._syncing = True
@@ -212,13 +242,16 @@ class Pipeline:
         self._syncing = False
         self.syncs += 1
         self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
-        if exc is None:
-            self._recovered()
-        else:
+        if exc is not None:
             # What the disk holds is not known any more, nor of what was written meanwhile: an error is told of once.
             # The same records once more do no harm (replay knows them).
-            self._failed(exc, [entry for batch in (*batches, *self._unsynced) for entry in batch.entries])
-            self._unsynced = [batch._replace(entries=[]) for batch in self._unsynced]
+            batches += self._unsynced
+            self._unsynced = []
+            self._failed(exc, batches)
+            return
+        if self.failing and not self._retrying:
+            self.failing = False
+            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
         if batches:
             whole = _merged(batches)
             self._release_starts(whole)
@@ -227,16 +260,25 @@ class Pipeline:
             self._sync()
         elif self._unsynced:
             self._sync_later()
-        if self.journal is not None and self.journal.size > _CHECKPOINT_AT and not (self._saving or self.failing):
+        if not (self._saving or self.failing) and self._checkpoint_is_due():
             self._saving = True
             self.ctx.spawn(self.checkpoint())
 
-    def _failed(self, exc: BaseException, entries: list[Record]) -> None:
-        """The disk is full, or worse. Jobs that run go on, their records wait in memory; new jobs are refused."""
-        self._unwritten = entries + self._unwritten
+    def _failed(self, exc: OSError, batches: list[Batch]) -> None:
+        """The disk is full, or worse. Jobs that run go on, what becomes of them waits here; new jobs are refused."""
+        self._pending[:0] = batches
+        now = self.ctx.monotonic()
         if not self.failing:
             self.failing = True
+            self._failing_since = now
+            full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            self._why = (
+                errno.ENOSPC if full else errno.EIO,
+                _REFUSED.format("the disk is full" if full else exc.strerror or exc),
+            )
             self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
+        elif now - self._failing_since >= _HOLD:
+            self._let_go()
         if not self._retrying:
             self._retrying = True
             self.ctx.call_later(_RETRY, self._retry)
@@ -245,12 +287,28 @@ class Pipeline:
         self._retrying = False
         self._write()
 
-    def _recovered(self) -> None:
-        if self.failing and not self._unwritten:
-            self.failing = False
-            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
+    def _let_go(self) -> None:
+        """Tell everything but starts: those of jobs that were canceled meanwhile are none any more."""
+        batches, self._pending = self._pending, []
+        starts = [effect for batch in batches for effect in batch.effects if effect[0] == "start"]
+        for batch in batches:
+            batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+        entries = [entry for batch in batches for entry in batch.entries]
+        self._pending.append(Batch(entries, [start for start in starts if start[1].state != CLEANUP], [], []))
+        self.release(_merged(batches))
+        self.core.now = self.ctx.now()
+        for _, job in starts:
+            if job.state == CLEANUP:
+                self.core.exec_reply(job.id, "release", {"ranks": "all", "final": True})
+        self.touch()
 
     # -- checkpoints and restart
+
+    def _checkpoint_is_due(self) -> bool:
+        assert self.journal is not None
+        if self._overdue:
+            return self.ctx.monotonic() >= self._overdue
+        return self.journal.size > _CHECKPOINT_AT
 
     async def checkpoint(self) -> None:
         """Save the state and begin a new journal file. Jobs may change meanwhile: replay knows what it has already."""
@@ -258,12 +316,15 @@ class Pipeline:
         loop, store = self.ctx.loop, self.store
         try:
             texts = list(enumerate(store.texts.table))[self._texts_saved :]
-            self._rotating = True
-            try:
-                number = await loop.run_in_executor(self._pool, self.journal.rotate)
-            finally:
-                self._rotating = False
-                self._write()
+            # One that failed left us a new file, perhaps.
+            if self.journal.size > _CHECKPOINT_AT or not self._overdue:
+                self._rotating = True
+                try:
+                    await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
+                finally:
+                    self._rotating = False
+                    self._write()
+            number = self.journal.number
             rows: list[tuple[int, str, bytes]] = []
             for index, job in enumerate(list(store.active.values())):
                 if job.id in store.active:
@@ -282,8 +343,11 @@ class Pipeline:
             gone = list(self._gone)
             await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
         except OSError as exc:
-            self.ctx.log(logging.ERROR, f"checkpoint: {exc}: the journal grows until it can be made")
+            if not self._overdue:
+                self.ctx.log(logging.ERROR, f"checkpoint: {exc}: the journal grows until it can be made")
+            self._overdue = self.ctx.monotonic() + _CHECKPOINT_AGAIN
         else:
+            self._overdue = 0.0
             self._texts_saved += len(texts)
             for id in finished:
                 self._unsaved.pop(id, None)
@@ -374,10 +438,15 @@ class Pipeline:
         self._flush()
         patience = self.ctx.monotonic() + _PATIENCE
         while self._busy() and self.ctx.monotonic() < patience:
-            if self._pending:
-                self._write()
+            if self.failing:
+                # Timers may be gone by now.
+                self._retrying = False
+            self._write()
             self._sync()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05 if self.failing else 0.001)
+        if self._pending:
+            # Who waits for that is answered at least.
+            self._let_go()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
         if self.journal is not None:
@@ -412,4 +481,4 @@ def _merged(batches: list[Batch]) -> Batch:
 
 
 _META = ("queues", "zombies", "max_jobid")
-REFUSED = (errno.ENOSPC, "the journal cannot be written: the disk is full")
+_REFUSED = "the journal cannot be written: {}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from headrace.modules.jobs_logs import Log, Spill
 from headrace.modules.jobs_pack import (
     Packed,
+    SavedLog,
     Submission,
     Texts,
     event_line,
@@ -24,20 +26,29 @@ from headrace.modules.jobs_pack import (
     unpack,
 )
 from headrace.modules.jobs_record import Event, Job, updated_jobspec, updated_r
-from headrace.spec import jobid
+from headrace.spec import jobid, stdio
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
 _JSON = msgspec.json.Encoder()
 # A finished job's log up to this size goes into its packed record, a longer one stays in its file.
 _INLINE = 64 << 10
+# The same where room is kept for what is still to come of other jobs; and logs that come to nothing more important.
+_INLINE_SHORT = 512
+_DISPENSABLE = ("guest.output", "guest.input")
+# Seconds from one word on lost output to the next.
+_TELL_AGAIN = 60.0
 # Bytes of a log that are given out as one value. On its way a value is in memory half a dozen times.
 MOST_TEXT = 64 << 20
 
 
 class Store:
-    """`active` holds jobs until finish() packs them. Files are made below `folder`."""
+    """`active` holds jobs until finish() packs them. Files are made below `folder`. `tell` is given a line for the log
+    of the instance when output is lost.
+    """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, tell: Callable[[str], None] = lambda _text: None) -> None:
+        self.tell = tell
+        self._told_at = -_TELL_AGAIN
         self.active: dict[int, Job] = {}
         self.folder = folder
         self.texts = Texts()
@@ -61,6 +72,23 @@ class Store:
             log = logs[name] = Log(self._log_path(id, name))
         return log
 
+    def append(self, id: int, name: str, lines: bytes) -> None:
+        """Add whole lines to a guest log of an active job. What neither memory nor disk has room for is lost, which is
+        said once, there and to `tell`.
+        """
+        log = self.log(id, name)
+        said = log.cut
+        if not log.append(lines) and not said:
+            self._say_lost(id, name, log)
+
+    def _say_lost(self, id: int, name: str, log: Log) -> None:
+        text = f"output is lost: {self.folder}: {log.cut}"
+        if name == "guest.output":
+            log.hold(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
+        if time.monotonic() >= self._told_at + _TELL_AGAIN:
+            self._told_at = time.monotonic()
+            self.tell(f"{jobid.encode(id)}: {text}")
+
     def _log_path(self, id: int, name: str) -> str:
         return os.path.join(self.folder, "output", f"{jobid.encode(id, 'dothex')}.{name}")
 
@@ -70,19 +98,29 @@ class Store:
         self.active[job.id] = job
         self.submissions[job.id] = submission
 
-    def saved_logs(self, id: int) -> dict[str, bytes | int]:
-        """The guest logs of an active job as a record has them; long ones are completed in their files."""
-        out: dict[str, bytes | int] = {}
+    def size_of_logs(self, id: int) -> int:
+        """Bytes of the guest logs of an active job that are in memory."""
+        return sum(log.size - log.spilled for log in self.logs.get(id, {}).values())
+
+    def saved_logs(self, id: int, short: bool = False) -> dict[str, SavedLog]:
+        """The guest logs of an active job as a record has them; long ones are completed in their files.
+
+        For a `short` record the output for which there is no room in a file is lost, too.
+        """
+        out: dict[str, SavedLog] = {}
+        longest = _INLINE_SHORT if short else _INLINE
         for name, log in self.logs.get(id, {}).items():
-            if log.spilled or log.size > _INLINE:
+            if log.spilled or log.size > longest:
                 try:
                     log.spill()
                     out[name] = log.spilled
                     continue
-                except OSError:
-                    # No room in the file system: the record has it all, and may still find room.
-                    pass
-            out[name] = log.text()
+                except OSError as exc:
+                    # The record may still find room.
+                    if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
+                        log.trim(exc.strerror or str(exc))
+                        self._say_lost(id, name, log)
+            out[name] = (log.spilled, log.tail) if log.spilled else log.tail
         return out
 
     def packed(self, job: Job) -> bytes:
@@ -104,13 +142,18 @@ class Store:
         """Put the finished jobs that restore() took back in the order of their ends."""
         self.places = {id: self.places[id] for id in ids}
 
-    def restore_logs(self, id: int, logs: dict[str, bytes | int]) -> None:
+    def restore_logs(self, id: int, logs: dict[str, SavedLog]) -> None:
         """Give an active job its logs back."""
-        for name, text in logs.items():
-            if isinstance(text, int):
-                self.logs.setdefault(id, {})[name] = Log(self._log_path(id, name), text)
-            else:
-                self.log(id, name).hold(text)
+        self.logs[id] = {name: self._restored(id, name, saved) for name, saved in logs.items()}
+
+    def _restored(self, id: int, name: str, saved: SavedLog) -> Log:
+        if isinstance(saved, bytes):
+            saved = (0, saved)
+        elif isinstance(saved, int):
+            saved = (saved, b"")
+        log = Log(self._log_path(id, name), saved[0])
+        log.hold(saved[1])
+        return log
 
     def forget(self, ids: Iterable[int]) -> None:
         """Remove finished jobs and their files."""
@@ -119,9 +162,8 @@ class Store:
             place = self.places.pop(id, None)
             if place is None or record is None:
                 continue
-            for name, text in record.logs.items():
-                if isinstance(text, int):
-                    Log(self._log_path(id, name), text).discard()
+            for name, saved in record.logs.items():
+                self._restored(id, name, saved).discard()
             self.spill.drop(place)
             self._recent = None
 
@@ -205,12 +247,7 @@ class Store:
         record = self.record(id)
         if record is None or name not in record.logs:
             return None
-        text = record.logs[name]
-        if isinstance(text, int):
-            return Log(self._log_path(id, name), text)
-        log = Log("")
-        log.hold(text)
-        return log
+        return self._restored(id, name, record.logs[name])
 
     def guest_names(self, id: int) -> list[str]:
         if id in self.active:
