@@ -25,6 +25,10 @@ class Parser(argparse.ArgumentParser):
         self._error_prog = error_prog or prog
         super().__init__(prog=prog, usage=usage, formatter_class=_Formatter, **kwargs)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse keeps it to itself if help cannot be written.
+        (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         if self.context:
             raise CommandError(f"{self.context}: {message}")

@@ -17,7 +17,7 @@ from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 # command: (module of this package, what it does)
 COMMANDS = {
@@ -116,12 +116,12 @@ def _end(status: int) -> int:
         return status
     if "atexit" in sys.modules:
         sys.modules["atexit"]._run_exitfuncs()
-    try:
-        for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):
+        # What could not be written of stdout was told; for stderr there is nobody to tell.
+        try:
             stream.flush()
-    except (OSError, ValueError):
-        # The interpreter has its own words for it.
-        return status
+        except (OSError, ValueError):
+            pass
     os._exit(status & 0xFF)
 
 
@@ -140,6 +140,9 @@ def _run(args: List[str]) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
+    except OSError as exc:
+        # Our own help; commands are told of by run_command.
+        return _report("flux: ", CommandError(str(exc.strerror or exc)))
 
 
 def headrace(argv: Optional[List[str]] = None) -> int:
@@ -195,7 +198,10 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     if name not in _BROKERS:
         jobid.follow_locale()
     try:
-        return int(module.main(argv) if entry[0] not in _SHARED else module.main(argv, name))
+        status = _status(module.main, [argv] if entry[0] not in _SHARED else [argv, name])
+        # Errors of writing, such as a full disk, are the command's, too.
+        sys.stdout.flush()
+        return status
     except CommandError as exc:
         return _report(_prefix(module, name), exc)
     except BrokenPipeError:
@@ -205,6 +211,16 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         plain = "ERROR" not in prefix and isinstance(exc, OSError) and exc.strerror is not None
         text = exc.strerror if isinstance(exc, OSError) and (plain or _is_connect_error(exc)) else str(exc)
         return _report(prefix, CommandError(str(text)))
+
+
+def _status(main: Callable[..., int], args: List[Any]) -> int:
+    """The status of a command: argparse, which shows help and refuses arguments, ends it by SystemExit."""
+    try:
+        return int(main(*args))
+    except SystemExit as exc:
+        if exc.code is None or isinstance(exc.code, int):
+            return exc.code or 0
+        raise
 
 
 # Commands that become brokers.
@@ -229,7 +245,10 @@ def _report(prefix: str, exc: CommandError) -> int:
     except OSError:
         _abandon_stdout()
     if exc.text:
-        sys.stderr.write(exc.text + "\n" if exc.bare else f"{prefix}{exc.text}\n")
+        try:
+            sys.stderr.write(exc.text + "\n" if exc.bare else f"{prefix}{exc.text}\n")
+        except OSError:
+            pass
     return exc.status
 
 
