@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +96,23 @@ def test_a_batch_runs_each_line_and_tells_a_failure(
     done = mini(env, "run", write(tmp_path, container, size=2))
     assert done.returncode == status
     assert (out / "job-0.out").read_text() == "one\n"
+    assert left(env) == ([], [])
+
+
+def test_the_example_of_a_batch_does_what_the_manual_shows(env: dict[str, str], tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "batch.yaml"
+    done = mini(env, "run", "-q", shutil.copy(example, tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    batch, *jobs = re.findall(r"^\u0192\w+$", done.stdout, re.M)
+    assert len({batch, *jobs}) == 3
+    table = [line.split()[0:4:2] for line in done.stdout.splitlines()[5:7]]
+    assert sorted(table) == sorted([[jobs[0], "sh"], [jobs[1], "counting"]])
+    assert done.stdout.splitlines()[0] == "before the brokers start"
+    assert done.stdout.splitlines()[-1] == "42"
+    output = tmp_path / "batch-output"
+    greetings = sorted((output / "job-0.out").read_text().splitlines())
+    assert greetings == [f"{rank}: good morning from node {rank}" for rank in range(2)]
+    assert sorted(os.listdir(output)) == ["flux-job.out", "job-0.err", "job-0.out", "job-1.err", "job-1.out"]
     assert left(env) == ([], [])
 
 
