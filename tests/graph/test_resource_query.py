@@ -78,3 +78,61 @@ def test_a_graph_in_shorthand_leaves_out_what_is_given_whole_and_can_be_loaded(
     options = ["-L", str(tmp_path / "short.json"), "-f", "jgf_shorthand"]
     assert resource_query.main(options, io.StringIO(f"match allocate {tmp_path}/job.yaml\n")) == 0
     assert "RESOURCES=ALLOCATED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("resources", "simple"),
+    [
+        ("[{type: node, count: 1}]", True),
+        ("[{type: slot, count: 1, label: a, with: [{type: node, count: 1}]}]", True),
+        ("[{type: xor_slot, count: 1, label: a, with: [{type: node, count: 1}]}]", False),
+        ("[{type: node, count: 1, with: [{type: slot, count: 1, with: [{type: core, count: 9}]}, "
+         "{type: slot, count: 1, with: [{type: core, count: 4}]}]}]", False),
+    ],
+)  # fmt: skip
+def test_alternatives_need_the_flexible_traverser(
+    resources: str, simple: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    (tmp_path / "job.yaml").write_text(f"{{resources: {resources}}}")
+    for traverser, given in (("simple", simple), ("flexible", True)):
+        options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-T", traverser]
+        assert resource_query.main(options, io.StringIO(f"match allocate {tmp_path}/job.yaml\n")) == 0
+        shown = capsys.readouterr()
+        assert ("RESOURCES=ALLOCATED" in shown.out) is given
+        assert ("(-T flexible)" in shown.err) is not given
+
+
+def test_the_size_of_the_graph_and_the_time_of_each_match_are_shown_if_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    for name, count in (("good", 2), ("bad", 3)):
+        (tmp_path / f"{name}.yaml").write_text(f"{{resources: [{{type: node, count: {count}}}]}}")
+    options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-F", "rlite", "-e", "-t", str(tmp_path / "out")]
+    commands = [f"match {kind} {tmp_path}/{name}.yaml\n" for kind in ("allocate", "sat") for name in ("good", "bad")]
+    assert resource_query.main(options, io.StringIO("".join(commands))) == 0
+    lines = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:8] == [
+        "Vertex Count: 11",
+        "Edge Count: 10",
+        "by_type Key-Value Pairs: 3",
+        "by_name Key-Value Pairs: 7",
+        "by_path Key-Value Pairs: 11",
+        "number of vertices with rank -1:1",
+        "number of vertices with rank 0:5",
+    ]
+    assert [line.partition("=")[0] for line in lines[9:]] == ["ELAPSE"] * 4
+    times = [
+        float(line.partition(separator)[2]) for line, separator in zip(lines[:1] + lines[9:], ":====", strict=True)
+    ]
+    assert min(times) > 0
+    assert "ELAPSE" not in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize(("size", "warned"), [("-1", True), ("0", False), ("2000000", False), ("2000001", True)])
+def test_the_number_of_vertices_to_expect_has_a_limit(
+    size: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "-r", size) == 0
+    assert ("out of range" in capsys.readouterr().err) is warned

@@ -10,12 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
-import yaml
-
-from headrace.graph import find, jgf, update
+from headrace.graph import find, jgf, jobspec_text, update
 from headrace.graph.model import Graph, GraphError
-from headrace.graph.request import JobRequest, Request, RequestError, parse_jobspec
+from headrace.graph.request import JobRequest, Request, has_alternatives
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation, SpanConflictError
 from headrace.graph.writers import Writer
@@ -24,8 +21,6 @@ from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
 
 _FORMATS = ("jgf", "rv1exec")
-# In a jobspec.
-_MOST_VALUES = 100_000
 RULE = "INFO: =============================\n"
 
 _MATCH = {
@@ -57,7 +52,8 @@ class Engine:
     """A graph, its scheduler, and the numbering of jobs.
 
     `out` takes results, `err` messages; `say`, or else `out`, takes what is asked of jobs, files and commands;
-    `open_file` gives a file's text.
+    `open_file` gives a file's text. Without `flexible` no request has alternatives; if `timed`, `say` hears how long
+    each match took.
     """
 
     def __init__(
@@ -68,6 +64,9 @@ class Engine:
         err: Callable[[str], Any],
         open_file: Callable[[str], str],
         say: Callable[[str], Any] | None = None,
+        *,
+        flexible: bool = True,
+        timed: bool = False,
     ) -> None:
         self.scheduler = scheduler
         self.graph: Graph = scheduler.graph
@@ -76,6 +75,8 @@ class Engine:
         self.err = err
         self.open_file = open_file
         self.say = out if say is None else say
+        self.flexible = flexible
+        self.timed = timed
         self.next_jobid = 1
         self.types = self._types()
         # Every job that got anything, by id.
@@ -135,13 +136,15 @@ class Engine:
         if text is None:
             return None
         try:
-            return parse_jobspec(_load_yaml(text))
-        except (RequestError, yaml.YAMLError, RecursionError) as exc:
+            return jobspec_text.read(text)
+        except jobspec_text.ERRORS as exc:
             self.err(f"ERROR: {name}: {exc}\n")
             return None
 
     def _refusal(self, request: JobRequest) -> str | None:
         """Why a request cannot even be tried."""
+        if not self.flexible and has_alternatives(request.resources):
+            return "several slots beside each other, or an xor_slot, need the flexible traverser (-T flexible)"
         stack: list[Request] = list(request.resources)
         while stack:
             item = stack.pop()
@@ -169,6 +172,7 @@ class Engine:
         if operation == "satisfiability":
             outcome = scheduler.satisfiable(request)
             self.out(f"{RULE}INFO: {'Uns' if outcome.unsatisfiable else 'S'}atisfiable request\n{RULE}")
+            self._tell_time(time.perf_counter() - begin)
             return not outcome.unsatisfiable
         if operation in ("allocate", "without_allocating"):
             outcome = scheduler.allocate(jobid, request, now)
@@ -176,36 +180,45 @@ class Engine:
             outcome = scheduler.allocate(jobid, request, now, check_satisfiable=True)
         else:
             outcome = scheduler.reserve(jobid, request, now)
+        seconds = time.perf_counter() - begin
         keep = not operation.startswith("without")
         if keep and outcome.allocation is not None:
-            self._note(outcome.allocation, name, time.perf_counter() - begin)
+            self._note(outcome.allocation, name, seconds)
         if outcome.allocation is not None:
-            self._print(outcome.allocation, None if keep else "MATCHED")
+            self._print(outcome.allocation, None if keep else "MATCHED", seconds)
             if not keep:
                 scheduler.cancel(jobid)
         else:
-            self._print_none(jobid, outcome.unsatisfiable)
+            self._print_none(jobid, outcome.unsatisfiable, seconds)
         if keep:
             self.next_jobid += 1
         return outcome.allocation is not None
+
+    def _tell_time(self, seconds: float) -> None:
+        if self.timed and seconds:
+            self.say(f"INFO: ELAPSE={seconds:f}\n")
 
     def _note(self, allocation: Allocation, name: str, seconds: float) -> None:
         state = "RESERVED" if allocation.reserved else "ALLOCATED"
         self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds)
         self.times.append(seconds)
 
-    def _print(self, allocation: Allocation, state: str | None = None) -> None:
+    def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0) -> None:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
         self.out(
             f"{self.writer(self.graph, allocation)}{RULE}INFO: JOBID={allocation.jobid}\n"
-            f"INFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n{RULE}"
+            f"INFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n"
         )
+        self._tell_time(seconds)
+        self.out(RULE)
 
-    def _print_none(self, jobid: int, unsatisfiable: bool) -> None:
+    def _print_none(self, jobid: int, unsatisfiable: bool, seconds: float = 0.0) -> None:
         lasting = "INFO: Unsatisfiable request\n" if unsatisfiable else ""
-        self.out(f"{RULE}INFO: No matching resources found\n{lasting}INFO: JOBID={jobid}\n{RULE}")
+        self.out(f"{RULE}INFO: No matching resources found\n{lasting}INFO: JOBID={jobid}\n")
+        self._tell_time(seconds)
+        self.out(RULE)
 
     # update, cancel
 
@@ -436,27 +449,6 @@ class Engine:
             self.say(f"INFO: {name} ({short}) -- {note}\n")
         if not found:
             self.say(f"ERROR: unknown command: {words[0]}\n")
-
-
-def _load_yaml(text: str) -> Any:
-    """Raises yaml.YAMLError or RecursionError, and RequestError where a short text stands for a great deal."""
-    if text.lstrip().startswith("{"):
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.MsgspecError:
-            pass
-    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    stack, count = [found], 0
-    while stack:
-        item = stack.pop()
-        count += 1
-        if count > _MOST_VALUES:
-            raise RequestError(f"more than {_MOST_VALUES} values, with what aliases stand for")
-        if isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
-    return found
 
 
 class _Command(NamedTuple):

@@ -150,6 +150,12 @@ def total_needs(requests: Sequence[Request]) -> dict[str, int]:
     return needs
 
 
+def has_alternatives(requests: Sequence[Request]) -> bool:
+    """Whether slots, anywhere in `requests`, stand for each other: siblings, or an `xor_slot`."""
+    slots = sum(request.is_slot for request in requests)
+    return slots > 1 or any(request.is_xor or has_alternatives(request.with_) for request in requests)
+
+
 def _count(value: Any, where: str) -> Count:
     if isinstance(value, bool):
         raise RequestError(f"{where}.count: must be a positive integer, a range or a mapping, not {value!r}")

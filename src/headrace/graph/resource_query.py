@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -22,6 +24,7 @@ from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
+_MOST_RESERVED = 2_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
     "grug": grug.read,
     "jgf": jgf.read,
@@ -37,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
     )
-    p.add_argument("-W", "--load-allowlist", default="", help="accepted for compatibility")
+    p.add_argument("-W", "--load-allowlist", default="", help="types to load; the readers here load all")
     p.add_argument(
         "-S",
         "--match-subsystems",
@@ -45,7 +48,13 @@ def parser() -> argparse.ArgumentParser:
         help=f"the hierarchies of the graph to use, one of {', '.join(SETS)}: the first of them is walked (default CA)",
     )
     p.add_argument("-P", "--match-policy", default="first", help="one of " + ", ".join(POLICIES))
-    p.add_argument("-T", "--traverser-type", default="simple", choices=["simple", "flexible"])
+    p.add_argument(
+        "-T",
+        "--traverser-type",
+        default="simple",
+        choices=["simple", "flexible"],
+        help="flexible: slots beside each other are alternatives, of which the best is chosen (default simple)",
+    )
     p.add_argument("-F", "--match-format", default="simple", choices=sorted(WRITERS))
     p.add_argument(
         "-p", "--prune-filters", default="ALL:core", help="types counted per subtree, such as ALL:core,ALL:gpu"
@@ -55,8 +64,17 @@ def parser() -> argparse.ArgumentParser:
         "-o", "--graph-output", default="", help="write the graph to this file, with its format as suffix, at the end"
     )
     p.add_argument("-t", "--test-output", default="", help="write results to this file")
-    p.add_argument("-r", "--reserve-vtx-vec", type=int, default=0, help="accepted for compatibility")
-    p.add_argument("-e", "--elapse-time", action="store_true", help="accepted for compatibility")
+    p.add_argument(
+        "-r",
+        "--reserve-vtx-vec",
+        type=int,
+        default=0,
+        metavar="SIZE",
+        help=f"how many vertices to expect, up to {_MOST_RESERVED}: a hint that is not needed here",
+    )
+    p.add_argument(
+        "-e", "--elapse-time", action="store_true", help="show how large the graph is, and how long each step took"
+    )
     p.add_argument("-d", "--disable-prompt", action="store_true", help="do not print a prompt")
     return p
 
@@ -82,6 +100,23 @@ def load(form: str, path: str, subsystem: str = DOMINANT) -> Graph:
     return _OTHERS[form](Path(path).read_text(), subsystem)
 
 
+def _size(graph: Graph, seconds: float) -> str:
+    """How large a graph is, and how many seconds it took to load; a graph has no path twice."""
+    vertices = list(graph.vertices())
+    ranks = Counter(graph.rank[v] for v in vertices)
+    values = {
+        "Graph Load Time": f"{seconds:g}",
+        "Vertex Count": len(vertices),
+        "Edge Count": len(vertices) - 1 + len(graph.edges),
+        "by_type Key-Value Pairs": len(graph.types()),
+        "by_name Key-Value Pairs": len({graph.name(v) for v in vertices}),
+        "by_path Key-Value Pairs": len(vertices),
+    }
+    lines = [f"{name}: {value}" for name, value in values.items()]
+    lines += [f"number of vertices with rank {rank}:{count}" for rank, count in sorted(ranks.items())]
+    return "".join(f"INFO: {line}\n" for line in lines)
+
+
 def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     """Run the command; returns the exit status."""
     args = parser().parse_args(argv)
@@ -97,6 +132,9 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     if args.load_allowlist:
         # Fluxion's readers of these formats do the same.
         print(f"{_NAME}: WARN: format {args.load_format} has no allowlist: all types are loaded", file=sys.stderr)
+    if not 0 <= args.reserve_vtx_vec <= _MOST_RESERVED:
+        print(f"{_NAME}: WARN: out of range specified for --reserve-vtx-vec: {args.reserve_vtx_vec}", file=sys.stderr)
+    begin = time.perf_counter()
     try:
         graph = load(args.load_format, args.load_file, subsystem)
     except OSError as exc:
@@ -109,6 +147,8 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             file=sys.stderr,
         )
         return 1
+    if args.elapse_time:
+        print(_size(graph, time.perf_counter() - begin), end="")
     with contextlib.ExitStack() as stack:
         out: TextIO = stack.enter_context(open(args.test_output, "w")) if args.test_output else sys.stdout
         engine = Engine(
@@ -118,6 +158,8 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             sys.stderr.write,
             lambda name: Path(name).read_text(),
             sys.stdout.write,
+            flexible=args.traverser_type == "flexible",
+            timed=args.elapse_time,
         )
         prompt = "" if args.disable_prompt or not stdin.isatty() else "resource-query> "
         while True:

@@ -1,0 +1,39 @@
+"""A jobspec as somebody writes it, YAML or JSON, as a request; a short text must not become a great deal of work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from headrace.graph.request import JobRequest, RequestError, parse_jobspec
+
+_MOST_VALUES = 100_000
+ERRORS = (RequestError, yaml.YAMLError, RecursionError)
+
+
+def read(text: str) -> JobRequest:
+    """The request of a jobspec. Raises one of ERRORS."""
+    return parse_jobspec(_decoded(text))
+
+
+def _decoded(text: str) -> Any:
+    """Raises yaml.YAMLError or RecursionError, and RequestError where a short text stands for a great deal."""
+    if text.lstrip().startswith("{"):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.MsgspecError:
+            pass
+    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    stack, count = [found], 0
+    while stack:
+        item = stack.pop()
+        count += 1
+        if count > _MOST_VALUES:
+            raise RequestError(f"more than {_MOST_VALUES} values, with what aliases stand for")
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return found
