@@ -125,6 +125,31 @@ def test_a_start_of_what_the_agent_had_is_refused_when_it_comes_back_to_a_module
     with_fleet(1, scenario)
 
 
+def test_a_module_that_ends_refuses_starts_when_all_that_the_agent_started_is_asked_for() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        agent = fleet.agents[0]
+        unloading = asyncio.ensure_future(fleet.contexts[0].unload())
+        fleet.start(id=LAST)
+        await fleet.settle()
+        agent.say("finish", status=0, heir=NEXT, t=7.0)
+        agent.say("recalled", ids=[])
+        # Asked for after the agent has answered: that answer is not for the next load of the module either.
+        answers = recall(fleet)
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["finish", "release"] and not unloading.done()
+        fleet.start(id=NEXT)
+        await fleet.settle()
+        agent.say("recalled", ids=[])
+        await asyncio.wait_for(unloading, 1)
+        await fleet.settle()
+        errors = [body["errnum"] for kind, body in fleet.told if kind == "error"]
+        assert (errors, answers) == ([errno.ECONNRESET, errno.ENOSYS], [0])
+        fleet.contexts.clear()
+
+    with_fleet(1, scenario)
+
+
 def test_the_end_of_the_module_takes_everything_back_and_ends_what_runs() -> None:
     async def scenario(fleet: Fleet) -> None:
         await hand_out(fleet, NEXT)

@@ -237,3 +237,47 @@ def test_an_exec_service_that_goes_leaves_nothing_undone() -> None:
     world.core.heirs.name([2, 3], 0.0)
     world.flush()
     assert handed_out(world) == []
+
+
+def test_an_answer_that_waits_for_the_exec_service_is_void_when_another_scheduler_came_meanwhile() -> None:
+    world = World()
+    ahead(world)
+    world.alloc(2, starttime=7.0)
+    world.core.sched_gone()
+    world.core.sched_is_ready(0)
+    world.core.heirs.recalled()
+    world.flush()
+    assert world.core.active[2].state == SCHED and world.core.active[2].alloc_pending
+    world.alloc(2, starttime=8.0)
+    assert world.core.active[2].r["execution"]["starttime"] == 8.0
+
+
+def test_a_scheduler_and_an_exec_service_are_told_nothing_that_was_for_the_one_before() -> None:
+    world = World()
+    ahead(world)
+    core = world.core
+    core.set_urgency(core.active[3], 8, 0)
+    assert [kind for kind, *_ in core.requests] == ["prioritize", "recall"]
+    core.sched_gone()
+    assert [kind for kind, *_ in core.requests] == ["recall"]
+    core.exec_gone("gone")
+    assert [kind for kind, *_ in core.requests] == ["free"]
+
+
+def test_what_concerns_all_jobs_happens_in_the_order_in_which_it_was_asked_for() -> None:
+    world = World()
+    ahead(world)
+    done: list[str] = []
+
+    def ask(what: str) -> None:
+        if world.core.heirs.settled(None, lambda: ask(what)):
+            done.append(what)
+
+    ask("stop")
+    ends(world, 1, heir=2)
+    ends(world, 2, heir=3)
+    assert not world.core.heirs.given
+    ask("start")
+    assert done == []
+    world.core.heirs.recalled()
+    assert done == ["stop", "start"]

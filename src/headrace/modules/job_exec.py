@@ -18,9 +18,10 @@ from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.broker.module_args import only
+from headrace.modules.job_exec_job import Job
 from headrace.modules.job_exec_node import Node, Op
 from headrace.modules.job_exec_settings import KEYS, WITHOUT_EFFECT, Settings
-from headrace.modules.job_exec_sim import SimError, Simulation, simulation
+from headrace.modules.job_exec_sim import SimError, simulation
 from headrace.modules.job_exec_tree import bits_of, ranks_of
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
@@ -47,58 +48,25 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         ctx.service(NAME, node.methods())
 
 
-class _Job:
-    """One job between its start request and its final release."""
-
-    __slots__ = (
-        "critical",
-        "doomed",
-        "failed",
-        "id",
-        "kills",
-        "msg",
-        "ranks",
-        "running",
-        "sim",
-        "timer",
-        "unsaid",
-        "userid",
-    )
-
-    def __init__(self, id: int, userid: int, msg: Message | None, ranks: list[int]) -> None:
-        self.id = id
-        self.userid = userid
-        # The start request, None as long as a job that was started ahead waits for it; `unsaid` are answers to it.
-        self.msg = msg
-        self.unsaid: list[tuple[str, dict[str, Any]]] = []
-        self.ranks = ranks
-        self.critical: Idset | None = None
-        self.running = False
-        self.failed = False
-        self.doomed = False
-        self.kills = 0
-        self.sim: Simulation | None = None
-        self.timer: Any = None
-
-
 class _Leader:
     """All jobs of the instance; on rank 0 only."""
 
     def __init__(self, ctx: ModuleContext, node: Node, args: list[str]) -> None:
         self.ctx = ctx
         self.node = node
-        self.jobs: dict[int, _Job] = {}
+        self.jobs: dict[int, Job] = {}
         # What the agent was given to start, by id.
         self.ahead: dict[int, dict[str, Any]] = {}
         # Who waits for the agent's word on what it has started, and who for the job manager's as well.
         self.recalls: list[Callable[[], Any]] = []
         self.recalled: list[Callable[[], Any]] = []
-        # Start requests for jobs that the agent may have started.
+        # Start requests that cannot be answered yet: the agent may have started the job, or we are about to go.
         self.late: list[Message] = []
         # How many jobs were started ahead that the job manager did not ask for yet.
         self.unconnected = 0
         # Whether the job manager knows of us: what arrives before and after that was meant for another load of us.
         self.taking = False
+        self.leaving = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
@@ -160,6 +128,10 @@ class _Leader:
             return
         if job is not None:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
+        if self.leaving:
+            # Refused now, the job manager would take us for gone, and not ask for what the agent has started.
+            self.late.append(msg)
+            return
         if not self.taking:
             raise RpcError(errno.ENOSYS, "no job is taken at the moment")
         if job_id in self.ahead:
@@ -168,7 +140,7 @@ class _Leader:
             self._bring_back(lambda: None)
             return
         ranks = ranks_of(body["R"])
-        job = self.jobs[job_id] = _Job(job_id, body["userid"], msg, ranks)
+        job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
         if body.get("reattach"):
             self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
             self._end(job, 1 << 8)
@@ -195,11 +167,11 @@ class _Leader:
             bits_of(ranks),
         )
 
-    def _fail(self, job: _Job, note: str) -> None:
+    def _fail(self, job: Job, note: str) -> None:
         self._respond(job, "exception", {"severity": 0, "type": "exec", "note": note})
         self._end(job, 1 << 8)
 
-    def _respond(self, job: _Job, kind: str, data: dict[str, Any]) -> None:
+    def _respond(self, job: Job, kind: str, data: dict[str, Any]) -> None:
         if job.msg is None:
             job.unsaid.append((kind, data))
         else:
@@ -225,7 +197,7 @@ class _Leader:
         self._bring_back(lambda: self.ctx.respond(msg))
 
     def _bring_back(self, then: Callable[[], Any]) -> None:
-        if self.ahead:
+        if self.ahead or self.recalls:
             self.recalls.append(then)
             self.node.recall()
         else:
@@ -251,12 +223,12 @@ class _Leader:
     def _adopt(self, id: int, ranks: list[int], time: float) -> None:
         """The agent started a job in the place of one that ended; the job manager asks for it when it hears of that."""
         todo = self.ahead.pop(id)
-        self.jobs[id] = _Job(id, todo["userid"], None, ranks)
+        self.jobs[id] = Job(id, todo["userid"], None, ranks)
         self.unconnected += 1
         self.node.adopt({**todo, "ranks": ranks})
         self._append(id, _EVENTS, [[time, "init", None], [time, "starting", None]], soon=False)
 
-    def _connect(self, job: _Job, msg: Message) -> None:
+    def _connect(self, job: Job, msg: Message) -> None:
         job.msg = msg
         unsaid, job.unsaid = job.unsaid, []
         for kind, data in unsaid:
@@ -266,17 +238,24 @@ class _Leader:
         self.unconnected -= 1
         self._answer_recalls()
 
+    async def _all_back(self) -> None:
+        # What the agent still answers must not be heard by the next load of this module.
+        while self.ahead or self.recalls or self.unconnected:
+            back = self.ctx.loop.create_future()
+            self._bring_back(lambda: back.set_result(None))  # noqa: B023
+            await back
+
     async def _unload(self) -> None:
         """Start nothing any more, and leave nothing behind that nobody watches."""
-        self.taking = False
-        gone = self.ctx.loop.create_future()
-        self._bring_back(lambda: gone.set_result(None))
+        self.taking, self.leaving = False, True
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(gone, _AGENT_ANSWERS)
+            await asyncio.wait_for(self._all_back(), _AGENT_ANSWERS)
         for job in self.jobs.values():
             self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
             if job.msg is not None:
                 self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
+        for msg in self.late:
+            self.ctx.respond_error(msg, errno.ENOSYS, "the module was unloaded")
 
     # -- what the shells report
 
@@ -329,7 +308,7 @@ class _Leader:
         else:
             self._end(job, op["status"])
 
-    def _end(self, job: _Job, status: int, extra: Mapping[str, Any] = _NOTHING) -> None:
+    def _end(self, job: Job, status: int, extra: Mapping[str, Any] = _NOTHING) -> None:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
         self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
@@ -372,7 +351,7 @@ class _Leader:
         if job is not None and msg.obj["severity"] == 0:
             self._doom(job, signal.SIGALRM if msg.obj.get("type") == "timeout" else self.settings.term_signal)
 
-    def _doom(self, job: _Job, signum: int) -> None:
+    def _doom(self, job: Job, signum: int) -> None:
         if job.doomed:
             return
         job.doomed = True
@@ -382,7 +361,7 @@ class _Leader:
         self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
         job.timer = self.ctx.call_later(self.settings.kill_timeout, self._kill_harder, job)
 
-    def _kill_harder(self, job: _Job) -> None:
+    def _kill_harder(self, job: Job) -> None:
         """The first signal did not end it: SIGKILL, again and again, less and less often; then give its nodes up."""
         if job.id not in self.jobs:
             return
@@ -395,7 +374,7 @@ class _Leader:
         wait = min(self.settings.kill_timeout * 2 ** (job.kills - 1), 300.0)
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
-    def _give_up(self, job: _Job) -> None:
+    def _give_up(self, job: Job) -> None:
         if job.id not in self.jobs:
             return
         text = jobid.encode(job.id)
@@ -414,7 +393,7 @@ class _Leader:
         self._signal(job, msg.obj["signum"])
         return EMPTY
 
-    def _signal(self, job: _Job, signum: Any) -> None:
+    def _signal(self, job: Job, signum: Any) -> None:
         if not isinstance(signum, int) or not 0 < signum < 65:
             raise RpcError(errno.EINVAL, f"invalid signal number {signum}")
         if job.sim is not None:
@@ -455,7 +434,7 @@ class _Leader:
 
     # -- simulated jobs
 
-    def _simulate(self, job: _Job) -> None:
+    def _simulate(self, job: Job) -> None:
         sim = job.sim
         assert sim is not None
         if sim.exception in ("init", "starting"):
@@ -463,7 +442,7 @@ class _Leader:
         elif not sim.override:
             self._simulated_start(job)
 
-    def _simulated_start(self, job: _Job) -> None:
+    def _simulated_start(self, job: Job) -> None:
         sim = job.sim
         assert sim is not None
         job.running = True
@@ -477,7 +456,7 @@ class _Leader:
         else:
             self.ctx.call_soon(self._simulated_end, job)
 
-    def _simulated_end(self, job: _Job) -> None:
+    def _simulated_end(self, job: Job) -> None:
         if job.id in self.jobs:
             self._end(job, 0)
 

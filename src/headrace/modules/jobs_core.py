@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
-from headrace.modules.jobs_heirs import Heirs, notes
+from headrace.modules.jobs_heirs import FOR_EXEC, Heirs, notes
 from headrace.modules.jobs_limited import Limited
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import (
@@ -274,10 +274,10 @@ class Core:
         return len(waiting)
 
     def sched_gone(self) -> None:
-        """The scheduler is gone and its requests with it."""
-        self.sched_ready = False
+        """The scheduler is gone and its requests with it, also those that it was not told of yet."""
+        self.sched_ready, self.alloc_pending = False, 0
+        self.requests = [request for request in self.requests if request[0] in FOR_EXEC]
         self.heirs.forget()
-        self.alloc_pending = 0
         for job in list(self.active.values()):
             if job.alloc_pending:
                 job.alloc_pending = job.alloc_canceled = False
@@ -286,7 +286,7 @@ class Core:
 
     def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
         """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
-        if kind != ANNOTATE and not self.heirs.settled(id, lambda: self.alloc_reply(id, kind, r, notes, why)):
+        if kind != ANNOTATE and not self.heirs.answers(id, lambda: self.alloc_reply(id, kind, r, notes, why)):
             return
         job = self.active.get(id)
         if job is None or not job.alloc_pending:

@@ -20,6 +20,9 @@ from headrace.spec import jobspec as js
 if TYPE_CHECKING:
     from headrace.modules.jobs_core import Core
 
+# Requests that are for the exec service, not for the scheduler.
+FOR_EXEC = ("ahead", "recall")
+
 
 class Heirs:
     """Waiting jobs by id, in the order in which they take over, one each, what a job of the same request gives back.
@@ -160,11 +163,23 @@ class Heirs:
 
     def settled(self, id: int | None, then: Callable[[], Any]) -> bool:
         """Whether a job (None: every job) is nobody else's to start; if not, `then` is called as soon as it is so."""
-        if not self.given or (id is not None and id not in self.given):
+        # What concerns every job waits behind what did before, also when there is nothing left to wait for.
+        if id not in self.given if id is not None else not (self.given or self._recalling):
             return True
         self._put_off.append(then)
         self._recall()
         return False
+
+    def answers(self, id: int, then: Callable[[], Any]) -> bool:
+        """As settled(), where `then` takes an answer of the scheduler: it is void if that is gone by then."""
+        limited = self._core.limited
+
+        def unless_gone() -> None:
+            # Another one begins with its own.
+            if self._core.limited is limited:
+                then()
+
+        return self.settled(id, unless_gone)
 
     def _recall(self) -> None:
         if not self._recalling:
@@ -180,6 +195,8 @@ class Heirs:
 
     def exec_gone(self) -> None:
         """The exec service is gone, and has given everything back before that."""
+        core = self._core
+        core.requests = [request for request in core.requests if request[0] not in FOR_EXEC]
         self.ahead = False
         self.lives += 1
         self._claims.clear()

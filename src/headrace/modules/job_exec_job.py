@@ -1,0 +1,44 @@
+"""What the exec service knows of one job between its start request and its final release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.modules.job_exec_sim import Simulation
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+
+class Job:
+    """One job, with its ranks in ascending order."""
+
+    __slots__ = (
+        "critical",
+        "doomed",
+        "failed",
+        "id",
+        "kills",
+        "msg",
+        "ranks",
+        "running",
+        "sim",
+        "timer",
+        "unsaid",
+        "userid",
+    )
+
+    def __init__(self, id: int, userid: int, msg: Message | None, ranks: list[int]) -> None:
+        self.id = id
+        self.userid = userid
+        # The start request, None as long as a job that was started ahead waits for it; `unsaid` are answers to it.
+        self.msg = msg
+        self.unsaid: list[tuple[str, dict[str, Any]]] = []
+        self.ranks = ranks
+        # Ranks whose loss ends the job, None for all of them.
+        self.critical: Idset | None = None
+        self.running = False
+        self.failed = False
+        self.doomed = False
+        self.kills = 0
+        self.sim: Simulation | None = None
+        self.timer: Any = None
