@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker import journal as journal_room
-from headrace.broker.journal import Journal, JournalError, frames, reserve
+from headrace.broker.journal import Journal, JournalError, frames
+from headrace.broker.state_disk import reserve
 
 
 def opened(folder: Path) -> tuple[Journal, list[bytes]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any
 import pytest
 from jobs_world import R, World
 
-from headrace.modules import jobs_pipeline
+from headrace.broker.journal import JournalError
+from headrace.modules import job_manager, jobs_pipeline
 from headrace.modules.jobs_core import NEW_JOB
 from headrace.modules.jobs_pipeline import Batch, Pipeline
 from headrace.modules.jobs_record import Job
@@ -211,6 +214,53 @@ def test_a_checkpoint_that_cannot_be_made_is_made_later(
         assert (names[-1], "clean" in waiting) == ("clean", False), ended
 
     in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_jobs_that_need_a_lost_database_are_counted_the_others_are_there(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        await world.job(urgency=0)
+        await pipeline_of(world).checkpoint()
+        await world.job(urgency=0)
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        assert await world.all_events() == []
+        path = tmp_path / "jobs" / "jobs.sqlite"
+        assert any(f"1 jobs are lost, which need what was in a lost {path}" in line for line in broker.logged)
+        await world.begin()
+        await world.run(await world.job())
+
+    async def last(broker: Any) -> None:
+        (_, names), *others = await World(broker).all_events()
+        assert (names[-1], others) == ("clean", [])
+
+    in_broker(scenario, statedir=str(tmp_path))
+    for part in (tmp_path / "jobs").glob("jobs.sqlite*"):
+        part.unlink()
+    in_broker(after, statedir=str(tmp_path))
+    in_broker(last, statedir=str(tmp_path))
+
+
+def test_a_database_with_records_that_are_none_is_not_used(in_broker: Run, tmp_path: Path) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        await world.job(urgency=0)
+        await pipeline_of(world).checkpoint()
+
+    async def after(broker: Any) -> None:
+        with pytest.raises(JournalError) as caught:
+            broker.load(job_manager)
+        assert "jobs.sqlite cannot be used: " in str(caught.value)
+        assert "it is damaged and was left as it is" in str(caught.value)
+
+    in_broker(scenario, statedir=str(tmp_path))
+    with contextlib.closing(sqlite3.connect(tmp_path / "jobs" / "jobs.sqlite")) as db:
+        db.execute("UPDATE job SET record = x'c1'")
+        db.commit()
     in_broker(after, statedir=str(tmp_path))
 
 

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from headrace.modules import kvs_tree as t
-from headrace.modules.kvs_log import Log, Space, create_record, remove_record, version_record
+from headrace.modules.kvs_log import Log, LogError, Space, create_record, remove_record, version_record
 from headrace.modules.kvs_txn import Op, apply
 
 
@@ -38,6 +40,16 @@ def test_directories_opened_by_a_transaction_need_no_content_store_at_replay(tmp
     after = apply(root, ops(("d.y", b"2")), "p", opened)
     log.append([version_record("p", 1, ops(("d.y", b"2")), opened)])
     assert log.replay()["p"].root.reference(refs) == after.reference(refs)
+
+
+def test_a_record_that_is_none_is_named(tmp_path):
+    good = create_record(Space("p", 1, 0, 0, t.Dir({})))
+    for bad in (b"", b"\xff", good[:-3], b"\x93\x01\x02\x03", version_record("unknown", 1, ops(("a", b"1")), [])):
+        log = Log(tmp_path / f"log{bad.hex()}")
+        log.append([good, bad])
+        with pytest.raises(LogError, match="record 2 of the log is not one"):
+            log.replay()
+        log.close()
 
 
 def test_compaction_replaces_versions_by_trees(tmp_path, monkeypatch):

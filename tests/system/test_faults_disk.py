@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from bootstrapped import Cluster, cluster, until
 
+from headrace.broker import state_disk
 from headrace.client.handle import Handle
 from headrace.spec import jobspec_build
 
@@ -167,27 +169,91 @@ def test_a_lead_killed_on_a_full_disk_loses_nothing_it_acknowledged(disk: Path) 
         assert brokers.finish() == {0: 0}
 
 
-def test_a_start_on_a_full_disk_says_so(disk: Path) -> None:
+def test_a_start_on_a_full_disk_says_what_it_needs_and_leaves_nothing(disk: Path) -> None:
     with cluster(1, f"statedir={disk}/state") as brokers:
+        filler = fill(disk)
+        assert brokers.broker(0, "true").wait(30) == 1
+        said = brokers.log(0)
+        assert f"flux-broker: statedir {disk}/state: its disk has 0 KiB free, an instance needs 1536 KiB" in said
+        assert "make room there, or take a folder on another disk" in said
+        assert "Traceback" not in said
+        assert os.listdir(disk) == ["filler"]
+        # Where there is just enough an instance works.
+        os.truncate(filler, SIZE - state_disk.NEEDED - (64 << 10))
+        process = brokers.broker(0, "flux", "run", "echo", "enough")
+        assert (process.wait(30), process.communicate()[0]) == (0, "enough\n"), brokers.log(0)
+
+
+def test_a_restart_on_a_disk_that_filled_up_after_a_kill_says_what_is_wrong_or_works(disk: Path) -> None:
+    with cluster(1, f"statedir={disk}/state") as brokers:
+        brokers.lead()
+        id = brokers.flux("submit", "true").stdout
         fill(disk)
-        process = brokers.broker(0, "true")
-        assert process.wait(30) != 0
-        assert (
-            f"rc1: module content: {disk}/state/content.sqlite cannot be used: database or disk is full"
-            in brokers.log(0)
-        )
+        brokers.brokers[0].kill()
+        brokers.brokers[0].wait()
+        process = brokers.broker(0, "flux", "jobs", "-ano", "{id}")
+        if process.wait(30):
+            assert "its disk has" in brokers.log(0)
+        else:
+            assert process.communicate()[0] == id
         assert "Traceback" not in brokers.log(0)
 
 
-@pytest.mark.parametrize("name", ["content.sqlite", "jobs/jobs.sqlite"])
-def test_a_start_on_a_broken_database_names_it(name: str, tmp_path: Path) -> None:
-    with cluster(1, f"statedir={tmp_path}") as brokers:
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"what is this? " * 1000)
-        assert brokers.broker(0, "true").wait(30) != 0
-        assert f"{path} cannot be used: file is not a database" in brokers.log(0)
+def random_middle(data: bytes) -> bytes:
+    third = len(data) // 3
+    return data[:third] + secrets.token_bytes(third) + data[2 * third :]
+
+
+DAMAGE = {
+    "not a database": lambda data: b"what is this? " * 1000,
+    "malformed": random_middle,
+    "disk image is malformed": lambda data: data[: len(data) // 2],
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A statedir with two jobs in the database, one in the journal, and a large value."""
+    state = tmp_path_factory.mktemp("sound")
+    with cluster(1, f"statedir={state}") as brokers:
+        brokers.lead()
+        for key in "abcdefgh":
+            assert brokers.flux("kvs", "put", f"{key}={secrets.token_hex(20_000)}").returncode == 0
+        assert brokers.flux("run", "true").returncode == 0
+        assert brokers.finish() == {0: 0}
+    return state
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["kvs.sqlite", "content.sqlite", "jobs/jobs.sqlite"])
+def test_a_start_on_a_damaged_database_says_what_can_be_done_and_touches_nothing(
+    name: str, damage: str, sound: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    shutil.copytree(sound, state)
+    path = state / name
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    before = path.read_bytes()
+    with cluster(1, f"statedir={state}") as brokers:
+        told = brokers.broker(0, "flux", "kvs", "ls").wait(30)
+        if (name, damage) == ("content.sqlite", "malformed"):
+            # Nobody reads all of it at the start.
+            assert told in (0, 1)
+        else:
+            assert told == 1
+            said = brokers.log(0)
+            assert f"{path} cannot be used: " in said and damage in said
+            assert f"To start without it: mv {path}* ELSEWHERE." in said
+            assert path.read_bytes() == before
         assert "Traceback" not in brokers.log(0)
+        for part in path.parent.glob(path.name + "*"):
+            part.unlink()
+        brokers.lead()
+        assert list(listed(brokers).values()) == ["INACTIVE"]
+        assert brokers.flux("run", "echo", "again").stdout == "again\n"
+        kept = brokers.flux("kvs", "get", "h").returncode == 0
+        assert kept == (name != "kvs.sqlite")
+        assert brokers.finish() == {0: 0}
 
 
 def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:

@@ -20,14 +20,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from .state_disk import reserve, unusable
+
 _FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
-# Room beyond the data that is kept for what is still to come of active jobs when the disk is full, in all and for each:
-# from `alloc` to `clean` a job takes 1.4 KiB, if it writes no output.
-_RESERVE = 1 << 20
-_RESERVE_JOB = 2 << 10
 # Seconds until a disk that was full is asked again.
 _ASK_AGAIN = 0.25
+_LOST = "Jobs as of the last checkpoint are lost then; those that only the journal beside it knows are not."
 _PREFIX = "journal."
 _ASIDE = "damaged."
 # Where whole frames are looked for behind a broken one, and how long those may be (bytes).
@@ -36,6 +35,9 @@ _SEARCH = 1 << 20
 
 class JournalError(OSError):
     """The folder cannot be used for a journal; the text says why."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class Saved(NamedTuple):
@@ -57,13 +59,13 @@ class Journal:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.folder = folder
         self._lock = _lock(os.path.join(folder, "journal.lock"))
-        self._db_path = os.path.join(folder, "jobs.sqlite")
+        self.db_path = os.path.join(folder, "jobs.sqlite")
         try:
             self._create()
             self.number = self._first()
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, ValueError) as exc:
             os.close(self._lock)
-            raise JournalError(errno.EIO, f"{self._db_path} cannot be used: {exc}") from None
+            raise self._unusable(exc) from None
         for number in self._numbers():
             if number < self.number:
                 os.unlink(self._path(number))
@@ -210,7 +212,7 @@ class Journal:
     # -- checkpoints
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._db_path, isolation_level=None)
+        return sqlite3.connect(self.db_path, isolation_level=None)
 
     def _create(self) -> None:
         with contextlib.closing(self._connect()) as db:
@@ -226,15 +228,31 @@ class Journal:
         return int(row[0]) if row else 0
 
     def load(self) -> Saved:
-        """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id."""
-        with contextlib.closing(self._connect()) as db:
-            texts = db.execute("SELECT number, value FROM text ORDER BY number").fetchall()
-            meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+        """What the last checkpoint saved; jobs are (id, summary or "" if active, record), in order of id.
+
+        Raises JournalError, also while the jobs are read.
+        """
+        try:
+            with contextlib.closing(self._connect()) as db:
+                texts = db.execute("SELECT number, value FROM text ORDER BY number").fetchall()
+                meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+        except sqlite3.Error as exc:
+            raise self._unusable(exc) from None
         return Saved(self._jobs(), texts, meta)
 
     def _jobs(self) -> Iterator[tuple[int, str, bytes]]:
-        with contextlib.closing(self._connect()) as db:
-            yield from db.execute("SELECT id, known, record FROM job ORDER BY id")
+        try:
+            with contextlib.closing(self._connect()) as db:
+                yield from db.execute("SELECT id, known, record FROM job ORDER BY id")
+        except sqlite3.Error as exc:
+            raise self._unusable(exc) from None
+
+    def damaged(self, what: str) -> JournalError:
+        """The error to raise when what was read back is not what was saved."""
+        return self._unusable(ValueError(what))
+
+    def _unusable(self, exc: Exception) -> JournalError:
+        return JournalError(errno.EIO, unusable(self.db_path, exc, _LOST))
 
     def checkpoint(
         self,
@@ -251,7 +269,7 @@ class Journal:
         try:
             self._save(number, jobs, gone, texts, meta)
         except sqlite3.Error as exc:
-            raise OSError(errno.ENOSPC if "full" in str(exc) else errno.EIO, f"{self._db_path}: {exc}") from None
+            raise OSError(errno.ENOSPC if "full" in str(exc) else errno.EIO, f"{self.db_path}: {exc}") from None
         for old in self._numbers():
             if old < number:
                 with contextlib.suppress(OSError):
@@ -282,11 +300,6 @@ class Journal:
             os.close(self._fd)
             self._fd = -1
         os.close(self._lock)
-
-
-def reserve(jobs: int) -> int:
-    """Bytes that are kept for what is still to come of `jobs` active jobs."""
-    return _RESERVE + jobs * _RESERVE_JOB
 
 
 def _preallocate(fd: int, end: int, needed: int) -> int | None:

@@ -135,11 +135,28 @@ def _folder(attribute: str, path: str) -> tuple[str, bool]:
     return path, new
 
 
+def _check_state(statedir: str) -> None:
+    """Raises LaunchError, and leaves no new folder, if the lead's `statedir` has too little room."""
+    from . import state_disk
+
+    short = state_disk.shortage(statedir)
+    if short:
+        with contextlib.suppress(OSError):
+            # Not if there is something in it.
+            os.rmdir(statedir)
+        raise LaunchError(f"statedir {statedir}: {short}")
+
+
 def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int = 0) -> int:
-    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can."""
+    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can.
+
+    Raises LaunchError.
+    """
     from ..agent.agent import spawn_agent
 
     if info.rank == 0:
+        if options.attrs.get("statedir"):
+            _check_state(options.attrs["statedir"])
         for line in doubts(options.config):
             print(f"flux-broker: warning: {line}", file=sys.stderr)
     if options.verbose:

@@ -9,6 +9,7 @@ holds: it is asked before the answer is "unknown".
 from __future__ import annotations
 
 import errno
+import logging
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 
 from ..broker.module import EMPTY, ModuleContext, RpcError
 from ..broker.module_rest import data_path
+from ..broker.state_disk import unusable
 from ..spec import treeobj
 from ..spec.message import Message
 from .background import Background
@@ -25,6 +27,7 @@ NAME = "content"
 
 MAX_BLOB = 1 << 30
 _MEMORY_LIMIT = 1 << 30
+_LOST = "What was stored by its hash alone, as by flux restore, is lost then; jobs are not."
 # Checkpoints kept, newest first (what real Flux keeps).
 _CHECKPOINTS = 5
 
@@ -121,9 +124,10 @@ class SqliteStore:
 class Content:
     """The service's state on rank 0."""
 
-    def __init__(self, ctx: ModuleContext, store: MemoryStore | SqliteStore, hash_name: str) -> None:
+    def __init__(self, ctx: ModuleContext, store: MemoryStore | SqliteStore, hash_name: str, path: str) -> None:
         self.ctx = ctx
         self.disk = store
+        self.path = path
         self.hash_name = hash_name
         self.digest_size = treeobj.digest_size(hash_name)
         self.durable = isinstance(store, SqliteStore)
@@ -135,6 +139,7 @@ class Content:
         self._flushers: list[Message] = []
         # The module that was loaded as our store, "" without one.
         self.backing = ""
+        self._said: set[str] = set()
 
     def _run(self, fn: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Do `fn` where it may block; `done` is called on the loop (at once without a disk)."""
@@ -188,6 +193,10 @@ class Content:
             self.ctx.respond_error(msg, error.errnum, error.text)
         else:
             full = "full" in str(error)
+            if str(error) not in self._said:
+                # Who asked for a blob may only be told of an input/output error.
+                self._said.add(str(error))
+                self.ctx.log(logging.ERROR, f"{self.path}: {error}")
             self.ctx.respond_error(msg, errno.ENOSPC if full else errno.EIO, f"content: {error}")
 
     def _digest(self, msg: Message) -> bytes:
@@ -337,10 +346,10 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     try:
         store = SqliteStore(path) if path else kept_store
     except sqlite3.Error as exc:
-        raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
+        raise RpcError(errno.EIO, unusable(path, exc, _LOST)) from None
     if isinstance(store, MemoryStore):
         store.limit = limit
-    content = Content(ctx, store, hash_name)
+    content = Content(ctx, store, hash_name, path)
     ctx.service(
         NAME,
         {

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.broker.journal import Journal
+from headrace.broker.journal import Journal, JournalError, Saved
 from headrace.broker.module import ModuleContext
 from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
 from headrace.modules.jobs_pack import Submission, unpack
@@ -106,6 +106,7 @@ class Pipeline:
         self._texts_saved = 0
         self._soon = False
         self._saving = False
+        self._illegible = 0
         # A checkpoint that could not be made is due again at this time.
         self._overdue = 0.0
 
@@ -366,8 +367,31 @@ class Pipeline:
     def recover(self) -> None:
         """Load the checkpoint and replay the journal into an empty core and store."""
         assert self.journal is not None
-        core, store = self.core, self.store
+        store = self.store
         saved = self.journal.load()
+        try:
+            self._load(saved)
+        except JournalError:
+            raise
+        except Exception as exc:
+            # Whatever can be wrong with bytes that we did not write.
+            raise self.journal.damaged(repr(exc)) from None
+        for batch in self.journal.replay():
+            for entry in _decode(batch):
+                self._replay(entry)
+        if self.journal.torn:
+            self.ctx.log(logging.WARNING, f"journal: {self.journal.torn} bytes of an unfinished write were dropped")
+        if self.journal.damage:
+            self.ctx.log(logging.ERROR, f"journal: {self.journal.damage}")
+        if self._illegible:
+            text = f"journal: {self._illegible} jobs are lost, which need what was in a lost {self.journal.db_path}"
+            self.ctx.log(logging.ERROR, text)
+        store.texts.fresh.clear()
+        for job in store.active.values():
+            job.shown = len(job.events)
+
+    def _load(self, saved: Saved) -> None:
+        core, store = self.core, self.store
         for number, text in saved.texts:
             store.texts.restore(number, text)
         self._texts_saved = len(store.texts.table)
@@ -385,16 +409,6 @@ class Pipeline:
         restore_inactive(core, {id: number for number, id in known})
         core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
         core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
-        for batch in self.journal.replay():
-            for entry in _decode(batch):
-                self._replay(entry)
-        if self.journal.torn:
-            self.ctx.log(logging.WARNING, f"journal: {self.journal.torn} bytes of an unfinished write were dropped")
-        if self.journal.damage:
-            self.ctx.log(logging.ERROR, f"journal: {self.journal.damage}")
-        store.texts.fresh.clear()
-        for job in store.active.values():
-            job.shown = len(job.events)
 
     def _restore_active(self, id: int, record: bytes) -> None:
         packed = unpack(record)
@@ -421,7 +435,11 @@ class Pipeline:
                 store.restore_logs(id, value)
         elif kind == NEW_JOB:
             if id not in core.active and id not in core.inactive:
-                restore(core, self._add(id, msgspec.convert(value, Submission)))
+                try:
+                    restore(core, self._add(id, msgspec.convert(value, Submission)))
+                except IndexError:
+                    # Its text was in a database that is not there any more.
+                    self._illegible += 1
         elif kind == PURGED:
             replay(core, entry)
             store.forget(value)

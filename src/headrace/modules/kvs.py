@@ -15,11 +15,12 @@ from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
 from ..broker.module_rest import data_path
+from ..broker.state_disk import unusable
 from ..spec import message as m
 from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
 from .kvs_commit import PRIMARY, Change, Committer, Estate, Namespace
-from .kvs_log import Log
+from .kvs_log import Log, LogError
 from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
 from .kvs_txn import Op, decode_ops
 from .kvs_views import Fetcher, Walk, failure
@@ -27,6 +28,7 @@ from .kvs_walk import Mount, Top, View, answer, find, split_key
 
 NAME = "kvs"
 
+_LOST = "What is in the key-value store is lost then, jobs are not."
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
 
@@ -402,9 +404,9 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
     path = data_path(ctx.attrs, NAME, apart=ctx.broker.modules.kept is None)
     try:
         log = Log(path) if path else None
-    except sqlite3.Error as exc:
-        raise RpcError(errno.EIO, f"{path} cannot be used: {exc}") from None
-    kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
+        kvs = Kvs(ctx, log, ctx.attrs.get("content.hash", "sha1"))
+    except (sqlite3.Error, LogError) as exc:
+        raise RpcError(errno.EIO, unusable(path, exc, _LOST)) from None
 
     def nothing(_msg: Message) -> _Empty:
         return EMPTY

@@ -112,6 +112,7 @@ class Committer:
         self._log = log
         self._thread = Background(ctx.loop.call_soon_threadsafe, "kvs") if log is not None else None
         self._busy = False
+        self._failing = False
         for space in (log.replay() if log is not None else {}).values():
             self.spaces[space.name] = Namespace(space.name, space.owner, space.flags, space.root, space.seq)
         if PRIMARY not in self.spaces:
@@ -208,10 +209,16 @@ class Committer:
         def done(_result: Any, error: BaseException | None) -> None:
             self._busy = False
             if error is None:
+                if self._failing:
+                    self.ctx.log(logging.WARNING, f"{log.path} can be written again: changes are accepted")
+                self._failing = False
                 publish()
                 self._compact()
             else:
-                self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}")
+                if not self._failing:
+                    # Some of those who are refused try again and again.
+                    self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}: changes are refused")
+                self._failing = True
                 full = isinstance(error, sqlite3.Error) and "full" in str(error)
                 for change in changes:
                     self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, f"KVS log: {error}"))

@@ -20,6 +20,10 @@ from .kvs_txn import Op, apply, pack_ops, unpack_ops
 _COMPACT_BYTES = 4 << 20
 
 
+class LogError(ValueError):
+    """What the log holds is not what was written to it."""
+
+
 class Space(NamedTuple):
     """A namespace as the log knows it; `owner` is a user id, `seq` its version."""
 
@@ -56,19 +60,14 @@ class Log:
         self._bytes = self._base = int(self._db.execute("SELECT total(length(record)) FROM log").fetchone()[0])
 
     def replay(self) -> dict[str, Space]:
-        """The namespaces after everything in the log, empty for a new one."""
+        """The namespaces after everything in the log, empty for a new one. Raises LogError, too."""
         spaces: dict[str, Space] = {}
-        for (raw,) in self._db.execute("SELECT record FROM log ORDER BY id"):
-            kind, name, *rest = msgspec.msgpack.decode(raw)
-            if kind == "create":
-                owner, flags, seq, packed = rest
-                spaces[name] = Space(name, owner, flags, seq, _directory(packed))
-            elif kind == "remove":
-                spaces.pop(name, None)
-            else:
-                seq, ops, loaded = rest
-                old = spaces[name]
-                spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
+        for id, raw in self._db.execute("SELECT id, record FROM log ORDER BY id"):
+            try:
+                _replay(spaces, raw)
+            except Exception as exc:
+                # Whatever can be wrong with bytes that we did not write.
+                raise LogError(f"record {id} of the log is not one: {exc!r}") from None
         return spaces
 
     def append(self, records: list[bytes]) -> None:
@@ -105,6 +104,19 @@ class Log:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _replay(spaces: dict[str, Space], raw: bytes) -> None:
+    kind, name, *rest = msgspec.msgpack.decode(raw)
+    if kind == "create":
+        owner, flags, seq, packed = rest
+        spaces[name] = Space(name, owner, flags, seq, _directory(packed))
+    elif kind == "remove":
+        spaces.pop(name, None)
+    else:
+        seq, ops, loaded = rest
+        old = spaces[name]
+        spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
 
 
 def _replay_ops(root: Dir, ops: list[Op], name: str, loaded: dict[str, Any]) -> Dir:

@@ -1,0 +1,51 @@
+"""What an instance says of a disk that is too full, and of a database that it cannot use."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headrace.broker import state_disk
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes the disk has free: set the one entry."""
+    room = [1 << 40]
+
+    def statvfs(_path: object) -> os.statvfs_result:
+        blocks = room[0] // 4096
+        return os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    return room
+
+
+def test_a_shortage_names_what_there_is_and_what_is_needed(tmp_path: Path, free: list[int]) -> None:
+    assert state_disk.shortage(str(tmp_path)) == ""
+    free[0] = state_disk.NEEDED
+    assert state_disk.shortage(str(tmp_path)) == ""
+    free[0] = state_disk.NEEDED - 4096
+    text = state_disk.shortage(str(tmp_path))
+    assert text.startswith("its disk has 1532 KiB free, an instance needs 1536 KiB")
+    # What an earlier life of the instance had reserved counts.
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "journal.00000003").write_bytes(b"x" * 4096)
+    assert state_disk.shortage(str(tmp_path)) == ""
+
+
+def test_a_damaged_database_can_be_moved_away_a_full_disk_cleaned_up(tmp_path: Path, free: list[int]) -> None:
+    path = tmp_path / "x.sqlite"
+    damaged = sqlite3.DatabaseError("file is not a database")
+    advice = f"it is damaged and was left as it is. To start without it: mv {path}* ELSEWHERE. All is lost."
+    assert state_disk.unusable(path, damaged, "All is lost.") == (
+        f"{path} cannot be used: file is not a database; {advice}"
+    )
+    assert advice in state_disk.unusable(path, ValueError("record 3"), "All is lost.")
+    error = sqlite3.OperationalError("disk I/O error")
+    assert state_disk.unusable(path, error, "-") == f"{path} cannot be used: disk I/O error"
+    free[0] = 8192
+    assert state_disk.unusable(path, error, "-").endswith("; its disk has 8 KiB free: make room there")
