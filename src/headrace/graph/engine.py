@@ -136,7 +136,7 @@ class Engine:
         if text is None:
             return None
         try:
-            return jobspec_text.read(text)
+            return jobspec_text.read(text, self.graph)
         except jobspec_text.ERRORS as exc:
             self.err(f"ERROR: {name}: {exc}\n")
             return None

@@ -7,15 +7,16 @@ from typing import Any
 import msgspec
 import yaml
 
+from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, RequestError, parse_jobspec
 
 _MOST_VALUES = 100_000
 ERRORS = (RequestError, yaml.YAMLError, RecursionError)
 
 
-def read(text: str) -> JobRequest:
-    """The request of a jobspec. Raises one of ERRORS."""
-    return parse_jobspec(_decoded(text))
+def read(text: str, graph: Graph) -> JobRequest:
+    """The request of a jobspec, in the units of a graph. Raises one of ERRORS."""
+    return parse_jobspec(_decoded(text), graph.units)
 
 
 def _decoded(text: str) -> Any:

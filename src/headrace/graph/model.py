@@ -386,5 +386,10 @@ class Graph:
             self._nodes = [v for v, kind in enumerate(self.type) if kind == "node"]
         return self._nodes
 
+    def units(self, kind: str) -> frozenset[str]:
+        """In which units vertices of a type are counted ("" is in none); empty where there are none of it."""
+        found = [unit for v, unit in self.unit.items() if self.type[v] == kind]
+        return frozenset(found if len(found) == self.type.count(kind) else [*found, ""])
+
     def types(self) -> frozenset[str]:
         return frozenset(self.totals[self.root])

@@ -6,10 +6,11 @@ request needs below it) is worked out once here, so that pruning a subtree is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from reprlib import repr as shown
 from typing import Any
 
+from headrace.graph import units
 from headrace.spec import ranges
 from headrace.spec.idset import Idset
 
@@ -75,6 +76,24 @@ class Count:
             if larger > limit or larger <= value:
                 return value
             value = larger
+
+    def scaled(self, numerator: int, denominator: int) -> Count | None:
+        """The same in a unit of which one of this is `numerator / denominator`: no less, and whole.
+
+        None for a sequence whose values would not be one any more.
+        """
+        if numerator == denominator:
+            return self
+        factor, rest = divmod(numerator, denominator)
+        if self.low == self.high:
+            return Count(-(-self.low * numerator // denominator))
+        if self.ids is not None or self.operator == "^" or (rest and (self.operator, self.operand) != ("+", 1)):
+            return None
+        low = -(-self.low * numerator // denominator)
+        high = self.high if self.high >= _NO_END else max(low, self.high * numerator // denominator)
+        return Count(
+            low, high, self.operator, self.operand * factor if self.operator == "+" and not rest else self.operand
+        )
 
 
 class Request:
@@ -194,10 +213,44 @@ def _count_of_text(text: str, where: str) -> Count:
     return Count(found.min, high, found.operator, found.operand, found.ids)
 
 
-def parse_resources(items: Any, where: str = "resources", above: Sequence[int] = ()) -> list[Request]:
+def _none(kind: str) -> frozenset[str]:
+    """The units of a graph that has none."""
+    return frozenset({""})
+
+
+def _in_units_of_graph(count: Count, unit: Any, kind: str, known: frozenset[str], where: str) -> Count:
+    """A count in `unit` (RFC 14) as one in the unit of the graph. A type that is not in the graph has no unit there."""
+    if not isinstance(unit, str):
+        raise RequestError(f"{where}.unit: must be a string, not {shown(unit)}")
+    if unit and kind in SLOTS:
+        raise RequestError(f"{where}.unit: slots are counted without a unit")
+    if not unit or not known:
+        return count
+    if len(known) > 1:
+        raise RequestError(
+            f"{where}.unit: {kind} is counted in several units here: {', '.join(map(repr, sorted(known)))}"
+        )
+    (own,) = known
+    found = units.ratio(unit, own)
+    if found is None:
+        counted = f"in {own!r}" if own else "without a unit"
+        raise RequestError(f"{where}.unit: {unit!r} cannot be converted: {kind} is counted {counted} here")
+    scaled = count.scaled(*found)
+    if scaled is None:
+        raise RequestError(f"{where}.unit: these counts cannot be converted from {unit!r}: give them in {own!r}")
+    return scaled
+
+
+def parse_resources(
+    items: Any,
+    where: str = "resources",
+    above: Sequence[int] = (),
+    units_of: Callable[[str], frozenset[str]] = _none,
+) -> list[Request]:
     """The `resources` of a jobspec (RFC 14) as requests. Raises RequestError naming the field.
 
-    `above` are the numbers of resources listed beside those that contain these.
+    `above` are the numbers of resources listed beside those that contain these; `units_of` a type are those in which
+    the graph counts it (`Graph.units`).
     """
     if not isinstance(items, list) or not items:
         raise RequestError(f"{where}: must be a list of at least one resource")
@@ -216,18 +269,24 @@ def parse_resources(items: Any, where: str = "resources", above: Sequence[int] =
             raise RequestError(f"{here}.type: must be a string, not {shown(kind)}")
         if "count" not in item:
             raise RequestError(f"{here}.count: missing")
-        below = parse_resources(item["with"], f"{here}.with", beside) if "with" in item else []
+        below = parse_resources(item["with"], f"{here}.with", beside, units_of) if "with" in item else []
         if kind in SLOTS and not below:
             raise RequestError(f"{here}.with: a slot must contain at least one resource")
         exclusive = item.get("exclusive")
         if exclusive is not None and not isinstance(exclusive, bool):
             raise RequestError(f"{here}.exclusive: must be true or false, not {shown(exclusive)}")
-        out.append(Request(kind, _count(item["count"], here), below, exclusive, str(item.get("label", ""))))
+        count = _count(item["count"], here)
+        if "unit" in item:
+            count = _in_units_of_graph(count, item["unit"], kind, units_of(kind), here)
+        out.append(Request(kind, count, below, exclusive, str(item.get("label", ""))))
     return out
 
 
-def parse_jobspec(obj: Any) -> JobRequest:
-    """A decoded jobspec as a JobRequest. Raises RequestError naming the field that is wrong."""
+def parse_jobspec(obj: Any, units_of: Callable[[str], frozenset[str]] = _none) -> JobRequest:
+    """A decoded jobspec as a JobRequest, its counts in the graph's units (see parse_resources).
+
+    Raises RequestError naming the field that is wrong.
+    """
     if not isinstance(obj, dict):
         raise RequestError("jobspec: must be a mapping")
     attributes = obj.get("attributes") or {}
@@ -241,4 +300,5 @@ def parse_jobspec(obj: Any) -> JobRequest:
         raise RequestError(
             f"attributes.system.duration: must be a number of seconds of at least 0, not {shown(duration)}"
         )
-    return JobRequest(parse_resources(obj.get("resources")), int(duration), system.get("constraints"))
+    resources = parse_resources(obj.get("resources"), units_of=units_of)
+    return JobRequest(resources, int(duration), system.get("constraints"))

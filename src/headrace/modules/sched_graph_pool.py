@@ -205,7 +205,7 @@ class Pool:
             constraint = msgspec.json.decode(constraints)
             if constraint:
                 validate_constraint(constraint)
-            wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}).resources
+            wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}, self.graph.units).resources
             found = self._requests[key] = JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
         return found
 

@@ -1,0 +1,25 @@
+"""Units of counts: a jobspec may ask for memory in MB (RFC 14, unit) where the graph counts it in GiB.
+
+A unit is a prefix, of tens or (Ki, Mi, ...) of twos, and what is counted: bytes, bits, watts, hertz, also a second.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNIT = re.compile(r"(|[kKMGTPE]i?)(B|b|W|Hz)(/s)?\Z")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def ratio(unit: str, into: str) -> tuple[int, int] | None:
+    """One `unit` is that many `into`, as numerator and denominator; None if they do not count the same."""
+    if unit == into:
+        return 1, 1
+    given, wanted = _UNIT.match(unit), _UNIT.match(into)
+    if given is None or wanted is None or given.group(2, 3) != wanted.group(2, 3):
+        return None
+    return _multiple(given[1]), _multiple(wanted[1])
+
+
+def _multiple(prefix: str) -> int:
+    return int((1024 if prefix[1:] else 1000) ** _POWERS[prefix[:1]])
