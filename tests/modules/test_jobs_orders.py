@@ -191,6 +191,9 @@ class World:
         broker.agent = self.agent = Agent()
         broker.overlay = SimpleNamespace(topology=Topology(1, "kary:2"), children={}, on_child_lost=[])
         self.sched = Scheduler(broker.context("sched"), self.dice.choice([1, 2, 3]), self.dice)
+        # How often jobs differ, and how often a module is loaded anew.
+        self.variety = self.dice.choice([0.0, 0.02, 0.3])
+        self.unrest = self.dice.choice([0.0, 0.003, 0.03])
         broker.context("resource").service("resource", {"status": lambda msg: {"R": r_of(0)}})
         broker.context("feasibility").service("feasibility", {"check": lambda msg: EMPTY})
         broker.load(job_manager)
@@ -203,9 +206,9 @@ class World:
         self.reload: asyncio.Future[None] | None = None
 
     def submit(self) -> None:
-        system = self.dice.choice([{}, {}, {}, {"duration": 60.0}])
+        system = {"duration": 60.0} if self.dice.random() < self.variety else {}
         body = {"J": signed(jobspec(**system), self.client.userid), "flags": 0}
-        body["urgency"] = self.dice.choice([16, 16, 16, 20])
+        body["urgency"] = 20 if self.dice.random() < self.variety else 16
         self.submissions.append(self.client.start("job-ingest.submit", body))
 
     def meddle(self) -> None:
@@ -253,12 +256,11 @@ class World:
         return bool(full)
 
     async def meddled_with(self, steps: int) -> None:
-        deeds = [self.submit] * 4 + [self.meddle] * 2 + [self.end_one] * 4 + [self.one_hears] * 14
+        deeds = [self.submit] * 4 + [self.meddle] * self.dice.choice([0, 1, 3]) + [self.end_one] * 4
+        deeds += [self.one_hears] * self.dice.choice([4, 8, 16])
         for _ in range(steps):
-            if self.dice.random() < 0.003:
-                self.begin_reload()
-            if self.dice.random() < 0.003:
-                self.sched.begin()
+            if self.dice.random() < self.unrest:
+                self.dice.choice([self.begin_reload, self.sched.begin])()
             self.dice.choice(deeds)()
             if self.dice.random() < 0.7:
                 await self.go_on(self.dice.choice([1, 1, 2, 4]))
