@@ -229,3 +229,12 @@ def test_the_time_limit_of_a_batch_job_ends_its_instance_and_its_script(tmp_path
     assert (done.out, done.rc) == ("TIMEOUT 142\n", 0)
     assert "after" not in (tmp_path / "out").read_text()
     assert not done.left
+
+
+def test_an_instance_in_the_run_directory_of_another_is_refused_and_the_other_goes_on(tmp_path):
+    rundir = f"-Srundir={tmp_path}/run"
+    begin = f"{FLUX} start {rundir} flux getattr size; echo $?"
+    done = start("-s1", f"{FLUX} start {rundir} '{begin}; flux getattr rank'", timeout=30)
+    assert done.out == "1\n0\n"
+    assert f"cannot start: [Errno 98] {tmp_path}/run/local-0: another instance listens there" in done.err
+    assert not done.left

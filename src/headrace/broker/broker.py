@@ -149,7 +149,11 @@ class Broker:
             self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
             await self.local.start()
             self.overlay.start()
-        except OSError as exc:
+        except Exception as exc:
+            # Nobody else tells the agent to end, for whose end we wait.
+            self._let_agent_end()
+            if not isinstance(getattr(exc, "errno", None), int):
+                raise
             self.log(logging.CRITICAL, "broker", f"cannot start: {exc}")
             return 1
         self.advance("builtins-success")
@@ -160,10 +164,13 @@ class Broker:
         signals.hold()
         await self.local.stop()
         self.overlay.close()
+        self._let_agent_end()
+        return self.exit_code
+
+    def _let_agent_end(self) -> None:
         if self.agent is not None:
             self.agent.lost = lambda: None
             self.agent.close()
-        return self.exit_code
 
     def spawn(self, coro: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = self.loop.create_task(coro)

@@ -190,7 +190,10 @@ class LocalServer:
         return m.ROLE_NONE
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(self.path) == 0:
+                raise OSError(errno.EADDRINUSE, f"{self.path}: another instance listens there, choose another rundir")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         self._server = await self.broker.loop.create_unix_server(lambda: LocalClient(self), self.path, backlog=256)
