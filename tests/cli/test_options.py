@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,16 @@ def test_bcc_leaves_the_environment_alone(flux):
         (["submit", "--cc=1", "--bcc=2", "true"], "flux-submit: ERROR: specify only one of --cc or --bcc\n", 1),
         (["batch", "true"], "flux-batch: ERROR: No such file or directory: 'true'\n", 1),
         (["batch", "--wrap", "true"], "flux-batch: ERROR: Number of slots to allocate must be specified\n", 1),
+        (
+            ["submit", "--add-file=/", "true"],
+            "flux-submit: ERROR: --add-file=/: path '' must be relative, without '.', '..' or empty parts; NAME=/",
+            1,
+        ),
+        (
+            ["submit", "--add-file=../a=b\nc", "true"],
+            "flux-submit: ERROR: --add-file=../a=b\nc: path '../a' must be",
+            1,
+        ),
         (["jobs"], "flux-jobs: ERROR: Unable to connect to Flux: broker socket /run/flux/local was not found\n", 1),
     ],
 )
@@ -158,6 +170,18 @@ def test_refusals_say_what_is_wrong(flux, argv, stderr, rc):
     outcome = flux(*argv)
     assert outcome.stderr.startswith(stderr)
     assert outcome.rc == rc
+
+
+def test_a_folder_keeps_its_name_and_a_directory_that_is_gone_is_named(flux, tmp_path):
+    (tmp_path / "folder").mkdir()
+    files = dry(flux, "submit", f"--add-file={tmp_path}/folder/", "x")["attributes"]["system"]["files"]
+    assert list(files) == ["folder"]
+    code = "from headrace.cli.main import flux; import sys; sys.exit(flux(['submit', '--dry-run', 'true']))"
+    script = f'cd {tmp_path}/folder; rmdir ../folder; {sys.executable} -c "{code}"'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == (
+        "flux-submit: ERROR: the current directory was removed: change to another, or give one with --cwd\n"
+    )
 
 
 def test_batch_script_may_hold_its_own_options_and_the_command_line_wins(flux, tmp_path):

@@ -101,7 +101,9 @@ def _rundir(options: LaunchOptions) -> str:
     try:
         return _new_folder(base)
     except OSError as exc:
-        raise LaunchError(f"cannot make a run directory in {base}: {exc.strerror}") from None
+        raise LaunchError(
+            f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
+        ) from None
 
 
 def _new_folder(base: str) -> str:

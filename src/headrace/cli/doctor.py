@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "headrace-doctor: "
 
 _COMMAND = Command("headrace doctor", "", "Say what is wrong with this machine or instance")
-_SOCKET_PATH_LIMIT = 108
+_LONGEST_TMPDIR = 76  # bytes; the path of a socket in a run directory there has 108 at most
 _OK, _NOTE, _PROBLEM = "ok", "note", "problem"
 
 
@@ -59,14 +59,14 @@ def _libraries() -> List[Finding]:
 
 
 def _run_folder() -> List[Finding]:
-    import tempfile
-
-    folder = tempfile.gettempdir()
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    found: List[Finding] = []
+    if len(os.fsencode(folder)) > _LONGEST_TMPDIR:
+        found = [(_NOTE, f"TMPDIR={folder} is too long for sockets in it: run directories go to /tmp")]
+        folder = "/tmp"
     if not os.access(folder, os.W_OK):
         return [(_PROBLEM, f"{folder} cannot be written to: set TMPDIR to a folder that can")]
-    if len(folder) > _SOCKET_PATH_LIMIT - 48:
-        return [(_PROBLEM, f"TMPDIR={folder} is too long: the path of a socket has {_SOCKET_PATH_LIMIT} bytes")]
-    return [(_OK, f"run directories go to {folder}")]
+    return found or [(_OK, f"run directories go to {folder}")]
 
 
 def _cores() -> List[Finding]:

@@ -210,6 +210,8 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         prefix = _prefix(module, name)
         plain = "ERROR" not in prefix and isinstance(exc, OSError) and exc.strerror is not None
         text = exc.strerror if isinstance(exc, OSError) and (plain or _is_connect_error(exc)) else str(exc)
+        if isinstance(exc, OSError) and _is_connect_error(exc) and "FLUX_URI" not in os.environ and sys.stderr.isatty():
+            text = f"{text}\nflux: no instance is here: `flux start` begins one, FLUX_URI names one that runs"
         return _report(prefix, CommandError(str(text)))
 
 
@@ -328,9 +330,8 @@ def _added_commands(pattern: str) -> str:
 
 def prepare_environment() -> None:
     """Put our own folders first, so that `flux` and `import flux` resolve to this installation in what we start."""
-    here = os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and sys.argv[0] else ""
-    if here and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
-        _prepend("PATH", here)
+    if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
+        _prepend("PATH", os.path.dirname(os.path.abspath(sys.argv[0])))
     _prepend(
         "PYTHONPATH", os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
     )

@@ -244,7 +244,10 @@ def _working_directory() -> str:
             return logical
     except OSError:
         pass
-    return os.getcwd()
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise CommandError("the current directory was removed: change to another, or give one with --cwd") from None
 
 
 def time_limit(text: Any) -> Any:
@@ -322,17 +325,22 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
             raise CommandError(
                 f"--add-file: invalid permissions '{octal}' in '{text}': use octal, as in 0700"
             ) from None
-    if "\n" in value:
-        if not name:
-            raise CommandError("--add-file: file name missing: use NAME=CONTENT")
-        jobspec_build.add_file(jobspec, name, value, perms or 0o600)
-        return
     from headrace.spec import archive
 
+    if "\n" in value and not name:
+        raise CommandError("--add-file: file name missing: use NAME=CONTENT")
+    name = name or os.path.basename(value.rstrip("/"))
+    try:
+        archive.check_path(name, f"--add-file={text[:60]}")
+    except archive.ArchiveError as exc:
+        raise CommandError(f"{exc}; NAME={value[:60]} gives it another") from None
+    if "\n" in value:
+        jobspec_build.add_file(jobspec, name, value, perms or 0o600)
+        return
     entry = archive.entry_from_path(value)
     if perms:
         entry["mode"] = (entry["mode"] & ~0o7777) | perms
-    jobspec["attributes"]["system"].setdefault("files", {})[name or os.path.basename(value)] = entry
+    jobspec["attributes"]["system"].setdefault("files", {})[name] = entry
 
 
 def submit_flags(args: Namespace) -> int:

@@ -121,6 +121,8 @@ def _environment(plan: Plan, work: str, flux: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("FLUX_", "PMI_", "SLURM_"))}
     env.update(plan.environment)
     env["HEADRACE_MINI_DIR"] = work
+    # Where this run found a place, instances in it do as well; they know of /tmp only.
+    env.setdefault("TMPDIR", os.path.dirname(work))
     env["FLUX_OUTPUT_DIR"] = plan.output_dir
     env["PATH"] = os.path.dirname(flux) + ":" + env.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return env

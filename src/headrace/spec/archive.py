@@ -101,7 +101,7 @@ def _encoded(data: bytes, head: Entry) -> Entry:
 def _read_entry(item: Any, path: str, where: str) -> File:
     if not isinstance(item, dict):
         raise ArchiveError(f"{where}: must be an object with mode and data")
-    _check_path(path, where)
+    check_path(path, where)
     mode = item.get("mode")
     if isinstance(mode, bool) or not isinstance(mode, int) or mode < 0:
         raise ArchiveError(f"{where}.mode: must be an integer as st_mode has it, not {mode!r}")
@@ -138,7 +138,8 @@ def _read_entry(item: Any, path: str, where: str) -> File:
     return File(path, "file", perms, mtime, len(data), data, [], "")
 
 
-def _check_path(path: str, where: str) -> None:
+def check_path(path: str, where: str) -> None:
+    """Raise ArchiveError, which begins with `where`, for a path that may not be in an archive."""
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or not {".", "..", ""}.isdisjoint(parts):
         raise ArchiveError(f"{where}: path {path!r} must be relative, without '.', '..' or empty parts")
