@@ -17,9 +17,9 @@ _handles = itertools.count(1)
 class Run:
     """One subprocess, and what the agent said of it."""
 
-    def __init__(self, world: World, *argv: str, **cmd: Any) -> None:
+    def __init__(self, world: World, *argv: str, job: int = 0, **cmd: Any) -> None:
         self.world, self.handle = world, next(_handles)
-        self.send("exec", cmd={"cmdline": list(argv), "env": {"PATH": os.environ["PATH"]}, **cmd})
+        self.send("exec", cmd={"cmdline": list(argv), "env": {"PATH": os.environ["PATH"]}, **cmd}, job=job)
 
     def send(self, op: str, **fields: Any) -> None:
         self.world.send({"op": op, "handle": self.handle, **fields})
@@ -108,3 +108,41 @@ def test_nobody_minds_operations_on_a_process_that_ended(world: World) -> None:
     for op, fields in (("exec-write", {"data": b"x"}), ("exec-kill", {"signum": 9}), ("exec-hold", {"on": True})):
         run.send(op, **fields)
     assert Run(world, "true").end() == 0
+
+
+# -- those that belong to a job
+
+
+def test_a_job_is_over_when_what_ran_beside_its_tasks_has_been_told_and_is_gone(world: World) -> None:
+    job = world.start(["sh", "-c", "read line"])
+    script = "trap 'sleep 0.1; echo told; exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+    beside, other = Run(world, "sh", "-c", script, job=job.id), Run(world, "sleep", "60")
+    world.pump(lambda: b"ready" in beside.output())
+    world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    world.pump(lambda: job.done)
+    assert os.waitstatus_to_exitcode(beside.said("exec-finished")[0]["status"]) == 7 and job.status != 7 << 8
+    assert os.waitstatus_to_exitcode(beside.end()) == 7 and beside.output() == b"ready\ntold\n"
+    assert not other.said("exec-finished")
+    other.send("exec-kill", signum=9)
+    other.until("exec-finished")
+
+
+@pytest.mark.parametrize("how", ["time", "kill"])
+def test_what_ran_beside_a_job_and_will_not_end_is_killed(world: World, how: str) -> None:
+    grace = {"rexec-shutdown-timeout": "0.1s" if how == "time" else "10m"}
+    job = world.start(["sh", "-c", "read line"], options=grace)
+    beside = Run(world, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done", job=job.id)
+    world.pump(lambda: b"ready" in beside.output())
+    if how == "time":
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    else:
+        world.send({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
+    world.pump(lambda: job.done)
+    assert beside.end() == signal.SIGKILL
+
+
+def test_nothing_is_started_for_a_job_that_is_over(world: World) -> None:
+    job = world.run(["true"])
+    run = Run(world, "true", job=job.id)
+    run.until("exec-error")
+    assert run.said("exec-error")[0]["errnum"] == errno.ESRCH

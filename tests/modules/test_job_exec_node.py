@@ -7,7 +7,7 @@ from typing import Any
 
 from exec_fleet import JOB, Fleet, with_fleet
 
-from headrace.broker.module import RpcError
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import job_exec_node
 from headrace.spec.message import Message
 
@@ -123,3 +123,37 @@ def test_a_shell_reaches_only_nodes_of_its_job() -> None:
         assert [len(agent.told) for agent in fleet.agents] == before
 
     with_fleet(3, scenario)
+
+
+def test_what_is_for_a_shells_subprocess_server_goes_to_the_brokers_own() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        asked: list[Message] = []
+
+        def keep(msg: Message) -> Any:
+            asked.append(msg)
+            return EMPTY
+
+        server = ModuleContext(fleet.brokers[1], "rexec")
+        server.service("rexec", {"exec": keep, "list": keep})
+        fleet.start("0-1", "node[0-1]")
+        await fleet.settle()
+        replies: list[Message] = []
+        topic = f"{SHELL}.rexec.exec"
+        tag = fleet.manager.call(topic, {"flags": 3}, replies.append, nodeid=1, streaming=True)
+        await fleet.settle()
+        (msg,) = asked
+        assert msg.obj == {"flags": 3, "shell": {"job": JOB, "topic": topic}}
+        assert (msg.matchtag, msg.sender, msg.streaming) == (tag, fleet.manager.uuid, True)
+        assert [reply.errnum for reply in replies] == [0]
+        # The rest of a shell's services are with the lead shell.
+        fleet.manager.call(f"{SHELL}.stdin", {}, replies.append, nodeid=1)
+        fleet.manager.call(f"{SHELL}.rexec.list", {}, replies.append, nodeid=1, userid=1)
+        await fleet.settle()
+        fleet.agents[1].say("finish", status=0)
+        await fleet.settle()
+        fleet.manager.call(f"{SHELL}.rexec.list", {}, replies.append, nodeid=1)
+        await fleet.settle()
+        assert [reply.errnum for reply in replies[1:]] == [errno.ENOSYS, errno.EPERM, errno.ENOSYS]
+        assert len(asked) == 1
+
+    with_fleet(2, scenario)

@@ -257,9 +257,7 @@ def test_a_background_process_can_be_attached_to(in_broker: Run) -> None:
         ({"env": {"A": 1}}, errno.EPROTO),
         ({"cwd": 3}, errno.EPROTO),
         ({"label": ""}, errno.EPROTO),
-        ({"opts": {"job.id": 3}}, errno.EPROTO),
-        ({"opts": {"job.id": "x"}}, errno.EPROTO),
-        ({"opts": {"job.id": "3", "job.grace": "-1"}}, errno.EPROTO),
+        ({"opts": {"a": 3}}, errno.EPROTO),
         ({"channels": ["x"]}, errno.EINVAL),
     ],
 )
@@ -292,19 +290,27 @@ def test_an_unloaded_server_leaves_no_process(in_broker: Run) -> None:
     with_world(in_broker, scenario)
 
 
-def test_what_runs_for_a_job_ends_with_it(in_broker: Run) -> None:
+def test_the_server_of_a_jobs_shell_knows_only_what_it_started(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
-        world.run("debugger", opts={"job.id": "17", "job.grace": "0.01"})
-        world.run("daemon")
+        shell = {"job": 17, "topic": "0-shell-f1.rexec.exec"}
+        body = {"cmd": {"cmdline": ["debugger"], "env": {}, "opts": {}, "label": "x"}, "flags": 3, "shell": shell}
+        tag = world.client.start("rexec.exec", body, flags=m.FLAG_STREAMING)
+        world.run("daemon", label="x")
         await world.settle()
+        assert [op["job"] for op in world.got("exec")] == [17, 0]
         for handle in (1, 2):
             world.say("exec-started", handle, pid=100 + handle)
-        world.say("finish", id=16, status=0)
-        assert world.got("exec-kill") == []
-        world.say("finish", id=17, status=0)
-        told = [{"op": "exec-kill", "handle": 1, "signum": signum} for signum in (15, 9)]
-        assert world.got("exec-kill") == told[:1]
-        await asyncio.sleep(0.05)
-        assert world.got("exec-kill") == told
+        await world.settle()
+        assert world.client.queues[tag].get_nowait().topic == "0-shell-f1.rexec.exec"
+        for job, pid, other in (({"shell": shell}, 101, 102), ({}, 102, 101)):
+            listed = await world.client.rpc("rexec.list", job)
+            assert [process["pid"] for process in listed["procs"]] == [pid]
+            assert (await world.client.call("rexec.kill", {"pid": pid, "signum": 1, **job})).errnum == 0
+            assert (await world.client.call("rexec.kill", {"pid": other, "signum": 1, **job})).errnum == errno.ENOENT
+        assert [op["handle"] for op in world.got("exec-kill")] == [1, 2]
+        # A client that leaves said so to the service that it used.
+        world.client.disconnect("rexec")
+        await world.settle()
+        assert [op["handle"] for op in world.got("exec-kill")] == [1, 2, 1, 2]
 
     with_world(in_broker, scenario)

@@ -80,7 +80,7 @@ class Agent:
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._subprocesses = Subprocesses(self)
+        self.subprocesses = Subprocesses(self)
         self._handlers: dict[str, Callable[[Op], None]] = {
             "start": self._start,
             "ahead": self._ahead,
@@ -90,10 +90,10 @@ class Agent:
             "peer": lambda op: self._with_job(op, lambda job: job.from_peer(op["from"], op["data"])),
             "barrier": lambda op: self._with_job(op, lambda job: job.barrier_done(op["seq"], op["kvs"])),
             "rpc": self._rpc,
-            "exec": self._subprocesses.start,
-            "exec-write": self._subprocesses.write,
-            "exec-hold": self._subprocesses.hold,
-            "exec-kill": self._subprocesses.kill,
+            "exec": self.subprocesses.start,
+            "exec-write": self.subprocesses.write,
+            "exec-hold": self.subprocesses.hold,
+            "exec-kill": self.subprocesses.kill,
             "program": self._program_runs,
             "shutdown": lambda _op: self.stop(),
         }
@@ -349,7 +349,7 @@ class Agent:
                     os.kill(pid, signal.SIGKILL)
         for job in list(self.jobs.values()):
             job.abandon()
-        self._subprocesses.abandon()
+        self.subprocesses.abandon()
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)

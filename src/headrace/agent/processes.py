@@ -1,4 +1,7 @@
-"""Plain subprocesses for the RFC 42 service: started, fed, signalled and reported by handle."""
+"""Plain subprocesses for the RFC 42 service: started, fed, signalled and reported by handle.
+
+One that was started for a job belongs to it: the job is not over on this node before they are gone.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import contextlib
 import errno
 import os
 import signal
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..shell.options import rexec_grace
 from .feed import Feed
 from .protocol import Op
 from .spawn import enter, spawn
@@ -20,10 +25,12 @@ _READ = 1 << 16
 
 
 class _Process:
-    __slots__ = ("feed", "handle", "held", "open", "pid")
+    __slots__ = ("feed", "handle", "held", "job", "open", "pid")
 
-    def __init__(self, handle: int, pid: int, feed: Feed) -> None:
+    def __init__(self, handle: int, job: int, pid: int, feed: Feed) -> None:
         self.handle = handle
+        # 0 if it belongs to none.
+        self.job = job
         self.pid = pid
         self.feed = feed
         self.open: dict[str, int] = {}
@@ -36,9 +43,16 @@ class Subprocesses:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._by_handle: dict[int, _Process] = {}
+        # Those that run for a job, by its id, and what to do when the last of them has ended.
+        self._of_jobs: dict[int, set[_Process]] = {}
+        self._leaving: dict[int, Callable[[], None]] = {}
 
     def start(self, op: Op) -> None:
-        agent, handle, cmd = self._agent, op["handle"], op["cmd"]
+        agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
+        if job and (job not in agent.jobs or job in self._leaving):
+            text = "the job has no tasks here any more"
+            agent.send({"op": "exec-error", "handle": handle, "errnum": errno.ESRCH, "text": text})
+            return
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
         (in_read, in_write), (out_read, out_write), (err_read, err_write) = pipes
         try:
@@ -57,7 +71,9 @@ class Subprocesses:
             return
         for fd in (in_read, out_write, err_write):
             os.close(fd)
-        process = self._by_handle[handle] = _Process(handle, pid, Feed(agent, in_write))
+        process = self._by_handle[handle] = _Process(handle, job, pid, Feed(agent, in_write))
+        if job:
+            self._of_jobs.setdefault(job, set()).add(process)
         agent.children[pid] = lambda status: self._ended(process, status)
         agent.send({"op": "exec-started", "handle": handle, "pid": pid})
         for stream, fd in (("stdout", out_read), ("stderr", err_read)):
@@ -92,6 +108,23 @@ class Subprocesses:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, op["signum"])
 
+    def outlive(self, job: int, options: Mapping[str, Any], then: Callable[[], None]) -> bool:
+        """Whether processes of a job still run when its tasks are gone. Then they are told to end, are killed if they
+        do not in the time that the job's shell options give them, and `then` is called when the last has ended."""
+        if job not in self._of_jobs:
+            return False
+        if job not in self._leaving:
+            self._leaving[job] = then
+            self.kill_of(job, signal.SIGTERM)
+            self._agent.after(rexec_grace(options), partial(self.kill_of, job, signal.SIGKILL))
+        return True
+
+    def kill_of(self, job: int, signum: int) -> None:
+        """Signal what runs for a job."""
+        for process in self._of_jobs.get(job, ()):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signum)
+
     def abandon(self) -> None:
         """The broker is gone: kill everything."""
         for process in self._by_handle.values():
@@ -119,6 +152,12 @@ class Subprocesses:
         process.feed.close()
         self._agent.send({"op": "exec-finished", "handle": process.handle, "status": status})
         self._maybe_forget(process)
+        if process.job:
+            mine = self._of_jobs[process.job]
+            mine.discard(process)
+            if not mine:
+                del self._of_jobs[process.job]
+                self._leaving.pop(process.job, lambda: None)()
 
     def _maybe_forget(self, process: _Process) -> None:
         if not process.pid and not process.open:

@@ -61,14 +61,15 @@ def main(argv: List[str]) -> int:
     handle = Handle()
     settings = dict(_setting(text) for text in options.get_list("setopt"))
     if options.has("jobid"):
-        targets, of_job = _job(handle, options.get("jobid"))
-        settings.update(of_job)
+        targets, service = _job(handle, options.get("jobid"))
     else:
-        targets = list(range(int(handle.attr_get("size"))))
+        targets, service = list(range(int(handle.attr_get("size")))), "rexec"
     ranks = _ranks(targets, options)
+    service = options.get("service", service)
+    request = _request(command, options, settings)
     if options.has("bg"):
-        return _background(handle, ranks, command, settings, options)
-    return _Exec(handle, ranks, command, settings, options).run()
+        return _background(handle, ranks, service, request)
+    return _Exec(handle, ranks, service, request, options).run()
 
 
 def _ranks(targets: List[int], options: Options) -> List[int]:
@@ -89,15 +90,13 @@ def _ranks(targets: List[int], options: Options) -> List[int]:
     return [targets[index] for index in chosen]
 
 
-def _job(handle: Handle, text: str) -> Tuple[List[int], Dict[str, str]]:
-    """The ranks of the brokers on a job's nodes, and what binds processes to the job.
+def _job(handle: Handle, text: str) -> Tuple[List[int], str]:
+    """The ranks of the brokers on a job's nodes, and the subprocess service of its shells.
 
     Raises CommandError for a job that is unknown or does not run.
     """
-    import json
-
     from headrace.cli.job import parse_id
-    from headrace.spec import duration, jobspec
+    from headrace.cli.job_hostpids import event_of
 
     id_ = parse_id(text)
     try:
@@ -106,15 +105,11 @@ def _job(handle: Handle, text: str) -> Tuple[List[int], Dict[str, str]]:
         raise CommandError(f"job {text} not found") from None
     if job["state"] != _RUN:
         raise CommandError(f"job {text} is not running")
-    found = handle.rpc("job-info.lookup", {"id": id_, "keys": ["jobspec"], "flags": 0}).get()
-    shell = jobspec.shell_options(json.loads(found["jobspec"]))
-    binding = {"job.id": str(id_)}
-    if "rexec-shutdown-timeout" in shell:
-        binding["job.grace"] = str(duration.parse(str(shell["rexec-shutdown-timeout"])))
-    return list(Idset.parse(job.get("ranks", ""))), binding
+    shell = event_of(handle, id_, f"job {text}", "guest.exec.eventlog", "shell.init")
+    return list(Idset.parse(job.get("ranks", ""))), f"{shell['service']}.rexec"
 
 
-def _request(command: List[str], options: Options, settings: Dict[str, str], flags: int) -> Dict[str, Any]:
+def _request(command: List[str], options: Options, settings: Dict[str, str]) -> Dict[str, Any]:
     cmd: Dict[str, Any] = {
         "cmdline": command,
         "env": dict(os.environ),
@@ -126,6 +121,9 @@ def _request(command: List[str], options: Options, settings: Dict[str, str], fla
         cmd["cwd"] = options.get("dir") or os.getcwd()
     if options.has("label"):
         cmd["label"] = options.get("label")
+    flags = _STDOUT | _STDERR | _WRITE_CREDIT
+    if options.has("bg"):
+        flags = _WAITABLE if options.has("waitable") else 0
     return {"cmd": cmd, "flags": flags, "local_flags": 0}
 
 
@@ -136,11 +134,7 @@ def _setting(text: str) -> Tuple[str, str]:
     return name, value
 
 
-def _background(
-    handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
-) -> int:
-    request = _request(command, options, settings, _WAITABLE if options.has("waitable") else 0)
-    service = options.get("service", "rexec")
+def _background(handle: Handle, ranks: List[int], service: str, request: Dict[str, Any]) -> int:
     calls = [(rank, handle.rpc(f"{service}.exec", request, rank)) for rank in ranks]
     status = 0
     for rank, call in calls:
@@ -156,17 +150,16 @@ class _Exec:
     """The processes of one command line, one a rank, until the last has ended."""
 
     def __init__(
-        self, handle: Handle, ranks: List[int], command: List[str], settings: Dict[str, str], options: Options
+        self, handle: Handle, ranks: List[int], service: str, request: Dict[str, Any], options: Options
     ) -> None:
         self.handle = handle
         self.ranks = ranks
-        self.command = command
-        self.service = options.get("service", "rexec")
+        self.service = service
         self.label = options.has("label-io")
         self.quiet = options.has("quiet")
         self.verbose = options.has("verbose")
         self.no_input = options.has("noinput")
-        self.request = _request(command, options, settings, _STDOUT | _STDERR | _WRITE_CREDIT)
+        self.request = request
         self.reactor = Reactor()
         self.calls: Dict[int, Rpc] = {}
         self.pids: Dict[int, int] = {}
@@ -232,7 +225,7 @@ class _Exec:
         text = str(exc.strerror)
         if exc.errno in (errno.ENOENT, errno.EACCES) and "error launching" not in text:
             text = f"error launching process: {os.strerror(exc.errno)}"
-        sys.stderr.write(f"flux-exec: Error: rank {rank}: {self.command[0]}: {text}\n")
+        sys.stderr.write(f"flux-exec: Error: rank {rank}: {self.request['cmd']['cmdline'][0]}: {text}\n")
 
     def _output(self, rank: int, io: Dict[str, Any]) -> None:
         text = io.get("data") or ""

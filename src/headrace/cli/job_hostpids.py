@@ -42,8 +42,8 @@ def hostpids(argv: List[str]) -> int:
         raise CommandError(str(exc)) from None
     handle = Handle()
     # All shells of a job that has started know their tasks.
-    _event(handle, job, text, "eventlog", "start")
-    shell = _event(handle, job, text, "guest.exec.eventlog", "shell.init")
+    event_of(handle, job, text, "eventlog", "start")
+    shell = event_of(handle, job, text, "guest.exec.eventlog", "shell.init")
     call = handle.rpc(f"{shell['service']}.proctable", {}, shell["leader-rank"])
     try:
         tasks: Any = call.get(None if timeout == float("inf") else timeout)["tasks"]
@@ -56,7 +56,7 @@ def hostpids(argv: List[str]) -> int:
     return 0
 
 
-def _event(handle: Handle, job: int, text: str, log: str, name: str) -> Any:
+def event_of(handle: Handle, job: int, text: str, log: str, name: str) -> Any:
     """The context of an event that the job has had. Raises CommandError when it has not."""
     call = handle.stream("job-info.eventlog-watch", {"id": job, "path": log, "flags": 0})
     try:

@@ -94,8 +94,7 @@ class Node:
         ranks = job["ranks"]
         hosts = nodelist if len(ranks) == 1 else list(Hostlist.parse(",".join(nodelist)))
         op = self._operation(job)
-        if nodeid == 0:
-            self.shells.add(op["service"], job["id"], job["userid"])
+        self.shells.add(op["service"], job["id"], job["userid"], nodeid == 0)
         place = {"R": job["R"], "nodeid": nodeid, "nnodes": len(ranks), "rank": self.rank}
         agent.send({"op": "start", **op, **place, "hosts": hosts, "ranks": ranks})
 
@@ -129,7 +128,7 @@ class Node:
     def adopt(self, job: dict[str, Any]) -> None:
         """The agent has started a job ahead, in the place of another."""
         self.parts[job["id"]] = Part(job, self.rank, 0, {})
-        self.shells.add(f"{job['userid']}-shell-f{jobid.encode(job['id'])[1:]}", job["id"], job["userid"])
+        self.shells.add(f"{job['userid']}-shell-f{jobid.encode(job['id'])[1:]}", job["id"], job["userid"], True)
 
     def down(self, op: Op) -> None:
         """Hand `op` (kill, expiration, barrier) to the job's shells at and below us."""
@@ -191,7 +190,7 @@ class Node:
         bad = op.get("bad")
         if bad is None:
             bad = [[self.rank, status]] if status else []
-        if source == HERE and part.nodeid == 0:
+        if source == HERE:
             self.shells.remove(op["id"])
         if part.finished(source, status, bad):
             del self.parts[op["id"]]
@@ -291,22 +290,24 @@ class Node:
 
 
 class _ShellServices:
-    """The services `UID-shell-ƒID` of lead shells on this node: a peer of the router that hands requests to the agent.
+    """The services `UID-shell-ƒID` of the shells on this node: a peer of the router that hands requests to the agent.
 
-    One object stands for all of them, so that a job costs one entry in the router's table and nothing else.
+    One object stands for all of them, so that a job costs one entry in the router's table and nothing else. What is
+    for a subprocess server (`UID-shell-ƒID.rexec`, RFC 42) goes to the broker's own; all else is for lead shells.
     """
 
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.uuid = ctx.uuid + "-shells"
-        self._by_name: dict[str, tuple[int, int]] = {}
+        # Job, its user, and whether its lead shell is here.
+        self._by_name: dict[str, tuple[int, int, bool]] = {}
         self._by_job: dict[int, str] = {}
         self._waiting: dict[int, tuple[int, Message]] = {}
         self._token = 0
 
-    def add(self, name: str, job: int, userid: int) -> None:
+    def add(self, name: str, job: int, userid: int, lead: bool) -> None:
         self.ctx.broker.router.services[name] = self
-        self._by_name[name] = (job, userid)
+        self._by_name[name] = (job, userid, lead)
         self._by_job[job] = name
 
     def remove(self, job: int) -> None:
@@ -342,7 +343,7 @@ class _ShellServices:
             if not dot:
                 self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
                 return
-        job, userid = self._by_name[name]
+        job, userid, lead = self._by_name[name]
         if not msg.rolemask & m.ROLE_OWNER and msg.userid != userid:
             self.ctx.respond_error(msg, errno.EPERM, "only the owner of a job may talk to its shell")
             return
@@ -352,8 +353,14 @@ class _ShellServices:
         agent = self.ctx.broker.agent
         try:
             payload = dict(msg.obj or {})
-        except m.MessageError as exc:
+        except (m.MessageError, TypeError, ValueError) as exc:
             self.ctx.respond_error(msg, errno.EPROTO, str(exc))
+            return
+        if method.startswith("rexec."):
+            self._to_server(msg, method, payload, job, userid)
+            return
+        if not lead:
+            self.ctx.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
             return
         if method == "disconnect":
             payload["sender"] = msg.sender
@@ -375,6 +382,19 @@ class _ShellServices:
                 "sender": msg.sender,
             }
         )
+
+    def _to_server(self, msg: Message, method: str, payload: dict[str, Any], job: int, userid: int) -> None:
+        """Pass a request on to this broker's subprocess server, which answers the client itself."""
+        owner = self.ctx.broker.owner
+        if not userid == msg.userid == owner:
+            # Processes run as the instance's owner, and nobody else is let in by his role alone.
+            self.ctx.respond_error(msg, errno.EPERM, "Access denied")
+            return
+        flags = msg.flags & (m.FLAG_STREAMING | m.FLAG_NORESPONSE)
+        body = {**payload, "shell": {"job": job, "topic": msg.topic}}
+        passed = m.request(method, body, self.ctx.rank, msg.matchtag, flags, owner, m.ROLE_OWNER)
+        passed.routes.extend(msg.routes)
+        self.ctx.broker.router.request(passed)
 
     def reply(self, op: Op) -> None:
         token = op["token"]

@@ -1,7 +1,9 @@
 """The subprocess server of each broker (RFC 42): `flux exec` and everything that starts plain processes remotely.
 
 The processes themselves belong to the exec agent, so a broker never forks. This module keeps what the protocol needs:
-who asked, what is forwarded, and the order of the answers (started, output, finished, end of stream).
+who asked, what is forwarded, and the order of the answers (started, output, finished, end of stream). It is also the
+server of the job shells of this node, `UID-shell-ƒID.rexec`: job-exec passes on what comes for them, with a key `shell`
+that says for which job. Each of these servers knows only what it started.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import errno
 import logging
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from headrace.broker import drain
@@ -25,8 +28,6 @@ _FALLTHROUGH = 1
 _STREAMS = {"stdout": _STDOUT, "stderr": _STDERR}
 # Bytes of output after which the process is held until its client has taken them.
 _PORTION = 1 << 20
-# Seconds that processes run for a job have after its end.
-_GRACE = 60.0
 # What a client may write before it must wait for credit; flux-core's default.
 _BUFFER = 4 << 20
 
@@ -43,7 +44,6 @@ class _Process:
         "client",
         "cmd",
         "flags",
-        "grace",
         "handle",
         "job",
         "label",
@@ -64,10 +64,7 @@ class _Process:
         self.cmd: dict[str, Any] = body["cmd"]
         self.flags: int = body["flags"]
         self.label: str | None = self.cmd.get("label")
-        # The job that it runs for and ends with, and how long after that it is killed.
-        opts = self.cmd.get("opts") or {}
-        self.job = int(opts.get("job.id", 0))
-        self.grace = float(opts.get("job.grace", _GRACE))
+        self.job = _job_of(body)
         self.open = set(_STREAMS)
         self.pid = 0
         self.sent = 0
@@ -81,17 +78,15 @@ class _Server:
         self.agent = ctx.broker.agent
         self.by_handle: dict[int, _Process] = {}
         self.handles = 0
-        ctx.service(
-            NAME,
-            {
-                "exec": self._exec,
-                "write": self._write,
-                "kill": self._kill,
-                "list": self._list,
-                "wait": self._wait,
-                "attach": self._attach,
-            },
-        )
+        methods = {
+            "exec": self._exec,
+            "write": self._write,
+            "kill": self._kill,
+            "list": self._list,
+            "wait": self._wait,
+            "attach": self._attach,
+        }
+        ctx.service(NAME, {name: _answering_as_asked(handler) for name, handler in methods.items()})
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"processes": len(self.by_handle)})
         ctx.on_unload(self._unload)
@@ -112,7 +107,7 @@ class _Server:
         if self.agent is None:
             raise RpcError(errno.ENOSYS, f"rank {self.ctx.rank} has no exec agent")
         label = msg.obj["cmd"].get("label")
-        if label is not None and any(process.label == label for process in self.by_handle.values()):
+        if label is not None and any(process.label == label for process in self._known(msg.obj)):
             raise RpcError(errno.EEXIST, f"a process with label {label} exists already")
         self.handles += 1
         process = self.by_handle[self.handles] = _Process(self.handles, msg)
@@ -124,9 +119,8 @@ class _Server:
             "opts": process.cmd.get("opts", {}),
         }
         flags, local_flags = process.flags, msg.obj.get("local_flags", 0)
-        self.agent.send(
-            {"op": "exec", "handle": process.handle, "cmd": cmd, "flags": flags, "local_flags": local_flags}
-        )
+        what = {"cmd": cmd, "flags": flags, "local_flags": local_flags, "job": process.job}
+        self.agent.send({"op": "exec", "handle": process.handle, **what})
         if process.background:
             self._to_stdin(process, b"", True)
 
@@ -163,10 +157,15 @@ class _Server:
         if self.agent is not None and process.status is None:
             self.agent.send({"op": "exec-kill", "handle": process.handle, "signum": int(signum)})
 
+    def _known(self, body: dict[str, Any]) -> list[_Process]:
+        """The processes of the server that a request is for."""
+        job = _job_of(body)
+        return [process for process in self.by_handle.values() if process.job == job]
+
     def _find(self, body: dict[str, Any]) -> _Process:
         """The process of a request, by label or pid; raises RpcError(ENOENT)."""
         label = body.get("label") or None
-        for process in self.by_handle.values():
+        for process in self._known(body):
             if process.label == label if label is not None else process.pid == body["pid"]:
                 return process
         what = f"label {label}" if label is not None else f"pid {body['pid']}"
@@ -180,7 +179,7 @@ class _Server:
                 "label": process.label or "",
                 "state": "R" if process.status is None else "Z",
             }
-            for process in self.by_handle.values()
+            for process in self._known(msg.obj or {})
             if process.pid
         ]
         return {"rank": self.ctx.rank, "procs": procs}
@@ -225,8 +224,6 @@ class _Server:
     def _from_agent(self, op: dict[str, Any]) -> None:
         kind = op["op"]
         if not kind.startswith("exec-"):
-            if kind == "finish" and self.by_handle:
-                self._job_over(op["id"])
             return
         process = self.by_handle.get(op["handle"])
         if process is None:
@@ -247,13 +244,6 @@ class _Server:
                 self.ctx.respond(process.client, {"type": "stopped"})
         elif kind == "exec-error":
             self._failed(process, op["errnum"], op.get("text", ""))
-
-    def _job_over(self, job: int) -> None:
-        """The job's tasks are gone from this node: so is what `flux exec --jobid` ran beside them."""
-        for process in self.by_handle.values():
-            if process.job == job and process.status is None:
-                self._signal(process, signal.SIGTERM)
-                self.ctx.call_later(process.grace, self._signal, process, signal.SIGKILL)
 
     def _started(self, process: _Process, pid: int) -> None:
         process.pid = pid
@@ -334,6 +324,22 @@ class _Server:
             del self.by_handle[process.handle]
 
 
+def _job_of(body: dict[str, Any]) -> int:
+    """The job whose shell a request was for, 0 if it was for the broker itself."""
+    return int(body["shell"]["job"]) if "shell" in body else 0
+
+
+def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+    """Have responses carry the topic that the client wrote (RFC 6)."""
+
+    def handle(msg: Message) -> Any:
+        if msg.obj and "shell" in msg.obj:
+            msg.topic = msg.obj["shell"]["topic"]
+        return handler(msg)
+
+    return handle
+
+
 def _check(msg: Message) -> None:
     """Raises RpcError for an exec request that RFC 42 does not allow."""
     body = msg.obj
@@ -350,12 +356,6 @@ def _check(msg: Message) -> None:
     opts = cmd.get("opts") or {}
     if not isinstance(opts, dict) or not all(isinstance(value, str) for value in opts.values()):
         raise RpcError(errno.EPROTO, "exec: cmd.opts must be an object of strings")
-    try:
-        bound = int(opts.get("job.id", 0)) >= 0 and float(opts.get("job.grace", 0)) >= 0
-    except ValueError:
-        bound = False
-    if not bound:
-        raise RpcError(errno.EPROTO, "exec: cmd.opts job.id must be a number and job.grace a number of seconds")
     label = cmd.get("label")
     if label is not None and (not isinstance(label, str) or not label):
         raise RpcError(errno.EPROTO, "exec: cmd.label must be a string that is not empty")

@@ -389,6 +389,7 @@ class ShellJob:
         # Their parents' end hides where they come from.
         doomed = {pid for task in self.tasks if task.pid > 0 for pid in linux.descendants_of(task.pid)}
         self.kill(signum)
+        self.agent.subprocesses.kill_of(self.id, signum)
 
         def kill_the_rest() -> None:
             if not self._finished:
@@ -470,6 +471,8 @@ class ShellJob:
             if self._signalled and not self._waiting_for_peers:
                 self._waiting_for_peers = True
                 self.agent.after(_PEER_GRACE, self._stop_waiting)
+            return
+        if self.agent.subprocesses.outlive(self.id, self.options, self._maybe_finish):
             return
         self._finished = True
         if self._alarm is not None:

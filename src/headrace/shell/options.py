@@ -18,6 +18,7 @@ from ..spec import duration
 from ..spec.idset import Idset, IdsetError
 
 _EXIT_TIMEOUT = 30.0
+_REXEC_GRACE = 60.0
 _PTY = {"ranks", "capture", "interactive"}
 _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
@@ -61,7 +62,7 @@ def _check(options: Mapping[str, Any]) -> list[str]:
     pty_ranks(options)
     templates(options)
     oom_adjust(options)
-    _check_rexec(options.get("rexec-shutdown-timeout", 0))
+    rexec_grace(options)
     _check_input(options.get("input"))
     for key in _MISSED:
         if options.get(key):
@@ -146,10 +147,11 @@ def pty_added(options: Mapping[str, Any]) -> bool:
     return 0 not in Idset.parse(str(option["ranks"]))
 
 
-def _check_rexec(option: Any) -> None:
-    """How long `flux exec --jobid` may outlive the job; the subprocess server heeds it."""
+def rexec_grace(options: Mapping[str, Any]) -> float:
+    """Seconds that `flux exec --jobid` has to end when the job's tasks are gone. Raises OptionError."""
+    option = options.get("rexec-shutdown-timeout", _REXEC_GRACE)
     try:
-        duration.parse(str(option))
+        return duration.parse(str(option))
     except ValueError:
         raise OptionError(f"rexec-shutdown-timeout={option} is not a valid Flux standard duration") from None
 
