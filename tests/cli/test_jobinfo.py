@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from headrace.cli.jobinfo import HEADINGS, JobInfo, attributes_for
+from headrace.cli.attach import ending
+from headrace.cli.jobinfo import HEADINGS, JobInfo, attributes_for, exit_reason
 
 NOW = 1000.0
 
@@ -25,6 +26,17 @@ def test_status_is_the_state_until_there_is_a_result():
     ends = [job(state=64, result=result).get("status_abbrev") for result in (1, 2, 4, 8)]
     assert ends == ["CD", "F", "CA", "TO"]
     assert job(state=64, result=4).get("status") == "CANCELED"
+
+
+@pytest.mark.parametrize("code", range(1, 256))
+def test_every_exit_status_has_a_reason_and_an_ending(code):
+    assert exit_reason(code << 8)
+    assert ending(code << 8).startswith("task(s) ")
+
+
+def test_a_status_over_128_is_a_signal_also_where_there_is_none_of_the_number():
+    assert [exit_reason(code << 8) for code in (129, 255)] == ["Hangup", "Unknown signal 127"]
+    assert ending(255 << 8) == "task(s) Unknown signal 127"
 
 
 def test_time_is_the_request_while_pending_and_the_run_time_after():

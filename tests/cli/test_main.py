@@ -33,6 +33,11 @@ def test_help_of_a_command_is_what_its_help_option_shows(flux, name):
     assert (outcome.rc, outcome.stdout, outcome.stderr) == (0, same.stdout, same.stderr)
 
 
+def test_help_of_a_subcommand_is_its_own(flux):
+    assert flux("help", "job", "attach").stderr.startswith("Usage: flux-job attach ")
+    assert flux("help", "resource", "list").stdout.startswith("usage: flux-resource list ")
+
+
 def test_help_of_no_command_is_an_error(flux):
     assert flux("help", "nosuch").stderr.startswith("flux: 'nosuch' is not a flux command.")
 

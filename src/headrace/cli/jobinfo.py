@@ -388,10 +388,13 @@ def exit_reason(status: int) -> str:
 
 
 def signal_name(signum: int) -> str:
-    """strsignal(3)."""
+    """strsignal(3). There may be no such signal: a program may well exit with 255."""
     import _signal as signal  # type: ignore[import-not-found]
 
-    return signal.strsignal(signum) or f"Unknown signal {signum}"
+    try:
+        return signal.strsignal(signum) or f"Unknown signal {signum}"
+    except ValueError:
+        return f"Unknown signal {signum}"
 
 
 def _uri(job: JobInfo, local: bool = False) -> str:

@@ -185,7 +185,7 @@ def _drive(args: List[str]) -> int:
 def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     """Run command `name`; errors become its own kind of line on stderr and a status."""
     if name == "help" and argv and argv[0][:1] != "-":
-        return run_command(argv[0], ["--help"], verbose)
+        return run_command(argv[0], [*argv[1:], "--help"], verbose)
     if name == "help":
         sys.stdout.write(_USAGE + "\n" + _command_list())
         return 0
