@@ -115,6 +115,7 @@ def test_a_null_field_is_an_absent_one() -> None:
         ({"services": [{"image": "x"}]}, "spec.services[0].name"),
         ({"services": [{"name": "s", "commands": {"pre": "x"}}]}, "spec.services[0].commands"),
         ({"flux": {"brokerConfig": "a ="}}, "spec.flux.brokerConfig"),
+        ({"flux": {"brokerConfig": "access.allow-guest-user = 'yes'"}}, "spec.flux.brokerConfig"),
         ({"flux": {"connectTimeout": "soon"}}, "spec.flux.connectTimeout"),
         ({"flux": {"scheduler": {"queuePolicy": "best"}}}, "spec.flux.scheduler.queuePolicy"),
         ({"flux": {"bursting": {"leadBroker": {"name": "x", "size": 1}}}}, "spec.flux.bursting.leadBroker.address"),

@@ -194,6 +194,7 @@ def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[st
     done = mini(env, "run", write(tmp_path, container, logging={"strict": True}))
     assert done.returncode == 1
     assert "never" not in done.stdout
+    assert "no broker was started: the commands before them (init, pre, brokerPre, workerPre) ended with" in done.stderr
     assert left(env) == ([], [])
 
 

@@ -95,6 +95,11 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
         result = run(plan, folder, say)
     except StartError as exc:
         raise CommandError(str(exc)) from None
+    if not (result.started or result.interrupted):
+        sys.stderr.write(
+            "headrace-mini: no broker was started: the commands before them (init, pre, brokerPre, workerPre) "
+            f"ended with status {result.status}\n"
+        )
     if plan.timed:
         times = result.times
         sys.stderr.write(f"FLUXTIME fluxsubmit wall time {_elapsed(times.run)}\n")

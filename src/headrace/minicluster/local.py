@@ -44,11 +44,12 @@ class Times(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a run ended: the job's exit status, and the times of what came about."""
+    """How a run ended: the job's exit status, the times of what came about, and whether brokers were started."""
 
     status: int
     times: Times
     interrupted: bool
+    started: bool
 
 
 Say = Callable[[str], None]
@@ -88,7 +89,7 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
     interrupted = bool(stopped)
     if interrupted:
         status = 0 if plan.mode is Mode.INTERACTIVE else 128 + stopped[0]
-    return Result(status, _times(began, marks, time.monotonic()), interrupted)
+    return Result(status, _times(began, marks, time.monotonic()), interrupted, "start" in marks)
 
 
 def _times(began: float, marks: dict[str, float], ended: float) -> Times:

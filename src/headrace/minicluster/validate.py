@@ -18,6 +18,8 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 import yaml
 
+from ..broker import config_keys
+from ..broker.config import ConfigError
 from .fields import API_VERSION, INT64, KIND, QUANTITY, Container, MiniCluster, Record, Spec, Volume
 
 if sys.version_info >= (3, 11):
@@ -463,9 +465,11 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
     if flux.broker_config:
         try:
-            tomllib.loads(flux.broker_config)
+            config_keys.check(tomllib.loads(flux.broker_config))
         except tomllib.TOMLDecodeError as exc:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
+        except ConfigError as exc:
+            yield Problem("spec.flux.brokerConfig", str(exc))
     bursting = flux.bursting
     if bursting:
         if bursting.hostlist and bursting.clusters:
