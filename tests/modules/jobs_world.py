@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.broker.module import EMPTY, RpcError
 from headrace.modules import job_ingest, job_manager
+from headrace.modules.jobs_pipeline import Pipeline
 from headrace.spec.message import FLAG_STREAMING, Message
 
 R: dict[str, Any] = {
@@ -188,3 +189,10 @@ class World:
             if not body["events"]:
                 return found
             found.append((body["id"], [event["name"] for event in body["events"]]))
+
+
+def pipeline_of(world: World) -> Pipeline:
+    """What is behind the job manager's requests."""
+    handler, _ = world.manager._methods["job-manager.submit"]
+    found: Pipeline = handler.__self__.pipeline
+    return found

@@ -21,16 +21,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.broker.journal import Journal, JournalError, Saved
+from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext
 from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
-from headrace.modules.jobs_pack import Submission, unpack
 from headrace.modules.jobs_record import CLEANUP, Event, Job
-from headrace.modules.jobs_replay import replay, restore, restore_inactive
+from headrace.modules.jobs_recover import LOGS, TEXT, Recovery
 from headrace.modules.jobs_store import Store
 
-# Kinds of journal entries that only this file knows, next to those of the core.
-_TEXT, _LOGS = 0, 4
 # Bytes of journal after which the state is saved and a new file begun.
 _CHECKPOINT_AT = 16 << 20
 # Active jobs packed between two looks at the loop, while a checkpoint is made.
@@ -43,13 +40,14 @@ _SYNC_EVERY = 0.020
 _RETRY = 1.0
 _CHECKPOINT_AGAIN = 10.0
 # Seconds that a failing disk holds up all news. Then they go out, as nobody could end such an instance otherwise; but
-# no job is started that the journal does not know of.
+# no job is started that the journal does not know of, and no id is given out.
 _HOLD = 10.0
 # Seconds that the end of the module waits for the disk.
 _PATIENCE = 10.0
 
+_REFUSED = "the journal cannot be written: {}"
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[tuple[int, int, Any]]).decode
 
 # What a batch brought for one job: the job, its new events, and the index of the first of them.
 News = tuple[Job, int, list[Event]]
@@ -147,12 +145,12 @@ class Pipeline:
             self._release_starts(batch)
             self.release(batch)
             return
-        entries: list[Record] = [(_TEXT, number, text) for number, text in store.texts.fresh]
+        entries: list[Record] = [(TEXT, number, text) for number, text in store.texts.fresh]
         store.texts.fresh.clear()
         if finished:
             size = sum(store.size_of_logs(job.id) for job in finished)
             short = not self._room(len(core.active), size)
-            entries.extend((_LOGS, job.id, store.saved_logs(job.id, short)) for job in finished)
+            entries.extend((LOGS, job.id, store.saved_logs(job.id, short)) for job in finished)
         for kind, id, value in records:
             if kind == NEW_JOB:
                 value = store.submissions[id]
@@ -289,21 +287,30 @@ class Pipeline:
         self._write()
 
     def _let_go(self) -> None:
-        """Tell everything but starts: those of jobs that were canceled meanwhile are none any more."""
+        """Tell everything but starts, where those of jobs that were canceled meanwhile are none any more, and ids."""
         batches, self._pending = self._pending, []
-        starts = [effect for batch in batches for effect in batch.effects if effect[0] == "start"]
+        kept: list[Effect] = []
+        canceled: list[Job] = []
         for batch in batches:
-            batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+            promises = any(entry[0] == NEW_JOB for entry in batch.entries)
+            told = []
+            for effect in batch.effects:
+                if effect[0] == "start" and effect[1].state == CLEANUP:
+                    canceled.append(effect[1])
+                elif effect[0] == "start" or (promises and effect[0] == "answer"):
+                    kept.append(effect)
+                else:
+                    told.append(effect)
+            batch.effects[:] = told
         entries = [entry for batch in batches for entry in batch.entries]
-        self._pending.append(Batch(entries, [start for start in starts if start[1].state != CLEANUP], [], []))
+        self._pending.append(Batch(entries, kept, [], []))
         self.release(_merged(batches))
         self.core.now = self.ctx.now()
-        for _, job in starts:
-            if job.state == CLEANUP:
-                self.core.exec_reply(job.id, "release", {"ranks": "all", "final": True})
+        for job in canceled:
+            self.core.exec_reply(job.id, "release", {"ranks": "all", "final": True})
         self.touch()
 
-    # -- checkpoints and restart
+    # -- checkpoints
 
     def _checkpoint_is_due(self) -> bool:
         assert self.journal is not None
@@ -366,90 +373,17 @@ class Pipeline:
 
     def recover(self) -> None:
         """Load the checkpoint and replay the journal into an empty core and store."""
-        assert self.journal is not None
-        store = self.store
-        saved = self.journal.load()
-        try:
-            self._load(saved)
-        except JournalError:
-            raise
-        except Exception as exc:
-            # Whatever can be wrong with bytes that we did not write.
-            raise self.journal.damaged(repr(exc)) from None
-        for batch in self.journal.replay():
-            for entry in _decode(batch):
-                self._replay(entry)
-        if self.journal.torn:
-            self.ctx.log(logging.WARNING, f"journal: {self.journal.torn} bytes of an unfinished write were dropped")
-        if self.journal.damage:
-            self.ctx.log(logging.ERROR, f"journal: {self.journal.damage}")
-        if self._illegible:
-            text = f"journal: {self._illegible} jobs are lost, which need what was in a lost {self.journal.db_path}"
+        journal = self.journal
+        assert journal is not None
+        recovered = Recovery(journal, self.core, self.store)
+        self._unsaved, self._gone, self._texts_saved = recovered.unsaved, recovered.gone, recovered.texts_saved
+        if journal.torn:
+            self.ctx.log(logging.WARNING, f"journal: {journal.torn} bytes of an unfinished write were dropped")
+        if journal.damage:
+            self.ctx.log(logging.ERROR, f"journal: {journal.damage}")
+        if recovered.illegible:
+            text = f"journal: {recovered.illegible} jobs are lost, which need what was in a lost {journal.db_path}"
             self.ctx.log(logging.ERROR, text)
-        store.texts.fresh.clear()
-        for job in store.active.values():
-            job.shown = len(job.events)
-
-    def _load(self, saved: Saved) -> None:
-        core, store = self.core, self.store
-        for number, text in saved.texts:
-            store.texts.restore(number, text)
-        self._texts_saved = len(store.texts.table)
-        meta = {key: msgspec.msgpack.decode(value, strict=False) for key, value in saved.meta.items() if key in _META}
-        core.queues.restore(meta.get("queues", []))
-        known: list[tuple[int, int]] = []
-        for id, end, record in saved.jobs:
-            if end:
-                known.append((int(end), id))
-                store.restore(id, record)
-            else:
-                self._restore_active(id, record)
-        known.sort()
-        store.order(id for _, id in known)
-        restore_inactive(core, {id: number for number, id in known})
-        core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
-        core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
-
-    def _restore_active(self, id: int, record: bytes) -> None:
-        packed = unpack(record)
-        job = self._add(id, packed.submission)
-        for event in packed.events:
-            job.apply(event)
-        job.r = packed.r
-        restore(self.core, job)
-        self.store.restore_logs(id, packed.logs)
-
-    def _add(self, id: int, submission: Submission) -> Job:
-        job = Job(id, self.store.original(submission))
-        self.store.add(job, submission)
-        return job
-
-    def _replay(self, entry: Record) -> None:
-        kind, id, value = entry
-        core, store = self.core, self.store
-        if kind == _TEXT:
-            store.texts.restore(id, value)
-        elif kind == _LOGS:
-            if id in store.active:
-                store.logs.pop(id, None)
-                store.restore_logs(id, value)
-        elif kind == NEW_JOB:
-            if id not in core.active and id not in core.inactive:
-                try:
-                    restore(core, self._add(id, msgspec.convert(value, Submission)))
-                except IndexError:
-                    # Its text was in a database that is not there any more.
-                    self._illegible += 1
-        elif kind == PURGED:
-            replay(core, entry)
-            store.forget(value)
-            self._forget(value)
-        else:
-            replay(core, entry)
-            for job in core.finished:
-                store.finish(job)
-                self._unsaved[job.id] = None
-            core.finished.clear()
 
     async def close(self) -> None:
         """Write what is pending, then close the journal."""
@@ -496,7 +430,3 @@ def _merged(batches: list[Batch]) -> Batch:
     effects = [effect for batch in batches for effect in batch.effects]
     finished = [job for batch in batches for job in batch.finished]
     return Batch([], effects, list(news.values()), finished)
-
-
-_META = ("queues", "zombies", "max_jobid")
-_REFUSED = "the journal cannot be written: {}"
