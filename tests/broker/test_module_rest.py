@@ -34,9 +34,10 @@ def load(ctx, args):
         state["told"] += 1
         return EMPTY
 
-    ctx.service("counter", {"tell": tell, "ask": ask, "get": lambda msg: dict(state)})
+    get = lambda msg: dict(state)
+    ctx.service("counter", {"tell": tell, "ask": ask, "get": get, "hello": get})
     ctx.service("gazette", {"get": lambda msg: dict(state)})
-    ctx.returns = Return(resume, lambda topic: topic.startswith(("counter.", "other.")))
+    ctx.returns = Return(resume, lambda topic: topic.startswith(("counter.", "other.")), frozenset(["counter.hello"]))
     ctx.on_unload(lambda: ctx.publish("counter-ended", dict(state)))
 """
 
@@ -65,15 +66,20 @@ def test_what_comes_for_a_removed_module_waits_for_its_return(in_broker: Run, tm
         assert await ask("counter.get") == errno.ENOSYS
         assert await ask("module.remove", {"name": "counter"}) == errno.ENOENT
         other.respond(slow[0])
+        hellos: list[Any] = []
         other.call("counter.tell")
+        other.call("counter.hello", {}, hellos.append)
         other.call("counter.tell")
         assert await ask("gazette.get") == {"told": 0, "replies": 0, "args": []}
+
+        assert hellos == []
 
         # Refused, it rests on.
         assert await ask("module.load", {**load, "args": ["bad"]}) == errno.EINVAL
         assert "counter" not in broker.modules.loaded
         await ask("module.load", {**load, "args": ["a"]})
         assert await ask("counter.get") == {"told": 2, "replies": 1, "args": ["a"]}
+        assert [reply.obj["told"] for reply in hellos] == [1], "a partner that begins is answered in its turn"
 
         # At the end there is no other return.
         ended: list[Any] = []

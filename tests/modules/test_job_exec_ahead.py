@@ -8,6 +8,8 @@ from typing import Any
 
 from exec_fleet import JOB, Fleet, with_fleet
 
+from headrace.modules import job_exec
+
 NEXT, LAST = JOB + 1, JOB + 2
 SPEC = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0}}}
 
@@ -145,6 +147,27 @@ def test_a_module_that_ends_refuses_starts_when_all_that_the_agent_started_is_as
         await fleet.settle()
         errors = [body["errnum"] for kind, body in fleet.told if kind == "error"]
         assert (errors, answers) == ([errno.ECONNRESET, errno.ENOSYS], [0])
+        fleet.contexts.clear()
+
+    with_fleet(1, scenario)
+
+
+def test_the_end_of_the_module_tells_of_what_was_started_ahead_and_not_asked_for(monkeypatch: Any) -> None:
+    monkeypatch.setattr(job_exec, "_AGENT_ANSWERS", 0.01)
+    begun: list[Any] = []
+
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT, LAST)
+        fleet.manager.service("job-manager", {"exec-begun": lambda msg: begun.append(msg.obj)})
+        agent = fleet.agents[0]
+        # The job manager rests and hears nothing of these ends.
+        agent.say("finish", status=0, heir=NEXT, t=7.0)
+        agent.say("finish", NEXT, status=0, heir=LAST, t=7.0)
+        agent.on_send = lambda op: op["op"] == "recall" and agent.say("recalled", ids=[])
+        await fleet.contexts[0].unload()
+        await fleet.settle()
+        assert begun == [{"ids": [NEXT, LAST]}]
+        assert [op["id"] for op in agent.got("kill")] == [LAST], "what has ended is not killed"
         fleet.contexts.clear()
 
     with_fleet(1, scenario)

@@ -141,6 +141,38 @@ def test_without_a_job_manager_jobs_go_on_and_nobody_can_change_them(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize("module", ["job-exec", "sched-graph", "sched-simple", "job-list", "job-ingest"])
+def test_a_partner_that_is_loaded_while_there_is_no_job_manager_begins_when_there_is_one(module: str) -> None:
+    scheduler = "simple" if module == "sched-simple" else "graph"
+    done = script(
+        f"""
+        id=$(flux submit sleep inf); flux job wait-event $id start >/dev/null
+        flux module remove job-manager; flux module reload {module}; flux module load job-manager
+        flux run echo runs; flux jobs -no '{{status}}' $id
+        flux cancel $id || true; flux job wait-event -q $id clean; flux jobs -no '{{status}}' $id
+        flux dmesg | grep -cF .err || true
+        """,
+        f"-Ssched.module={scheduler}",
+    )
+    # Only its exec service takes a job along.
+    told = ["FAILED", "FAILED"] if module == "job-exec" else ["RUN", "CANCELED"]
+    assert (done.rc, done.out.split(), done.left) == (0, ["runs", *told, "0"], []), done.err
+
+
+def test_what_was_started_ahead_without_a_job_manager_is_not_started_by_the_next_exec_service(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    done = script(f"""
+        flux submit --quiet --cc=1-150 sh -c 'echo $FLUX_JOB_ID >>{runs}; sleep 0.02'
+        flux module remove job-manager; sleep 0.2; flux module reload job-exec; flux module load job-manager
+        flux queue drain; flux jobs -ano '{{status}}' | sort | uniq -c
+    """)
+    assert (done.rc, done.left) == (0, []), done.err
+    counts = {status: int(count) for count, status in (line.split() for line in done.out.splitlines())}
+    ids = runs.read_text().split()
+    assert len(ids) == len(set(ids)) and sum(counts.values()) == 150
+    assert 0 < counts["FAILED"] < 100
+
+
 def test_what_a_job_manager_that_is_away_at_the_end_has_not_read_is_in_the_statedir(tmp_path: Path) -> None:
     option = f"-Sstatedir={tmp_path}"
     body = (

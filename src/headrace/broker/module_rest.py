@@ -49,10 +49,12 @@ def forget_data(attrs: AttrTable) -> None:
 
 class Return(NamedTuple):
     """How a module comes back: `resume(args)` instead of another load, and `holds(topic)`, which messages wait for
-    that. What a module serves besides it goes on serving."""
+    that. What a module serves besides it goes on serving. A request is refused, so that nobody waits for he knows not
+    what, but for `hellos`: with these a partner that was loaded meanwhile begins."""
 
     resume: Callable[[list[str]], None]
     holds: Callable[[str], bool]
+    hellos: frozenset[str] = frozenset()
 
 
 class Rest:
@@ -67,7 +69,7 @@ class Rest:
         returns = self._ctx.returns
         if returns is None or not returns.holds(msg.topic):
             return False
-        if msg.type == m.REQUEST and not msg.noresponse:
+        if msg.type == m.REQUEST and not msg.noresponse and msg.topic not in returns.hellos:
             self._ctx.respond_error(msg, errno.ENOSYS, "No service matching " + msg.topic + " is registered")
         else:
             self._mail.append(msg)

@@ -250,6 +250,9 @@ class _Leader:
         self.taking, self.leaving = False, True
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._all_back(), _AGENT_ANSWERS)
+        begun = [job.id for job in self.jobs.values() if job.msg is None]
+        if begun:
+            self.ctx.call("job-manager.exec-begun", {"ids": begun})
         for job in self.jobs.values():
             self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
             if job.msg is not None:

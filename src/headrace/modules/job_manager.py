@@ -36,6 +36,9 @@ from headrace.spec.message import Message
 
 NAME = "job-manager"
 
+# What partners begin with that are loaded while this module is away: to look is answered, to take part waits for us.
+_LOOKS = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
+_HELLOS = frozenset((f"{NAME}.sched-hello", f"{NAME}.exec-hello"))
 # The longest sleep until a deadline: clocks are set, and machines are suspended.
 _LONGEST_SLEEP = 60.0
 
@@ -82,7 +85,7 @@ class _Manager:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
-        ctx.returns = Return(self._resume, self._holds)
+        ctx.returns = Return(self._resume, self._holds, _HELLOS)
         if self.journal is not None:
             restart(self.core, begun_before)
             touch()
@@ -119,6 +122,7 @@ class _Manager:
             "sched-ready": self.sched.ready,
             "sched-heirs": self.sched.heirs,
             "exec-hello": self.exec.hello,
+            "exec-begun": self.exec.begun,
         }
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods)
         self.ctx.service("job-store", {"lookup": self._lookup, "append": self._append})
@@ -310,7 +314,8 @@ class _Manager:
 
     def _holds(self, topic: str) -> bool:
         """What is for the core waits while we rest; the job store and job-info stay, as the KVS of Flux would."""
-        return topic.startswith((NAME + ".", "sched.", "resource-", self.exec.service + "."))
+        ours = (NAME + ".", "sched.", "resource-", self.exec.service + ".")
+        return topic not in _LOOKS and topic.startswith(ours)
 
     def _resume(self, args: list[str]) -> None:
         only(self.ctx, args)

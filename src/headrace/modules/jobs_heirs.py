@@ -161,6 +161,13 @@ class Heirs:
         self._leavers.add(id)
         self._claims[job.id] = heir
 
+    def lost(self, id: int, note: str) -> None:
+        """The exec service started a job that was given to it, and goes before we heard of that."""
+        self.given.pop(id, None)
+        job = self._core.active.get(id)
+        if job is not None and not job.start_sent:
+            self._core.raise_exception(job, "exec", 0, note, self._core.owner)
+
     def settled(self, id: int | None, then: Callable[[], Any]) -> bool:
         """Whether a job (None: every job) is nobody else's to start; if not, `then` is called as soon as it is so."""
         # What concerns every job waits behind what did before, also when there is nothing left to wait for.

@@ -22,6 +22,7 @@ from headrace.spec.message import Message
 # fewer than the heirs that it still has named when it names more.
 _COMPANY = 0.005
 _ENOUGH = 16
+_GONE = "the exec service is gone"
 
 
 class Scheduler:
@@ -176,9 +177,19 @@ class Exec:
         self.touch()
         return EMPTY
 
+    def begun(self, msg: Message) -> Any:
+        """`exec-begun {ids}`, beyond RFC 32: jobs that an exec service has started ahead, and takes along before it was
+        asked for them. They must not be started again."""
+        if msg.sender == self.sender:
+            self.core.now = self.ctx.now()
+            for id in msg.obj["ids"]:
+                self.core.heirs.lost(id, _GONE)
+            self.touch()
+        return EMPTY
+
     def disconnected(self, sender: str) -> None:
         if sender and sender == self.sender:
-            self._drop("the exec service is gone")
+            self._drop(_GONE)
 
     def _drop(self, note: str) -> None:
         for tag in self.tags.values():
