@@ -70,7 +70,10 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
     if refused:
         raise StartError(f"spec.size: {refused}")
     with _stopping() as stopped, _workspace() as work:
-        _write_files(plan, work, flux)
+        try:
+            _write_files(plan, work, flux)
+        except OSError as exc:
+            raise StartError(f"cannot write to {work}: {exc.strerror}; TMPDIR names another place") from None
         pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)
         try:
             command = [_shell(), os.path.join(work, "outer")]
@@ -136,7 +139,7 @@ def _workspace() -> Iterator[str]:
     try:
         work = tempfile.mkdtemp(prefix="mini-", dir=base if len(base) < 60 else "/tmp")
     except OSError as exc:
-        raise StartError(f"cannot make a folder in {base}: {exc.strerror}") from None
+        raise StartError(f"cannot make a folder in {base}: {exc.strerror}; TMPDIR names another place") from None
     try:
         yield work
     finally:
