@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
             refused = await world.submit(urgency=0)
             assert (refused.errnum, refused.text) == (
                 errno.EIO,
-                "the journal cannot be written: Input/output error",
+                f"the journal in {tmp_path}/jobs cannot be written: Input/output error",
             )
             assert not (submitted.done() or purged.done()), "nobody hears of what is not on the disk"
             assert not any("jobs are accepted" in line for line in broker.logged)
@@ -206,6 +207,37 @@ def test_a_checkpoint_that_cannot_be_made_is_made_later(
     async def after(broker: Any) -> None:
         (ended, names), (_, waiting) = await World(broker).all_events()
         assert (names[-1], "clean" in waiting) == ("clean", False), ended
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
+def test_a_checkpoint_for_which_there_is_no_room_is_made_when_there_is(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_CHECKPOINT_AT", 1)
+    monkeypatch.setattr(jobs_pipeline, "_CHECKPOINT_AGAIN", 0.0)
+
+    def full(_fd: int, _place: int, _length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        journal = pipeline_of(world).journal
+        assert journal is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "posix_fallocate", full)
+            await world.begin()
+            for _ in range(3):
+                await world.run(await world.job())
+            assert sum("checkpoint: " in line for line in broker.logged) == 1
+            assert (journal.number, journal.load().texts) == (0, [])
+        await world.run(await world.job())
+        await world.until(lambda: journal.load().texts != [])
+        assert journal.number > 0
+
+    async def after(broker: Any) -> None:
+        assert len(await World(broker).all_events()) == 4
 
     in_broker(scenario, statedir=str(tmp_path))
     in_broker(after, statedir=str(tmp_path))

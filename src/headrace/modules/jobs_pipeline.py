@@ -45,8 +45,6 @@ _HOLD = 10.0
 # Seconds that the end of the module waits for the disk.
 _PATIENCE = 10.0
 
-_REFUSED = "the journal cannot be written: {}"
-
 _encode = msgspec.msgpack.Encoder().encode
 
 # What a batch brought for one job: the job, its new events, and the index of the first of them.
@@ -122,7 +120,8 @@ class Pipeline:
         if self.failing:
             return self._why
         if not self._room(len(self.core.active) + jobs, size):
-            return (errno.ENOSPC, _REFUSED.format("the disk is full"))
+            assert self.journal is not None
+            return (errno.ENOSPC, f"{self.journal.folder} has no room for more: the disk is full")
         self._promised += size
         return None
 
@@ -270,11 +269,11 @@ class Pipeline:
         if not self.failing:
             self.failing = True
             self._failing_since = now
+            assert self.journal is not None
             full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            self._why = (
-                errno.ENOSPC if full else errno.EIO,
-                _REFUSED.format("the disk is full" if full else exc.strerror or exc),
-            )
+            why = "the disk is full" if full else exc.strerror or exc
+            text = f"the journal in {self.journal.folder} cannot be written: {why}"
+            self._why = (errno.ENOSPC if full else errno.EIO, text)
             self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
         elif now - self._failing_since >= _HOLD:
             self._let_go()
