@@ -164,6 +164,30 @@ def test_a_disk_that_fails_for_long_holds_up_nothing_but_starts_and_ids(
     in_broker(after, statedir=str(tmp_path))
 
 
+def test_an_exec_service_that_comes_while_the_disk_fails_starts_jobs_later(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.ctx.rpc("job-manager.sched-ready", {"mode": "unlimited"})
+        id = await world.job()
+        await world.until(lambda: id in world.allocs)
+        with monkeypatch.context() as patch:
+            patch.setattr("headrace.broker.journal.Journal.append", lambda _journal, _batch: broken(None))
+            world.ctx.respond(world.allocs.pop(id), {"id": id, "type": 0, "annotations": {}, "R": R})
+            await world.until(lambda: pipeline_of(world).failing)
+            await world.ctx.rpc("job-manager.exec-hello", {"service": "exec"})
+            await asyncio.sleep(0.05)
+            assert world.starts == {}
+        await world.until(lambda: id in world.starts)
+        world.end(id)
+        await world.client.rpc("job-manager.drain")
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
 def test_jobs_that_are_purged_before_a_checkpoint_are_not_kept_for_it(in_broker: Run, tmp_path: Path) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

@@ -159,8 +159,8 @@ class Pipeline:
             if kind == PURGED:
                 self._forget(value)
         batch = Batch(entries, effects, news, finished)
-        if self.failing and not (entries or news or finished):
-            # A refusal, or an answer to who changed nothing.
+        if self.failing and not (entries or news or finished or any(effect[0] == "start" for effect in effects)):
+            # An answer to who changed nothing.
             self.release(batch)
             return
         self._pending.append(batch)
