@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from agent_world import Job, World
 
 from headrace.agent import begun
@@ -20,21 +21,20 @@ def hand_out(world: World, scripts: list[str], after: list[Job], first: bool = T
         world.ids += 1
         job = world.jobs[world.ids] = Job(world.ids, 1)
         jobs.append(job)
-        starts.append(
-            {
-                "id": job.id,
-                "jobspec": spec,
-                "userid": 0,
-                "uri": "local:///nowhere",
-                "rundir": world.rundir,
-                "idpath": f"/f{job.id}",
-                "instance_level": 0,
-                "service": f"0-shell-f{job.id}",
-                "duration": 0.0,
-                "expiration": 0.0,
-                **more,
-            }
-        )
+        start = {
+            "id": job.id,
+            "jobspec": spec,
+            "userid": 0,
+            "uri": "local:///nowhere",
+            "rundir": world.rundir,
+            "idpath": f"/f{job.id}",
+            "instance_level": 0,
+            "service": f"0-shell-f{job.id}",
+            "duration": 0.0,
+            "expiration": 0.0,
+            **more,
+        }
+        starts.append({"id": job.id, "start": msgspec.msgpack.encode(start)})
     ids = [job.id for job in after]
     world.send({"op": "ahead", "jobs": starts, "after": ids, "first": first, "traces": more.get("traces", "")})
     return jobs

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.agent import begun
+from headrace.agent.deputies import MOST
 
 
 def test_another_process_reads_what_was_added(tmp_path: Path) -> None:
@@ -42,3 +43,14 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> No
     assert begun.read(str(path)) == {7}
     with pytest.raises(ValueError):
         begun.Traces(str(path))
+
+
+def test_each_deputy_has_a_ring_of_its_own(tmp_path: Path) -> None:
+    path = str(tmp_path / "begun")
+    begun.reserve(path)
+    for ring in range(MOST + 1):
+        traces = begun.Traces(path, ring)
+        for id in range(5000):
+            traces.add(ring * 10_000 + id + 1)
+    for ring in range(MOST + 1):
+        assert sum(id // 10_000 == ring for id in begun.read(path)) >= 4096

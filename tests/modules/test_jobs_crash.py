@@ -52,6 +52,9 @@ class Simulator:
         self.next: list[int] = []
         self.leavers: set[int] = set()
         self.unsaid: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+        # Places run by agents of their own: who runs where, and what is on its way from there.
+        self.places: dict[int, int] = {}
+        self.ways: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}
         self.recalled = False
         self.core.now = self.now
         if self.durable:
@@ -161,22 +164,37 @@ class Simulator:
 
     def bring_back(self) -> None:
         """The exec service answers a recall when all that it started is known."""
-        if self.recalled and not self.unsaid:
+        if self.recalled and not self.unsaid and not self.ways:
             self.recalled = False
             self.next.clear()
             self.leavers.clear()
             self.core.heirs.recalled()
 
     def say(self, id: int, kind: str, data: dict[str, Any]) -> None:
-        if id in self.unsaid:
-            self.unsaid[id].append((kind, data))
-        else:
-            self.core.exec_reply(id, kind, data)
+        place = self.places.get(id, id)
+        self.ways.setdefault(place, []).append((id, kind, data))
+        if self.random.random() < 0.7:
+            self.hear(place)
+
+    def hear(self, place: int) -> None:
+        """All that is on its way from a place arrives."""
+        for id, kind, data in self.ways.pop(place):
+            if id in self.unsaid:
+                self.unsaid[id].append((kind, data))
+            else:
+                self.core.exec_reply(id, kind, data)
+            if "heir" in data:
+                # Asked for when the job manager has heard of it.
+                self.unsaid[data["heir"]] = []
+
+    def hear_some(self) -> None:
+        if self.ways:
+            self.hear(self.random.choice(list(self.ways)))
 
     def end(self, id: int) -> None:
         """A job is over, and the next one starts in its place."""
         del self.running[id]
-        self.say(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
+        place = self.places.pop(id, id)
         release: dict[str, Any] = {"ranks": "all", "final": True}
         if id in self.leavers and self.next:
             heir = self.next.pop(0)
@@ -184,9 +202,12 @@ class Simulator:
             self.leavers.add(heir)
             self.started[heir] = self.started.get(heir, 0) + 1
             self.running[heir] = "starting"
-            self.unsaid[heir] = []
+            self.places[heir] = place
             release["heir"] = heir
+        self.places[id] = place
+        self.say(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
         self.say(id, "release", release)
+        del self.places[id]
 
     def execute(self) -> None:
         if not self.running:
@@ -200,10 +221,10 @@ class Simulator:
             self.end(id)
         elif state == "finished":
             del self.running[id]
-            self.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+            self.say(id, "release", {"ranks": "all", "final": True})
         else:
             self.running[id] = "finished"
-            self.core.exec_reply(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
+            self.say(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
 
     def meddle(self) -> None:
         if not self.core.active:
@@ -237,7 +258,7 @@ class Simulator:
 
     def some(self, steps: int) -> None:
         actions = [self.submit, self.schedule, self.execute, self.execute, self.meddle, self.tidy, self.tick]
-        actions += [self.name_heirs, self.bring_back]
+        actions += [self.name_heirs, self.bring_back, self.hear_some]
         for _ in range(steps):
             self.random.choice(actions)()
             self.turn()
@@ -258,6 +279,7 @@ class Simulator:
             self.turn()
             while self.pending:
                 self.write()
+            self.hear_some()
             self.bring_back()
         self.core.start_queues([""], True, None, True)
         for job in list(self.core.active.values()):
@@ -267,7 +289,14 @@ class Simulator:
             self.turn()
             while self.pending:
                 self.write()
-            for action in (self.schedule, self.name_heirs, *[self.execute] * 3, self.bring_back, self.tick):
+            for action in (
+                self.schedule,
+                self.name_heirs,
+                *[self.execute] * 3,
+                self.hear_some,
+                self.bring_back,
+                self.tick,
+            ):
                 action()
                 self.turn()
         assert not self.core.active, [(job.id, job.state, job.events[-3:]) for job in self.core.active.values()]

@@ -122,6 +122,32 @@ def test_what_the_exec_service_started_has_the_events_of_a_start_that_was_ordere
     assert set(world.replayed().active) == set()
 
 
+def test_of_two_that_were_started_either_may_be_told_first() -> None:
+    world = World()
+    world.core.exec_is_ready(ahead=True)
+    for id in range(1, 7):
+        world.submit(id)
+    world.alloc(1)
+    world.alloc(2)
+    world.core.heirs.name([3, 4, 5, 6], 0.0)
+    world.flush()
+    world.requests.clear()
+    ends(world, 2, heir=4)
+    ends(world, 4, heir=5)
+    ends(world, 1, heir=3)
+    world.core.heirs.name([6], 0.0)
+    world.flush()
+    assert ("recall",) not in world.requests and list(world.core.heirs.given) == [6]
+    ends(world, 3, heir=6)
+    assert {id: world.core.active[id].state for id in (5, 6)} == {5: RUN, 6: RUN}
+    assert [(job.id, heir.id) for kind, job, heir, *_ in pairs(world) if kind == "inherit"] == [
+        (2, 4),
+        (4, 5),
+        (1, 3),
+        (3, 6),
+    ]
+
+
 def test_more_is_handed_out_as_the_scheduler_names_it() -> None:
     world = World()
     ahead(world)

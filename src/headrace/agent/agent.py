@@ -15,19 +15,19 @@ import itertools
 import mmap
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
 from . import begun, keeper, leftovers, linux
+from .deputies import MINE, NOT_MINE, SETTLED, Deputies
+from .handout import Handout
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
@@ -35,11 +35,11 @@ _READ = 1 << 18
 # Reports that wait (seconds) for company: a short job's end follows its start at once, and each write wakes the broker.
 _PATIENT = frozenset({"started", "event", "output", "input"})
 _PATIENCE = 0.002
+# A deputy runs when many jobs wait, and then it is the broker's processor time that is short.
+_PATIENCE_OF_DEPUTIES = 0.006
 _MOST_WAITING = 64
 # Seconds until orphans are looked for, so that a burst of short jobs costs one look.
 _SWEEP = 0.05
-# Seconds that a process killed together with the broker may take to be gone.
-_DYING = 0.5
 # Seconds that epoll is asked to wait at most: it takes no more than 24 days.
 _LONGEST = 1e6
 # The fields of a start that say where.
@@ -49,7 +49,8 @@ _PLACE = ("R", "nodeid", "nnodes", "rank", "hosts", "ranks")
 class Agent:
     """The loop: descriptors, child processes and timers, each with its callback."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, handout: Handout | None = None, index: int = 0) -> None:
+        """The agent of the broker at the other end of `sock`, or with `handout` the deputy `index` of one."""
         self._pid = os.getpid()
         self._sock = sock
         sock.setblocking(False)
@@ -69,9 +70,14 @@ class Agent:
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
         # Starts for when one of the jobs `_leavers` ends, which leaves them its place.
-        self._next: deque[Op] = deque()
+        self._handout = handout
         self._leavers: set[int] = set()
         self._traces: begun.Traces | None = None
+        self._index = index
+        self._deputies = Deputies(self, self._serve_as_deputy) if handout is None else None
+        # Where a deputy has started jobs, while it is one place only.
+        self._only_place: str | None = None
+        self.stays = False
         self.folders = Folders()
         # The job path of the instance whose jobs these are.
         self._instance = ""
@@ -90,10 +96,11 @@ class Agent:
             "peer": lambda op: self._with_job(op, lambda job: job.from_peer(op["from"], op["data"])),
             "barrier": lambda op: self._with_job(op, lambda job: job.barrier_done(op["seq"], op["kvs"])),
             "rpc": self._rpc,
-            "exec": self.subprocesses.start,
-            "exec-write": self.subprocesses.write,
-            "exec-hold": self.subprocesses.hold,
-            "exec-kill": self.subprocesses.kill,
+            "ask": self._asked,
+            "exec": self._exec,
+            "exec-write": lambda op: self._with_process(op, self.subprocesses.write),
+            "exec-hold": lambda op: self._with_process(op, self.subprocesses.hold),
+            "exec-kill": lambda op: self._with_process(op, self.subprocesses.kill),
             "program": self._program_runs,
             "shutdown": lambda _op: self.stop(),
         }
@@ -107,7 +114,7 @@ class Agent:
         if op["op"] not in _PATIENT and "heir" not in op:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_PATIENCE, self._hurry)
+            self.after(_PATIENCE if self._deputies is not None else _PATIENCE_OF_DEPUTIES, self._hurry)
 
     def _hurry(self) -> None:
         self._urgent = True
@@ -147,12 +154,31 @@ class Agent:
         self.send(finish)
         self.jobs.pop(job.id, None)
         self._sweep_later()
-        if heir is None:
+        deputy = self._deputies.of(_place(job.op)) if heir is not None and self._deputies is not None else None
+        if heir is None or deputy is not None:
             self.afterwards(partial(self.folders.give_back, job.tmpdir))
-        else:
-            self.folders.leave(job.tmpdir)
-            self._start(heir)
-            self.folders.put_by()
+        if heir is None:
+            return
+        if self._traces is not None:
+            self._traces.add(heir["id"])
+        if deputy is not None and self._deputies is not None:
+            self._deputies.start(deputy, heir)
+            return
+        self._leavers.add(heir["id"])
+        self.folders.leave(job.tmpdir)
+        self._start(heir)
+        self.folders.put_by()
+
+    def handout_fd(self) -> int:
+        """The descriptor that starts are taken from."""
+        if self._handout is None:
+            self._handout = Handout()
+        return self._handout.fileno()
+
+    def relay(self, frames: bytes) -> None:
+        """Report what a deputy says: after what we have said, which may be that it has the job."""
+        if frames:
+            self._answer(frames)
 
     # -- the loop
 
@@ -203,10 +229,7 @@ class Agent:
 
     def _flush(self) -> None:
         if self._urgent or len(self._out) > _MOST_WAITING:
-            self._urgent = False
-            if self._out:
-                self._unsent += frame(self._out)
-                self._out = []
+            self._pack()
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
@@ -218,6 +241,12 @@ class Agent:
                 self.running = False
                 return
             del self._unsent[:sent]
+
+    def _pack(self) -> None:
+        self._urgent = False
+        if self._out:
+            self._unsent += frame(self._out)
+            self._out = []
 
     def _readable(self) -> None:
         try:
@@ -276,6 +305,10 @@ class Agent:
     # -- operations
 
     def _start(self, op: Op) -> None:
+        if self._deputies is None:
+            self._stay_at(_place(op))
+            if op.get("leaves"):
+                self._leavers.add(op["id"])
         job = ShellJob(self, op)
         self._instance = job.path.rpartition("/")[0]
         self.jobs[op["id"]] = job
@@ -285,54 +318,103 @@ class Agent:
             # A bad jobspec costs its own job, never the agent.
             job.fail(f"{type(exc).__name__}: {exc}", 1, trace=traceback.format_exc())
 
+    def _stay_at(self, place: str) -> None:
+        """Bound to its only place, a deputy need not move to where it starts the next task."""
+        self.stays = self._only_place in (None, place)
+        self._only_place = place if self.stays else "-"
+
     def _ahead(self, op: Op) -> None:
         """Start one of `jobs` where one of the jobs `after`, or one of themselves, ends."""
         if op["first"]:
             self._leavers.clear()
-        if op["traces"] and (self._traces is None or self._traces.path != op["traces"]):
-            self._traces = begun.Traces(op["traces"])
+        self._trace(op["traces"])
         # The start of some of them may be on its way still.
         self._leavers.update(op["after"])
-        self._next.extend(op["jobs"])
+        if self._deputies is not None:
+            if self._handout is None:
+                self._handout = Handout()
+            if op["first"] or op["after"]:
+                self._deputies.pass_on({**op, "jobs": []})
+            self._handout.add((job["id"], job["start"]) for job in op["jobs"])
+
+    def _trace(self, path: str) -> None:
+        if path and (self._traces is None or self._traces.path != path):
+            self._traces = begun.Traces(path, self._index)
 
     def _recall(self, _op: Op) -> None:
-        ids = [op["id"] for op in self._next]
-        self._next.clear()
         self._leavers.clear()
-        self.send({"op": "recalled", "ids": ids})
+        if self._deputies is None:
+            self._answer(SETTLED)
+        else:
+            self._deputies.recall(list(self._handout.drain()) if self._handout is not None else [])
 
     def _heir_of(self, job: ShellJob) -> Op | None:
         """The start of the job that takes the place of one that is over."""
         if job.id not in self._leavers:
             return None
         self._leavers.discard(job.id)
-        if not self._next or not self.running:
+        if self._handout is None or not self.running:
             return None
-        heir = self._next.popleft()
-        if self._traces is not None:
-            self._traces.add(heir["id"])
-        self._leavers.add(heir["id"])
+        heir = self._handout.take()
+        if heir is None:
+            return None
         heir.update((key, job.op[key]) for key in _PLACE)
         if heir["duration"]:
             end = time.time() + heir["duration"]
             heir["expiration"] = min(end, heir["expiration"] or end)
         return heir
 
+    def _serve_as_deputy(self, sock: socket.socket, index: int) -> None:
+        """In a process forked from this agent's: be its deputy."""
+        with contextlib.suppress(OSError):
+            linux.become_subreaper()
+        linux.ask_for_short_slices()
+        assert self._handout is not None
+        self._handout.inherited()
+        deputy = Agent(sock, self._handout, index + 1)
+        if self._traces is not None:
+            deputy._trace(self._traces.path)
+        deputy.run()
+
     def _with_job(self, op: Op, fn: Callable[[ShellJob], None]) -> None:
         job = self.jobs.get(op["id"])
         if job is not None:
             fn(job)
+        elif self._deputies is not None:
+            self._deputies.pass_on(op)
 
     def _kill(self, op: Op) -> None:
         self._with_job(op, lambda job: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]))
 
     def _rpc(self, op: Op) -> None:
         job = self.jobs.get(op["id"])
-        if job is None:
+        if job is not None:
+            job.rpc(op)
+        elif self._deputies is not None and not self._deputies.pass_on(op):
             reply = {"op": "rpc-reply", "token": op["token"], "errnum": errno.ENOENT, "payload": None, "text": ""}
             self.send(reply)
-            return
-        job.rpc(op)
+
+    def _exec(self, op: Op) -> None:
+        start = partial(self.subprocesses.start, op)
+        if op.get("job", 0) in (0, *self.jobs) or self._deputies is None or not self._deputies.ask(op, start):
+            start()
+
+    def _asked(self, op: Op) -> None:
+        """The agent does not know who of us has the job of what it was told."""
+        mine = op["what"]["job"] in self.jobs
+        if mine:
+            self._exec(op["what"])
+        self._answer(MINE if mine else NOT_MINE)
+
+    def _answer(self, data: bytes) -> None:
+        self._pack()
+        self._unsent += data
+
+    def _with_process(self, op: Op, fn: Callable[[Op], None]) -> None:
+        if self._deputies is None or self.subprocesses.has(op["handle"]):
+            fn(op)
+        else:
+            self._deputies.pass_on(op)
 
     def _program_runs(self, op: Op) -> None:
         self._program = op["pid"]
@@ -350,9 +432,17 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
+        if self._deputies is not None:
+            self._deputies.end()
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)
+
+
+def _place(op: Op) -> str:
+    """The cores of a start."""
+    cores: str = op["R"]["execution"]["R_lite"][0]["children"].get("core", "")
+    return cores
 
 
 def _guarded(fn: Callable[[], None]) -> None:
@@ -370,63 +460,3 @@ def run_agent(sock: socket.socket) -> None:
     # The next job of a place waits for us, and the broker computes at length when there are many.
     linux.ask_for_short_slices()
     Agent(sock).run()
-
-
-def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
-    """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
-    of the socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
-    end if the broker, or process `starter`, could not do it.
-    """
-    ours, its = socket.socketpair()
-    broker = os.getpid()
-    pid = os.fork()
-    if pid:
-        its.close()
-        return pid, ours
-    code = 1
-    try:
-        ours.close()
-        # Whoever types to `flux start` does not type to its jobs.
-        null = os.open(os.devnull, os.O_RDONLY)
-        if null:
-            os.dup2(null, 0)
-            os.close(null)
-        code = _run_kept(its, rank)
-        if rundir and _is_ours_to_remove(broker, starter):
-            shutil.rmtree(rundir, ignore_errors=True)
-    except BaseException:
-        traceback.print_exc(file=sys.stderr)
-    finally:
-        os._exit(code)
-
-
-def _is_ours_to_remove(broker: int, starter: int) -> bool:
-    """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
-    if not starter:
-        return True
-    if os.getppid() == broker:
-        return False
-    deadline = time.monotonic() + _DYING
-    while linux.is_running(starter):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def _run_kept(sock: socket.socket, rank: int) -> int:
-    """Be the agent, or its keeper; returns the exit code."""
-    # A group of its own: what kills the broker's must leave us to clean up.
-    os.setpgid(0, 0)
-    if not keeper.is_kept():
-        linux.become_subreaper()
-        own = os.getpid()
-        pid = os.fork()
-        if pid:
-            sock.close()
-            linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
-            return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
-        keeper.follow(own)
-    linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
-    run_agent(sock)
-    return 0

@@ -1,9 +1,10 @@
 """The trace that an agent leaves of jobs it starts without being told at that moment: a file that outlives a broker.
 
 The journal knows of a start that the broker orders before it happens. One that was handed out ahead happens first and
-is told then; if the broker is killed between the two, this file knows. It is a ring of job ids (u64, little-endian),
+is told then; if the broker is killed between the two, this file knows. It is rings of job ids (u64, little-endian),
 mapped so that an entry costs no system call; what is in the page cache survives every process, and a machine that goes
-down takes the tasks with it. The ring has more places than a broker hands out starts.
+down takes the tasks with it. An agent and each of its deputies have a ring of their own, all in the file, with more
+places than a broker hands out starts.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import mmap
 import os
 import struct
 
+_RINGS = 5
 _PLACES = 4096
 _ID = struct.Struct("<Q")
-_SIZE = _PLACES * _ID.size
+_SIZE = _RINGS * _PLACES * _ID.size
 
 
 def reserve(path: str) -> None:
@@ -48,15 +50,17 @@ def read(path: str) -> frozenset[int]:
 
 
 class Traces:
-    """The agent's end of the file, which `reserve` has made. Raises OSError and ValueError if it cannot be mapped."""
+    """The agent's end of the file that `reserve` has made, or with `ring` a deputy's. Raises OSError and ValueError if
+    it cannot be mapped."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, ring: int = 0) -> None:
         self.path = path
+        self._begin = ring * _PLACES
         self._place = 0
         with open(path, "r+b") as handle:
             self._map = mmap.mmap(handle.fileno(), _SIZE)
 
     def add(self, id: int) -> None:
         """Job `id` is about to be started."""
-        _ID.pack_into(self._map, self._place * _ID.size, id)
+        _ID.pack_into(self._map, (self._begin + self._place) * _ID.size, id)
         self._place = (self._place + 1) % _PLACES

@@ -81,6 +81,9 @@ class Subprocesses:
             process.open[stream] = fd
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
+    def has(self, handle: int) -> bool:
+        return handle in self._by_handle
+
     def write(self, op: Op) -> None:
         process = self._by_handle.get(op["handle"])
         if process is None:

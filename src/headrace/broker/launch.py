@@ -154,7 +154,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
 
     Raises LaunchError.
     """
-    from ..agent.agent import spawn_agent
+    from ..agent.birth import spawn_agent
 
     if info.rank == 0:
         if options.attrs.get("statedir"):
@@ -210,7 +210,7 @@ def start_here(options: LaunchOptions) -> int:
     signals.hold()
     _check(options)
     # Before there is a run directory: it has nobody to remove it until the agent runs.
-    importlib.import_module("headrace.agent.agent")
+    importlib.import_module("headrace.agent.birth")
     rundir = make_rundir(options)
     try:
         # The other brokers may be long in coming.
@@ -253,7 +253,7 @@ def _preload(modules: Iterable[str], links: bool) -> None:
     """
     import asyncio
 
-    from ..agent import agent as _agent  # noqa: F401
+    from ..agent import birth as _birth  # noqa: F401
     from ..modules.discovery import discover_before_fork
     from . import broker as _broker  # noqa: F401
 

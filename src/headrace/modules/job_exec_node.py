@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from headrace.broker.module import EMPTY, ModuleContext
 from headrace.modules.job_exec_tree import HERE, LOST_STATUS, Part, split
 from headrace.spec import jobid
@@ -20,6 +22,8 @@ from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 Op = dict[str, Any]
+
+_pack = msgspec.msgpack.Encoder().encode
 
 # Bytes of output on their way to the parent at which the agent is not read any more, and at which it is again.
 _MOST, _FEW = 2 << 20, 1 << 20
@@ -115,7 +119,9 @@ class Node:
 
     def ahead(self, jobs: list[dict[str, Any]], after: list[int], first: bool, traces: str) -> None:
         """Hand out `jobs`, as for `launch`, with a duration and without R and ranks (docs/dev/interfaces.md)."""
-        starts = [{**self._operation(job), "duration": job["duration"]} for job in jobs]
+        starts = [
+            {"id": job["id"], "start": _pack({**self._operation(job), "duration": job["duration"]})} for job in jobs
+        ]
         if self.ctx.broker.agent is not None:
             op = {"op": "ahead", "jobs": starts, "after": after, "first": first, "traces": traces}
             self.ctx.broker.agent.send(op)

@@ -155,8 +155,9 @@ class Heirs:
         if heir is None:
             # It was asked for already, as if nobody had it: the exec service saw to it that it runs once.
             return
-        while self._ids and self._ids.popleft() != id:
-            pass
+        # Not always the first: of two that were started at once either may be told first.
+        if id in self._ids:
+            self._ids.remove(id)
         self._leavers.discard(job.id)
         self._leavers.add(id)
         self._claims[job.id] = heir

@@ -331,9 +331,7 @@ class _Scheduler:
         for id, heir, expiration in msg.obj["jobs"]:
             self.jobs.pop(heir, None)
             if heir in self.heirs:
-                # Those before it could not take over any more.
-                while self.heirs.popleft() != heir:
-                    pass
+                self.heirs.remove(heir)
             if not pool.inherit(id, heir, now, expiration):
                 self.ctx.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
         self._changed()

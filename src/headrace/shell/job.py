@@ -21,7 +21,7 @@ from ..spec.idset import Idset
 from . import affinity, layout, oom, warning
 from . import options as known
 from .environment import job_environment, task_environment
-from .input import Input
+from .input import Input, opened
 from .mustache import expand
 from .names import Names
 from .output import Entry, Output, OutputError
@@ -227,7 +227,7 @@ class ShellJob:
             argv = [expand(arg, its) if "{{" in arg else arg for arg in command]
             try:
                 # Each task reads the file from its start: one descriptor for all would deal its lines out.
-                file = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC) if stdin else -1
+                file, argv = opened(stdin, argv)
             except OSError as exc:
                 note = f"error opening input file '{stdin}': {exc.strerror}"
                 self._cannot_start(note, 1, component="input.file", status=int(signal.SIGTERM))
@@ -242,11 +242,12 @@ class ShellJob:
                 program = argv[0] if argv else ""
                 self._cannot_start(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
-        # Left where it is, the agent would have the tasks wait for their cores while others idle.
-        rest = affinity.everything().difference(*cpus)
-        if rest:
-            use_cpus(rest)
-        use_cpus(affinity.everything())
+        if not self.agent.stays:
+            # Left where it is, the agent would have the tasks wait for their cores while others idle.
+            rest = affinity.everything().difference(*cpus)
+            if rest:
+                use_cpus(rest)
+            use_cpus(affinity.everything())
 
     def _cannot_start(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
         for task in self.tasks:

@@ -1,0 +1,76 @@
+"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import time
+import traceback
+
+from . import keeper, linux
+from .agent import run_agent
+
+# Seconds that a process killed together with the broker may take to be gone.
+_DYING = 0.5
+
+
+def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
+    """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
+    of the socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
+    end if the broker, or process `starter`, could not do it.
+    """
+    ours, its = socket.socketpair()
+    broker = os.getpid()
+    pid = os.fork()
+    if pid:
+        its.close()
+        return pid, ours
+    code = 1
+    try:
+        ours.close()
+        # Whoever types to `flux start` does not type to its jobs.
+        null = os.open(os.devnull, os.O_RDONLY)
+        if null:
+            os.dup2(null, 0)
+            os.close(null)
+        code = _run_kept(its, rank)
+        if rundir and _is_ours_to_remove(broker, starter):
+            shutil.rmtree(rundir, ignore_errors=True)
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def _is_ours_to_remove(broker: int, starter: int) -> bool:
+    """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
+    if not starter:
+        return True
+    if os.getppid() == broker:
+        return False
+    deadline = time.monotonic() + _DYING
+    while linux.is_running(starter):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _run_kept(sock: socket.socket, rank: int) -> int:
+    """Be the agent, or its keeper; returns the exit code."""
+    # A group of its own: what kills the broker's must leave us to clean up.
+    os.setpgid(0, 0)
+    if not keeper.is_kept():
+        linux.become_subreaper()
+        own = os.getpid()
+        pid = os.fork()
+        if pid:
+            sock.close()
+            linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
+            return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
+        keeper.follow(own)
+    linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
+    run_agent(sock)
+    return 0
