@@ -53,7 +53,7 @@ def test_a_barrier_waits_for_all_tasks_here_then_for_all_nodes() -> None:
     assert pmi.entered == [{"k": "v"}, {}], "pairs travel once"
 
 
-@given(st.text(st.characters(exclude_characters="\n"), max_size=40))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=40))
 def test_a_value_comes_back_as_it_was_put(value: str) -> None:
     pmi = Served()
     pmi.say(f"cmd=put kvsname=fA key=k value={value}")
@@ -65,7 +65,7 @@ def test_a_pair_that_is_too_long_is_refused(key: str, value: str) -> None:
     assert "rc=-1" in Served().say(f"cmd=put kvsname=fA key={key} value={value}")
 
 
-@given(st.text(st.characters(exclude_characters="\n"), max_size=60))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=60))
 def test_any_line_is_answered_but_a_barrier_or_an_abort(line: str) -> None:
     assert Served().say(line).startswith("cmd=")
 
