@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +65,15 @@ def test_input_from_a_file_refuses_the_service(world: World, tmp_path: Path) -> 
     assert reply["text"].startswith("Unknown service method")
     told = {"stream": "stdin", "rank": "0-1", "path": str(tmp_path / "in")}
     assert job.inputs == [("redirect", told)]
+
+
+def test_who_waits_for_the_writer_of_a_fifo_is_the_task_and_nobody_else(world: World, tmp_path: Path) -> None:
+    fifo = tmp_path / "a fifo"
+    os.mkfifo(fifo)
+    job = world.start(["cat"], options={"input": {"stdin": {"type": "file", "path": str(fifo)}}})
+    assert world.run(["true"]).status == 0
+    fifo.write_text("late\n")
+    assert world.finish(job).text() == "late\n"
 
 
 def test_a_missing_input_file_ends_the_job_as_terminated(world: World) -> None:

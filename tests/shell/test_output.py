@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,14 @@ def test_what_a_full_disk_loses_is_told_once() -> None:
         nodes.data(rank, "stdout", b"lost\n")
     nodes.end()
     assert nodes.logs() == ["error writing /dev/full: output is lost"]
+
+
+def test_a_fifo_is_refused_since_all_jobs_would_wait_for_its_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    options = {"stdout": {"type": "file", "path": str(tmp_path / "fifo")}}
+    output = Output(options, 0, 1, [0], _lookup, _never, _never)
+    with pytest.raises(OutputError, match="FIFO"):
+        output.open()
 
 
 def test_append_keeps_what_the_file_had(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The lead shell (nodeid 0) is asked; it keeps the job's input log and passes on w
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,11 +13,22 @@ from typing import Any
 from ..spec import stdio
 from ..spec.idset import Idset
 from .mustache import expand
-from .output import Entry, Lookup
+from .output import Entry, Lookup, is_fifo
 from .task import Task
 
+_READ = os.O_RDONLY | os.O_CLOEXEC
 # Bytes that wait for tasks of which none reads; then who sends them has to wait for his answers.
 _MOST = 1 << 20
+
+
+def opened(path: str, command: list[str]) -> tuple[int, list[str]]:
+    """A descriptor of the file that a task reads, -1 for none, and the task's command. Raises OSError."""
+    if not path:
+        return -1, command
+    if is_fifo(path):
+        # The task itself waits for who writes to it: nobody else may.
+        return os.open(os.devnull, _READ), ["/bin/sh", "-c", 'exec "$@" <"$0"', path, *command]
+    return os.open(path, _READ), command
 
 
 class Input:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import time
 from collections.abc import Callable
 from functools import partial
@@ -48,6 +49,14 @@ def parse_size(value: Any) -> int:
     if not 0 < size <= _MAX_LIMIT:
         raise OutputError(f"invalid output.limit={value}: it is a size of 1 to {_MAX_LIMIT} bytes, such as 10M")
     return size
+
+
+def is_fifo(path: str) -> bool:
+    """Whether an open of this would wait for the other end, and all jobs of the node with it."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 class Output:
@@ -114,6 +123,9 @@ class Output:
     def _open_file(self, path: str) -> None:
         if path in self._files:
             return
+        if is_fifo(path):
+            why = "it is a FIFO, whose reader the other jobs of this node would wait for"
+            raise OutputError(f"error opening output file '{path}': {why}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if self._append else os.O_TRUNC)
         try:
             self._files[path] = os.open(path, flags, 0o666)
