@@ -97,11 +97,26 @@ def test_an_interrupt_is_the_programs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "stopping", "leaves"),
-    [(signal.SIGTERM, False, 1), (signal.SIGTERM, True, 0), (signal.SIGINT, False, 0)],
+    ("number", "state", "method", "stopping", "leaves"),
+    [
+        (signal.SIGTERM, "run", "config", False, 1),
+        (signal.SIGTERM, "shutdown", "config", True, 0),
+        (signal.SIGINT, "run", "config", False, 0),
+        (signal.SIGINT, "join", "config", False, 1),
+        (signal.SIGINT, "join", "test", False, 0),
+    ],
 )
-def test_a_follower_that_is_told_alone_leaves_alone(number: int, stopping: bool, leaves: int) -> None:
+def test_a_follower_that_is_told_alone_leaves_alone(
+    number: int, state: str, method: str, stopping: bool, leaves: int
+) -> None:
     left: list[int] = []
-    broker: Any = SimpleNamespace(rank=3, stopping=stopping, log=lambda *_: None, leave=lambda: left.append(number))
+    broker: Any = SimpleNamespace(
+        rank=3,
+        state=state,
+        boot=SimpleNamespace(method=method),
+        stopping=stopping,
+        log=lambda *_: None,
+        leave=lambda: left.append(number),
+    )
     signals.received(broker, number)
     assert len(left) == leaves

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bootstrapped import cluster, until
 from instance import FLUX, clean_env, start
 
 _FAILS = "test $(flux getattr rank) != {} || { echo no luck; exit 7; }"
@@ -66,3 +67,13 @@ def test_who_waits_for_the_quorum_is_told_again_and_can_be_stopped_at_once(numbe
         flux.communicate(timeout=20)
     assert flux.returncode == 128 + number
     assert time.monotonic() - begin < 10
+
+
+def test_a_broker_whose_leader_never_comes_says_so_and_can_be_interrupted() -> None:
+    with cluster(2) as brokers:
+        follower = brokers.broker(1)
+        until(lambda: "which has not answered yet" in brokers.log(1), "a word")
+        assert f"waiting for the parent broker at ipc://{brokers.folder}/fake0" in brokers.log(1)
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(30) == 0
+        assert brokers.left() == []

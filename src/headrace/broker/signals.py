@@ -89,8 +89,10 @@ def received(broker: Broker, number: int) -> None:
     """Broker: `number` arrived. The leader shuts the instance down; a follower that is told to go alone goes."""
     name = signal.Signals(number).name
     if broker.rank:
-        # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree.
-        if number != signal.SIGINT and not broker.stopping:
+        # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree; but if we have not
+        # found it yet, it may be elsewhere.
+        alone = broker.state == "join" and broker.boot.method != "test"
+        if (number != signal.SIGINT or alone) and not broker.stopping:
             broker.log(logging.INFO, "broker", f"{name}: leaving")
             broker.leave()
         return
