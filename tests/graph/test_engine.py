@@ -170,5 +170,6 @@ def test_a_short_text_that_stands_for_a_great_deal_is_refused(session: Session) 
 
 
 def test_quit_ends_and_comments_do_nothing(session: Session) -> None:
-    assert session.say("# a comment", "", "unknown") == ""
+    assert session.say("# a comment", "") == ""
+    assert session.say("mach allocate job.yaml") == "ERROR: unknown command: mach (help lists all)\n"
     assert not session.engine.run("quit")

@@ -92,7 +92,10 @@ class Engine:
         if name in ("quit", "q"):
             return False
         command = _COMMANDS.get(name)
-        if command is not None:
+        if command is None:
+            # Fluxion says nothing.
+            self.err(f"ERROR: unknown command: {name} (help lists all)\n")
+        else:
             command(self, arguments)
         return True
 
