@@ -9,6 +9,7 @@ import os
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,18 +25,72 @@ ROUNDS = int(os.environ.get("HEADRACE_ORDERS", "40"))
 Op = dict[str, Any]
 
 
-class Agent:
-    """What an exec agent does with starts (docs/dev/interfaces.md); both ways of its socket take their time."""
+class Hand:
+    """Who starts jobs: the agent, or one of its deputies. What it reads and says takes its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
         self.inbox: deque[Op] = deque()
         self.outbox: deque[Op] = deque()
-        self.listeners: list[Callable[[Op], None]] = []
         self.running: dict[int, int] = {}
+        self._leavers: set[int] = set()
+
+    def hear(self) -> None:
+        """Read one operation."""
+        op = self.inbox.popleft()
+        kind = op["op"]
+        if kind == "start":
+            if op.get("leaves"):
+                self._leavers.add(op["id"])
+            self._start(op["id"], place_of(op["R"]))
+        elif kind == "ahead":
+            if op["first"]:
+                self._leavers.clear()
+            self._leavers.update(op["after"])
+        elif kind == "recall":
+            self._leavers.clear()
+            self.outbox.append({"op": "settled"})
+        elif kind == "kill" and op["id"] in self.running:
+            self.agent.doomed.add(op["id"])
+            if op.get("all"):
+                self.end(op["id"])
+
+    def end(self, id: int) -> None:
+        """A job's tasks are over."""
+        place, agent = self.running.pop(id), self.agent
+        finish: Op = {"op": "finish", "id": id, "status": 15 if id in agent.doomed else 0}
+        heir = agent.handout.popleft() if id in self._leavers and agent.handout else None
+        self._leavers.discard(id)
+        self.outbox.append(finish if heir is None else {**finish, "heir": heir, "t": 1.0})
+        if heir is None:
+            return
+        if self is agent and agent.deputies:
+            op = {"op": "start", "id": heir, "R": r_of(place), "leaves": True}
+            agent.deputies[place % len(agent.deputies)].inbox.append(op)
+        else:
+            self._leavers.add(heir)
+            self._start(heir, place)
+
+    def _start(self, id: int, place: int) -> None:
+        assert all(place not in hand.running.values() for hand in self.agent.hands), f"two jobs on place {place}"
+        self.agent.begun[id] += 1
+        self.running[id] = place
+        self.outbox.append({"op": "started", "id": id})
+
+
+class Agent(Hand):
+    """What an exec agent and its deputies do with starts (docs/dev/interfaces.md)."""
+
+    def __init__(self, deputies: int) -> None:
+        super().__init__(self)
+        self.listeners: list[Callable[[Op], None]] = []
         self.doomed: set[int] = set()
         self.begun: Counter[int] = Counter()
-        self._next: deque[int] = deque()
-        self._leavers: set[int] = set()
+        self.handout: deque[int] = deque()
+        self.deputies = [Hand(self) for _ in range(deputies)]
+        self.hands: list[Hand] = [self, *self.deputies]
+        # What was taken back, and who has not settled yet.
+        self._recalls: deque[tuple[list[int], set[int]]] = deque()
 
     def send(self, op: Op) -> None:
         self.inbox.append(op)
@@ -50,49 +105,37 @@ class Agent:
         pass
 
     def hear(self) -> None:
-        """Read one operation."""
-        op = self.inbox.popleft()
-        kind = op["op"]
-        if kind == "start":
-            self._start(op["id"], place_of(op["R"]))
-        elif kind == "ahead":
-            if op["first"]:
-                self._leavers.clear()
-            self._leavers.update(op["after"])
-            self._next.extend(job["id"] for job in op["jobs"])
-        elif kind == "recall":
-            self.outbox.append({"op": "recalled", "ids": list(self._next)})
-            self._next.clear()
-            self._leavers.clear()
-        elif kind == "kill" and op["id"] in self.running:
-            self.doomed.add(op["id"])
-            if op.get("all"):
-                self.end(op["id"])
+        op = self.inbox[0]
+        if op["op"] in ("ahead", "recall", "kill"):
+            for deputy in self.deputies:
+                deputy.inbox.append(op)
+        if op["op"] == "recall":
+            self._recalls.append((list(self.handout), set(range(len(self.hands)))))
+            self.handout.clear()
+        super().hear()
+        if op["op"] == "ahead":
+            self.handout.extend(job["id"] for job in op["jobs"])
+
+    def relay(self, deputy: Hand) -> None:
+        """Read what a deputy says."""
+        self._pass_on(deputy.outbox.popleft(), self.hands.index(deputy))
 
     def tell(self) -> None:
         """Have the broker read one operation."""
         op = self.outbox.popleft()
+        if op["op"] == "settled":
+            self._pass_on(op, 0)
+            return
         for listener in list(self.listeners):
             listener(op)
 
-    def end(self, id: int) -> None:
-        """A job's tasks are over."""
-        place = self.running.pop(id)
-        finish: Op = {"op": "finish", "id": id, "status": 15 if id in self.doomed else 0}
-        heir = self._next.popleft() if id in self._leavers and self._next else None
-        self._leavers.discard(id)
-        if heir is not None:
-            finish.update(heir=heir, t=1.0)
-            self._leavers.add(heir)
-        self.outbox.append(finish)
-        if heir is not None:
-            self._start(heir, place)
-
-    def _start(self, id: int, place: int) -> None:
-        assert place not in self.running.values(), f"two jobs on place {place}"
-        self.begun[id] += 1
-        self.running[id] = place
-        self.outbox.append({"op": "started", "id": id})
+    def _pass_on(self, op: Op, index: int) -> None:
+        if op["op"] != "settled":
+            self.outbox.append(op)
+            return
+        next(owing for _, owing in self._recalls if index in owing).discard(index)
+        while self._recalls and not self._recalls[0][1]:
+            self.outbox.append({"op": "recalled", "ids": self._recalls.popleft()[0]})
 
 
 class Scheduler:
@@ -188,7 +231,7 @@ class World:
     def __init__(self, broker: Any, seed: int) -> None:
         self.broker = broker
         self.dice = random.Random(seed)
-        broker.agent = self.agent = Agent()
+        broker.agent = self.agent = Agent(self.dice.choice([0, 2, 3]))
         broker.overlay = SimpleNamespace(topology=Topology(1, "kary:2"), children={}, on_child_lost=[])
         self.sched = Scheduler(broker.context("sched"), self.dice.choice([1, 2, 3]), self.dice)
         # How often jobs differ, and how often a module is loaded anew.
@@ -227,8 +270,10 @@ class World:
         self.asked.append(self.client.start("job-manager." + topic, body))
 
     def end_one(self) -> None:
-        if self.agent.running:
-            self.agent.end(self.dice.choice(list(self.agent.running)))
+        running = [(hand, id) for hand in self.agent.hands for id in hand.running]
+        if running:
+            hand, id = self.dice.choice(running)
+            hand.end(id)
 
     def begin_reload(self) -> None:
         if self.reload is None:
@@ -249,8 +294,10 @@ class World:
 
     def one_hears(self) -> bool:
         """Have somebody read what is there for him."""
-        ways = [(self.agent.inbox, self.agent.hear), (self.agent.outbox, self.agent.tell)]
-        full = [hear for box, hear in [*ways, (self.sched.inbox, self.sched.hear)] if box]
+        ways = [(hand.inbox, hand.hear) for hand in self.agent.hands]
+        ways += [(deputy.outbox, partial(self.agent.relay, deputy)) for deputy in self.agent.deputies]
+        ways += [(self.agent.outbox, self.agent.tell), (self.sched.inbox, self.sched.hear)]
+        full = [hear for box, hear in ways if box]
         if full:
             self.dice.choice(full)()
         return bool(full)
@@ -277,7 +324,8 @@ class World:
         idle = 0
         while idle < 5:
             await self.go_on(4)
-            idle = 0 if self.one_hears() or self.agent.running else idle + 1
+            busy = self.one_hears() or any(hand.running for hand in self.agent.hands)
+            idle = 0 if busy else idle + 1
             self.end_one()
         return (await self.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
 
