@@ -68,6 +68,7 @@ KVS = [
     Line("flux kvs get later", "flux-kvs: later: No such file or directory\n", 1),
     Line("flux kvs get --stream --label l w", "l=onetwo\nw=4\n"),
     Line("flux kvs get --stream l nosuch", "onetwo\nflux-kvs: nosuch: No such file or directory\n", 1),
+    Line("flux kvs get --at=here a", "flux-kvs: --at=here: give a tree object, as `flux kvs getroot` prints it\n", 1),
     Line("flux kvs get --stream -t l", "flux-kvs: --stream gives values: it goes with neither --treeobj nor --at\n", 1),
     Line("flux kvs namespace create ns1 ns2; flux kvs put --namespace=ns1 k=1; flux kvs get -N ns1 k", "1\n"),
     Line("FLUX_KVS_NAMESPACE=ns1 flux kvs get k; flux kvs get k", "1\nflux-kvs: k: No such file or directory\n", 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from headrace.cli.errors import CommandError
 from headrace.cli.getopts import dispatch
 
 TYPE_CHECKING = False
@@ -48,6 +49,18 @@ def main(argv: List[str]) -> int:
 
 def namespace(options: Options) -> str:
     return options.get("namespace", os.environ.get("FLUX_KVS_NAMESPACE", "primary"))
+
+
+def snapshot(options: Options) -> Any:
+    """The tree object (RFC 11) that --at gives, None without it. Raises CommandError."""
+    if not options.has("at"):
+        return None
+    import json
+
+    try:
+        return json.loads(options.get("at"))
+    except ValueError:
+        raise CommandError(f"--at={options.get('at')}: give a tree object, as `flux kvs getroot` prints it") from None
 
 
 def lookup(handle: Handle, key: str, space: str, flags: int, root: Any = None) -> Dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 
@@ -130,7 +129,7 @@ def _columns(names: List[str], options: Options) -> None:
 def dir_(argv: List[str]) -> int:
     options = _DIR.parse(argv)
     key = (options.need(0, 1) or ["."])[0]
-    root = json.loads(options.get("at")) if options.has("at") else None
+    root = kvs.snapshot(options)
     handle = Handle()
     space = kvs.namespace(options)
     try:

@@ -76,7 +76,7 @@ def get(argv: List[str]) -> int:
             raise CommandError("--stream gives values: it goes with neither --treeobj nor --at")
         return _stream(handle, keys, space, options)
     flags = TREEOBJ if options.has("treeobj") else 0
-    root = json.loads(options.get("at")) if options.has("at") else None
+    root = kvs.snapshot(options)
     for key in keys:
         try:
             found = (
@@ -164,7 +164,7 @@ def readlink(argv: List[str]) -> int:
     options = _READLINK.parse(argv)
     keys = options.need(1)
     handle = Handle()
-    root = json.loads(options.get("at")) if options.has("at") else None
+    root = kvs.snapshot(options)
     for key in keys:
         try:
             target = kvs.lookup(handle, key, kvs.namespace(options), READLINK, root)["data"]
