@@ -1,0 +1,149 @@
+"""The sockets between brokers, without brokers: who may enter, what is too much, and how an end is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import zmq
+
+from headrace.broker import boot
+from headrace.broker.attrs import AttrTable
+from headrace.broker.overlay_sockets import TreeSockets
+
+PATIENCE = 20.0
+_ATTRS = {"tbon.tcp_user_timeout": "20s", "tbon.connect_timeout": "30s"}
+
+
+async def until(done: Callable[[], object]) -> None:
+    limit = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.002)
+
+
+class End:
+    """One broker's sockets, and what came in on the one that is watched."""
+
+    def __init__(self, info: Any, **attrs: str) -> None:
+        table = AttrTable({**_ATTRS, **attrs})
+        self.tree = TreeSockets(asyncio.get_running_loop(), table, info, 2)
+        self.got: list[list[bytes]] = []
+        self.ends = 0
+        self.socket: Any = None
+
+    def watch(self, socket: Any) -> None:
+        self.socket = socket
+        self.tree.watch(socket, self._read, self._gone)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self.got.append(self.socket.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                return
+
+    def _gone(self) -> None:
+        self.ends += 1
+
+    def close(self) -> None:
+        if not self.socket.closed:
+            self.tree.close()
+
+
+def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any]) -> None:
+    """Run `scenario(parent, join)`; `join(keys)` is a child that has connected, by default with a member's keys."""
+
+    async def main() -> None:
+        keys = [boot.new_keys() for _ in range(2)]
+        members = {public for public, _ in keys}
+        ends = []
+
+        def end(public: bytes, secret: bytes) -> End:
+            info = SimpleNamespace(
+                public_key=public, secret_key=secret, parent_key=keys[0][0], members=members, rank=len(ends)
+            )
+            ends.append(End(info))
+            return ends[-1]
+
+        parent = end(*keys[0])
+        parent.watch(parent.tree.below())
+        parent.socket.bind(f"ipc://{folder}/parent")
+
+        def join(own: tuple[bytes, bytes] = keys[1]) -> End:
+            child = end(*own)
+            child.watch(child.tree.above("uuid-1"))
+            child.socket.connect(f"ipc://{folder}/parent")
+            return child
+
+        try:
+            await scenario(parent, join)
+        finally:
+            for one in reversed(ends):
+                one.close()
+
+    asyncio.run(main())
+
+
+def test_members_talk_and_are_known_by_their_uuid(tmp_path: Any) -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        child = join()
+        child.socket.send_multipart([b"up", b"x" * 100_000])
+        await until(lambda: parent.got)
+        assert parent.got == [[b"uuid-1", b"up", b"x" * 100_000]]
+        parent.socket.send_multipart([b"uuid-1", b"down"])
+        await until(lambda: child.got)
+        assert child.got == [[b"down"]]
+
+    with_parent(tmp_path, scenario)
+
+
+def test_a_key_that_is_no_members_gets_no_byte_through(tmp_path: Any) -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        stranger = join(boot.new_keys())
+        stranger.socket.send_multipart([b"let me in"])
+        await until(lambda: stranger.ends)
+        assert parent.got == []
+        join().socket.send_multipart([b"hello"])
+        await until(lambda: parent.got)
+        assert parent.got == [[b"uuid-1", b"hello"]]
+
+    with_parent(tmp_path, scenario)
+
+
+def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_there(tmp_path: Any) -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        child = join()
+        child.socket.send_multipart([b"hello"])
+        await until(lambda: parent.got)
+        assert parent.ends == 0
+        child.close()
+        await until(lambda: parent.ends)
+        with pytest.raises(zmq.ZMQError) as refused:
+            parent.socket.send_multipart([b"uuid-1", b"down"])
+        assert refused.value.errno == errno.EHOSTUNREACH
+
+    with_parent(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "asked", "heard"),
+    [("20s", 5000, 15_000), ("2s", 500, 1500), ("1h", 5000, 3_595_000), ("0s", 0, -1), ("2h", 0, -1)],
+)
+def test_a_silent_neighbour_is_lost_when_tcp_user_timeout_is_over(timeout: str, asked: int, heard: int) -> None:
+    """It is asked early enough for that; what is longer than ZeroMQ can wait is for ever."""
+
+    async def main() -> None:
+        public, secret = boot.new_keys()
+        info = SimpleNamespace(public_key=public, secret_key=secret, parent_key=public, members=set())
+        end = End(info, **{"tbon.tcp_user_timeout": timeout})
+        sock = end.tree.above("uuid-1")
+        assert (sock.getsockopt(zmq.HEARTBEAT_IVL), sock.getsockopt(zmq.HEARTBEAT_TIMEOUT)) == (asked, heard)
+        end.tree.close()
+
+    asyncio.run(main())
