@@ -98,7 +98,9 @@ def test_what_cannot_start_is_refused_with_the_reason(
 ) -> None:
     run = Run(world, *argv, **cmd)
     run.until("exec-error")
-    assert run.said("exec-error")[0]["errnum"] == number
+    said = run.said("exec-error")[0]
+    assert said["errnum"] == number
+    assert ("cannot change to /no/such/folder" in said["text"]) is ("cwd" in cmd)
     assert not run.said("exec-started")
 
 

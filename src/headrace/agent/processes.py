@@ -67,7 +67,11 @@ class Subprocesses:
                 os.close(pair[0])
                 os.close(pair[1])
             number = exc.errno if isinstance(exc, OSError) and exc.errno else errno.EINVAL
-            agent.send({"op": "exec-error", "handle": handle, "errnum": number, "text": ""})
+            # What there is not may be the directory, which the caller has and this node has not.
+            cwd = cmd.get("cwd")
+            lost = cwd and isinstance(exc, OSError) and exc.filename == cwd
+            text = f"error launching process: cannot change to {cwd}: {os.strerror(number)}" if lost else ""
+            agent.send({"op": "exec-error", "handle": handle, "errnum": number, "text": text})
             return
         for fd in (in_read, out_write, err_write):
             os.close(fd)
