@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -178,3 +180,61 @@ def playback(tmp_path_factory: pytest.TempPathFactory):
     yield start
     for broker in brokers:
         broker.close()
+
+
+class Answers:
+    """Stands for the handle of a command: `given` answers by topic (the last one again and again; an OSError is raised;
+    for a stream all of them, each an answer), `asked` is what the command wanted to know."""
+
+    def __init__(self, given: dict[str, list[object]]) -> None:
+        self.given = given
+        self.asked: list[tuple[str, object]] = []
+
+    def __call__(self, _uri: str = "") -> Answers:
+        return self
+
+    def rpc(self, topic: str, obj: object = None, nodeid: int = 0) -> _Call:
+        self.asked.append((topic, obj))
+        answers = self.given[topic]
+        return _Call([answers.pop(0) if len(answers) > 1 else answers[0]])
+
+    def stream(self, topic: str, obj: object = None) -> _Call:
+        self.asked.append((topic, obj))
+        return _Call(list(self.given[topic]))
+
+    def close(self) -> None:
+        pass
+
+
+class _Call:
+    def __init__(self, answers: list[object]) -> None:
+        self.answers = answers
+        self.canceled = False
+
+    def get(self, _timeout: float | None = None) -> object:
+        answer = self.answers.pop(0) if self.answers else OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def __iter__(self) -> Iterator[object]:
+        while self.answers:
+            yield self.get()
+
+    def cancel(self) -> None:
+        self.canceled = True
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
+    """`answers(module, {topic: answer or [answers]}, TOPIC=the same, ...)` has the functions of a command's module ask
+    who is returned; in topics that are keywords `__` is a dot and `_` a dash."""
+
+    def give(module: object, exact: dict[str, object] | None = None, **given: object) -> Answers:
+        topics = {name.replace("__", ".").replace("_", "-"): answer for name, answer in given.items()}
+        topics.update(exact or {})
+        made = Answers({name: list(each) if isinstance(each, list) else [each] for name, each in topics.items()})
+        monkeypatch.setattr(module, "Handle", made)
+        return made
+
+    return give

@@ -1,0 +1,30 @@
+"""How a command ends early: what is said, and with which status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.cli import main
+from headrace.cli.errors import CommandError
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "status"),
+    [
+        (CommandError("no such job"), "flux-job: no such job\n", 1),
+        (CommandError("no more", 2), "flux-job: no more\n", 2),
+        (CommandError("flux-run: Cannot connect", bare=True), "flux-run: Cannot connect\n", 1),
+        (CommandError("", 3), "", 3),
+    ],
+)
+def test_an_error_is_a_line_after_the_commands_name_and_a_status(
+    error: CommandError, said: str, status: int, monkeypatch: Any, capsys: Any
+) -> None:
+    def fail(_argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("headrace.cli.job.main", fail)
+    assert main.run_command("job", ["id"], False) == status
+    assert capsys.readouterr().err == said

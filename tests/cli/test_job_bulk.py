@@ -1,0 +1,54 @@
+"""All jobs of a user at once: counted first, done when it is confirmed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+from headrace.cli import job_bulk
+from headrace.cli.errors import CommandError
+
+FOUND = {"count": 3, "errors": 0}
+
+
+def test_nothing_is_done_without_force(answers: Any, capsys: Any) -> None:
+    broker = answers(job_bulk, job_manager__killall=FOUND)
+    assert job_bulk.killall([]) == job_bulk.killall(["-f", "-s", "INT", "-u", "all"]) == 0
+    mine = {"signum": 15, "userid": os.getuid(), "dry_run": True}
+    assert [body for _, body in broker.asked] == [mine, {"signum": 2, "userid": 0xFFFFFFFF, "dry_run": False}]
+    assert capsys.readouterr().err == (
+        "flux-job: Command matched 3 jobs (-f to confirm)\nflux-job: Killed 3 jobs (0 errors)\n"
+    )
+
+
+def test_exceptions_go_to_jobs_in_the_states_that_are_named(answers: Any, capsys: Any) -> None:
+    broker = answers(job_bulk, job_manager__raiseall={"count": 3, "errors": 1})
+    assert job_bulk.raiseall(["-f", "-S", "sched,RUN", "-s", "0", "-u", "12", "cancel", "too", "late"]) == 1
+    asked = {"states": 8 | 16, "severity": 0, "type": "cancel", "note": "too late", "userid": 12, "dry_run": False}
+    assert broker.asked == [("job-manager.raiseall", asked)]
+    assert capsys.readouterr().err == "flux-job: Raised exception on 3 jobs (1 errors)\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["-S", "inactive", "x"], "error parsing states: inactive unknown"),
+        (["-S", "asleep", "x"], "error parsing states: asleep unknown"),
+        (["-s", "8", "x"], "Invalid severity: it must be from 0 to 7"),
+        (["-u", "no such user", "x"], "unknown user no such user"),
+    ],
+)
+def test_what_does_not_exist_is_named(answers: Any, argv: list[str], text: str) -> None:
+    answers(job_bulk, job_manager__raiseall=FOUND)
+    with pytest.raises(CommandError) as refused:
+        job_bulk.raiseall(argv)
+    assert refused.value.text == text
+
+
+def test_a_refusal_is_the_brokers(answers: Any) -> None:
+    answers(job_bulk, job_manager__killall=OSError(errno.EPERM, "guests can only act on their own jobs"))
+    with pytest.raises(CommandError, match="guests can only act on their own jobs"):
+        job_bulk.killall([])
