@@ -170,6 +170,7 @@ def test_a_job_that_may_have_been_started_is_changed_when_that_is_known() -> Non
     assert not world.core.heirs.settled(3, lambda: world.cancel(3))
     world.flush()
     assert world.requests.count(("recall",)) == 1 and not done
+    assert world.core.heirs.stats() == {"named": 2, "given": 2, "put_off": 2}
     ends(world, 1, heir=2)
     assert not done
     world.core.heirs.recalled()

@@ -307,6 +307,9 @@ class _Manager:
             "max_jobid": self.core.max_jobid,
             "housekeeping": {"running": {}, "config": {"release-after": -1.0, "command": ""}},
         }
+        heirs = self.core.heirs.stats()
+        if any(heirs.values()):
+            out["heirs"] = heirs
         durable = self.pipeline.stats()
         if durable:
             out["durable"] = durable

@@ -45,6 +45,11 @@ class Heirs:
         self._recalling = False
         self._put_off: list[Callable[[], Any]] = []
 
+    def stats(self) -> dict[str, int]:
+        """Who was named and given out, and how much waits for that to come back: where a queue stands still, this says
+        who is waited for."""
+        return {"named": len(self._ids), "given": len(self.given), "put_off": len(self._put_off)}
+
     # -- the scheduler's word
 
     def name(self, ids: list[int], expiration: float) -> None:
