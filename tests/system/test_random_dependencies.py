@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mutation
+import pytest
 from instance import Done, start
 
 from headrace.spec import jobid
@@ -29,8 +30,10 @@ deeds = open(os.environ["DEEDS"], "a+")
 deeds.seek(0)
 ids = [deed["id"] for deed in map(json.loads, deeds) if deed["kind"] == "submit"]
 head = base64.b64encode(b"version\\0i1\\0userid\\0i%d\\0mechanism\\0snone\\0" % os.getuid()).decode()
-cores = subprocess.run(["flux", "resource", "list", "-no", "{ncores}"], capture_output=True, text=True).stdout
-cores = max(1, max(map(int, cores.split())) // 2)
+# Two jobs fill a node.
+listed = subprocess.run(["flux", "resource", "list", "-s", "all", "-no", "{ncores} {nnodes}"], capture_output=True)
+ncores, nnodes = map(int, listed.stdout.split()[:2])
+cores = max(1, ncores // nnodes // 2)
 
 def did(**deed):
     print(json.dumps(deed), file=deeds, flush=True)
@@ -150,8 +153,9 @@ class _Job:
         return self.clean is None or self.clean > since
 
 
-def _run(folder: Path, seed: int, until: int, then: str) -> Done:
+def _run(folder: Path, size: int, seed: int, until: int, then: str) -> Done:
     return start(
+        f"--test-size={size}",
         f"-Sstatedir={folder / 'state'}",
         sys.executable,
         "-c",
@@ -164,12 +168,13 @@ def _run(folder: Path, seed: int, until: int, then: str) -> Done:
     )
 
 
-def test_a_random_queue_ends_as_its_dependencies_say_over_a_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_random_queue_ends_as_its_dependencies_say_over_a_kill(size: int, tmp_path: Path) -> None:
     seed = mutation.seed()
     dice = random.Random(seed)
-    killed = _run(tmp_path, seed, dice.randrange(40, 80), "kill")
+    killed = _run(tmp_path, size, seed, dice.randrange(40, 80), "kill")
     assert (killed.rc != 0, killed.left) == (True, []), killed.err
-    ran = _run(tmp_path, seed + 1, 120, "end")
+    ran = _run(tmp_path, size, seed + 1, 120, "end")
     assert (ran.rc, ran.left) == (0, []), ran.err
     assert "Traceback" not in killed.err + ran.err, killed.err + ran.err
 
