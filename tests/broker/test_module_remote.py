@@ -79,7 +79,10 @@ class Process:
         return code
 
     def close(self) -> None:
-        self.forked.kill()
+        if self.forked.poll() is None:
+            self.forked.kill()
+            os.waitid(os.P_PID, self.forked.pid, os.WEXITED | os.WNOWAIT)
+            assert self.forked.poll() is not None
         self.forked.sock.close()
         assert self.forked.stdout is not None
         self.forked.stdout.close()
