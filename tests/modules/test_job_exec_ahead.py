@@ -185,3 +185,31 @@ def test_the_end_of_the_module_takes_everything_back_and_ends_what_runs() -> Non
         fleet.contexts.clear()
 
     with_fleet(1, scenario)
+
+
+def test_who_waits_for_an_agent_that_is_gone_is_answered_and_nothing_is_taken_any_more() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT, LAST)
+        answers = recall(fleet)
+        fleet.start(id=NEXT)
+        await fleet.settle()
+        assert answers == []
+        fleet.agents[0].say("gone")
+        await fleet.settle()
+        assert answers == [0] and ("error", {"errnum": errno.ENOSYS}) in fleet.told
+        again = recall(fleet)
+        await fleet.settle()
+        assert again == [0] and len(fleet.agents[0].got("start")) == 1
+
+    with_fleet(1, scenario)
+
+
+def test_what_runs_where_the_agent_is_gone_is_lost() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        fleet.agents[0].say("gone")
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["exception", "finish", "release"]
+        assert fleet.told[0][1]["type"] == "node-failure"
+
+    with_fleet(1, scenario)

@@ -83,6 +83,7 @@ class Agent:
         self._instance = ""
         # The pid of the broker's initial program while it runs.
         self._program = 0
+        self._alone = False
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -238,7 +239,7 @@ class Agent:
                 select.select([], [self._sock], [], 1.0)
                 continue
             except OSError:
-                self.running = False
+                self._be_alone()
                 return
             del self._unsent[:sent]
 
@@ -256,7 +257,7 @@ class Agent:
         except OSError:
             size = 0
         if not size:
-            self.running = False
+            self._be_alone()
             return
         for op in self._reader.feed(self._in[:size]):
             handler = self._handlers.get(op.get("op", ""))
@@ -422,8 +423,13 @@ class Agent:
     def stop(self) -> None:
         self.running = False
 
+    def _be_alone(self) -> None:
+        """Nobody is at the other end of our socket any more."""
+        self._alone = True
+        self.stop()
+
     def _kill_all(self) -> None:
-        if self._program:
+        if self._program and self._alone:
             # The broker was killed: its initial program would have nobody to talk to. Parents first: a script would go
             # on with its next line when what it waits for is killed.
             for pid in (self._program, *linux.descendants_of(self._program)):

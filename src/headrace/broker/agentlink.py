@@ -21,7 +21,8 @@ _LENGTH = struct.Struct("<I")
 
 
 class AgentLink(asyncio.BufferedProtocol):
-    """`send(op)` and `subscribe(fn(op))`; `lost` is called once when the agent's end closes before `close()`."""
+    """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
+    "gone", and `lost` is called."""
 
     def __init__(self, broker: Broker, pid: int) -> None:
         self.broker = broker
@@ -105,6 +106,8 @@ class AgentLink(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
+            for listener in self._listeners:
+                listener({"op": "gone"})
             self.lost()
 
     def close(self) -> None:

@@ -213,6 +213,13 @@ class _Leader:
         self.recalled.append(self.recalls.pop(0))
         self._answer_recalls()
 
+    def _agent_gone(self) -> None:
+        """It starts nothing any more. What it has started and not told is in its traces: for the next broker."""
+        self.taking = False
+        self.ahead.clear()
+        while self.recalls:
+            self._recalled({"ids": []})
+
     def _answer_recalls(self) -> None:
         # Whoever asked hears of all that was started before.
         if not self.unconnected:
@@ -265,6 +272,9 @@ class _Leader:
     def _report(self, op: Op) -> None:
         if op["op"] == "recalled":
             self._recalled(op)
+            return
+        if op["op"] == "gone":
+            self._agent_gone()
             return
         handler = self._ops.get(op["op"])
         if handler is not None and op["id"] in self.jobs:

@@ -163,6 +163,8 @@ class Node:
             self.shells.reply(op)
         elif kind == "peer":
             self._peer(op)
+        elif kind == "gone":
+            self._agent_gone()
         elif not kind.startswith("exec"):
             self._take(HERE, op)
 
@@ -281,6 +283,14 @@ class Node:
         for part in list(self.parts.values()):
             if rank in part.children and rank not in part.heard_finish:
                 self._lost(part, rank, part.children[rank])
+
+    def _agent_gone(self) -> None:
+        """A follower goes with its agent, and is missed by its parent."""
+        if self.rank == 0:
+            self.report({"op": "gone"})
+            for part in list(self.parts.values()):
+                if part.here and HERE not in part.heard_finish:
+                    self._lost(part, HERE, 1)
 
     def _lost(self, part: Part, child: int, members: int) -> None:
         job = part.job["id"]
