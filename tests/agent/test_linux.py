@@ -38,8 +38,9 @@ def test_a_title_longer_than_the_arguments_is_cut() -> None:
 def test_children_and_what_they_started_are_found_parents_first() -> None:
     parent = subprocess.Popen(["sh", "-c", "sleep 100 & wait"], start_new_session=True)
     try:
-        while len(found := linux.descendants_of(os.getpid())) < 2:
+        while not linux.children_of(parent.pid):
             time.sleep(0.01)
+        found = linux.descendants_of(os.getpid())
         assert parent.pid in linux.children_of(os.getpid())
         assert found.index(parent.pid) < found.index(linux.children_of(parent.pid)[0])
     finally:
