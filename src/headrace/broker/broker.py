@@ -7,7 +7,6 @@ they leave leaf first. A follower that loses its parent ends at once with its jo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import gc
 import logging
@@ -28,14 +27,14 @@ from ..spec import jobid
 from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
-from ..spec.message import Message, MessageError
+from ..spec.message import Message
 from . import services, signals, state
 from .agentlink import AgentLink
 from .attrs import AttrTable
 from .boot import BootInfo
 from .events import Events
 from .groups import Groups
-from .join import when_parent_is_through
+from .join import LeaderState, when_parent_is_through
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .modhost import ModuleHost, has_own_rc1
@@ -109,7 +108,8 @@ class Broker:
 
     def run(self) -> int:
         """Live until exit; returns the exit code of the instance (rank 0) or of this broker."""
-        _tune_collector()
+        # Most objects live in queues for milliseconds or in tables for hours: collect the young rarely.
+        gc.set_threshold(50_000, 20, 50)
         signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
         try:
@@ -139,7 +139,7 @@ class Broker:
         self.overlay.on_members = self._members
         self.overlay.on_children_gone = self._children_gone
         services.register(self)
-        self.events.subscribe(_StateListener(self), "broker.state")
+        self.events.subscribe(LeaderState(self), "broker.state")
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
         signals.listen(self)
@@ -495,22 +495,3 @@ class Broker:
         rundir = self.attrs.get("rundir")
         if self._own_rundir and rundir:
             shutil.rmtree(rundir, ignore_errors=True)
-
-
-class _StateListener:
-    """Subscribes the broker itself to the leader's state events."""
-
-    uuid = "broker-state"
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def send(self, msg: Message) -> None:
-        with contextlib.suppress(MessageError):
-            if self._broker.rank and msg.rolemask & m.ROLE_OWNER:
-                self._broker.parent_state(str((msg.obj or {}).get("state")))
-
-
-def _tune_collector() -> None:
-    """Most objects of a broker live in queues for milliseconds or in tables for hours: collect the young rarely."""
-    gc.set_threshold(50_000, 20, 50)
