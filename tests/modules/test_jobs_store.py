@@ -75,11 +75,13 @@ def test_a_job_that_ended_is_looked_up_as_before(
         other = Store(store.folder)
         other.texts.table = list(store.texts.table)
         other.restore(5, record)
+        store.spill.close()
         store = other
     else:
         store.finish(job)
     assert seen(store, 5) == before
     assert (5 in store, 6 in store, store.active) == (True, False, {})
+    store.spill.close()
 
 
 def test_a_purged_job_leaves_neither_data_nor_files(tmp_path: Path) -> None:

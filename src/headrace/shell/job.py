@@ -230,7 +230,7 @@ class ShellJob:
                 file, argv = opened(stdin, argv)
             except OSError as exc:
                 note = f"error opening input file '{stdin}': {exc.strerror}"
-                self._cannot_start(note, 1, component="input.file", status=int(signal.SIGTERM))
+                self.fail(note, 1, component="input.file", status=int(signal.SIGTERM))
                 break
             try:
                 use_cpus(cpus[task.local])
@@ -240,7 +240,7 @@ class ShellJob:
                 what = os.strerror(number or errno.EINVAL)
                 code = 127 if number == errno.ENOENT else 126
                 program = argv[0] if argv else ""
-                self._cannot_start(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
+                self.fail(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
         if not self.agent.stays:
             # Left where it is, the agent would have the tasks wait for their cores while others idle.
@@ -248,12 +248,6 @@ class ShellJob:
             if rest:
                 use_cpus(rest)
             use_cpus(affinity.everything())
-
-    def _cannot_start(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
-        for task in self.tasks:
-            if not task.pid:
-                task.never_ran()
-        self.fail(note, code, component, status)
 
     # -- reports
 
@@ -287,6 +281,9 @@ class ShellJob:
         if self._finished or self._failed:
             return
         self._failed = True
+        for task in self.tasks:
+            if not task.pid:
+                task.never_ran()
         if self.output is not None:
             self.output.log(_FATAL, note, self.nodeid, component)
         elif self.lead:
