@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import agent_world
 import pytest
 from agent_world import PATIENCE, Job, World
 from test_agent_ahead import hand_out, recalled
@@ -159,3 +160,49 @@ def test_nothing_is_left_when_the_broker_goes(tmp_path: Path) -> None:
     world.close()
     assert not any(linux.is_running(pid) for pid in mine)
     assert os.listdir(tmp_path) == []
+
+
+def test_deputies_with_nothing_to_do_end_and_come_again_when_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon = "from headrace.agent import deputies; deputies._KEPT = 0.1; "
+    monkeypatch.setattr(agent_world, "_MAIN", soon + agent_world._MAIN)
+    world, traces = World(1, str(tmp_path)), str(tmp_path / "begun")
+    begun.reserve(traces)
+    begun_by_now: set[int] = set()
+    for _ in range(3):
+        first = two_places(world)
+        jobs = hand_out(world, ["sleep 0.3", *["true"] * 20], first, traces=traces)
+        let_go(world, first)
+        world.pump(lambda: all(job.done for job in jobs))  # noqa: B023
+        assert [job.status for job in jobs] == [0] * 21
+        until(lambda: not deputies(world))
+        # There is nobody to answer, but nobody need.
+        assert recalled(world) == []
+        begun_by_now |= {job.id for job in jobs}
+        # Who comes later writes over nothing that was written by who went.
+        assert begun.read(traces) == begun_by_now
+    world.close()
+
+
+def test_deputies_that_have_been_asked_whether_they_are_idle_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = "from headrace.agent import deputies; deputies._KEPT = 0.001; "
+    monkeypatch.setattr(agent_world, "_MAIN", often + agent_world._MAIN)
+    world = World(1, str(tmp_path))
+    back: set[int] = set()
+    ended: set[int] = set()
+    for turn in range(8):
+        first = two_places(world)
+        jobs = hand_out(world, ["true"] * 10, first)
+        let_go(world, first)
+        world.pump(lambda: sum(job.done for job in jobs) > turn)  # noqa: B023
+        taken_back = set(recalled(world))
+        rest = [job for job in jobs if job.id not in taken_back]
+        world.pump(lambda: all(job.done for job in rest))  # noqa: B023
+        assert {job.heir for job in [*first, *jobs] if job.heir} == {job.id for job in rest}
+        back |= taken_back
+        ended |= {job.id for job in jobs if job.done}
+    assert not back & ended
+    world.close()

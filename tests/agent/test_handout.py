@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 import msgspec
+import pytest
 
+from headrace.agent import handout as module
 from headrace.agent.handout import Handout
 
 
@@ -33,6 +35,13 @@ def test_one_that_is_too_large_for_the_queue_keeps_its_turn() -> None:
     handout = Handout()
     handout.add([*starts(range(2)), *starts(range(2, 3), 1_000_000), *starts(range(3, 5))])
     assert taken(handout) == [0, 1, 2, 3, 4]
+
+
+def test_one_that_sockets_of_this_system_never_take_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ROOM", 0)
+    handout = Handout()
+    handout.add([*starts(range(2)), *starts(range(2, 3), 30_000), *starts(range(3, 9))])
+    assert taken(handout) == list(range(9))
 
 
 def test_what_is_drained_is_not_taken() -> None:

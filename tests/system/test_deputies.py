@@ -154,8 +154,7 @@ for turn in range(90):
         attempt("job-manager.raise", {"id": now, "severity": dice.choice([0, 3]), "type": "test", "note": "meddling"})
     elif deed == 2:
         attempt("job-manager.urgency", {"id": id, "urgency": dice.choice([0, 8, 16, 20])})
-    elif deed == 3:
-        # A short limit may end it.
+    elif deed == 3 and kinds[now] != "too-long":
         limit = dice.choice([0.0, 60.0])
         attempt("job-manager.update", {"id": now, "updates": {"attributes.system.duration": limit}})
     elif deed == 4:

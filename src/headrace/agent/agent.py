@@ -26,7 +26,7 @@ from functools import partial
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
 from . import begun, keeper, leftovers, linux
-from .deputies import MINE, NOT_MINE, SETTLED, Deputies
+from .deputies import BUSY, IDLE, MINE, NOT_MINE, SETTLED, Deputies
 from .handout import Handout
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
@@ -98,6 +98,7 @@ class Agent:
             "barrier": lambda op: self._with_job(op, lambda job: job.barrier_done(op["seq"], op["kvs"])),
             "rpc": self._rpc,
             "ask": self._asked,
+            "idle": self._idle,
             "exec": self._exec,
             "exec-write": lambda op: self._with_process(op, self.subprocesses.write),
             "exec-hold": lambda op: self._with_process(op, self.subprocesses.hold),
@@ -310,7 +311,14 @@ class Agent:
             self._stay_at(_place(op))
             if op.get("leaves"):
                 self._leavers.add(op["id"])
-        job = ShellJob(self, op)
+        try:
+            job = ShellJob(self, op)
+        except Exception as exc:
+            note = f"{type(exc).__name__}: {exc}"
+            traceback.print_exc(file=sys.stderr)
+            self.send({"op": "exception", "id": op["id"], "severity": 0, "type": "exec", "note": note})
+            self.send({"op": "finish", "id": op["id"], "status": 1 << 8})
+            return
         self._instance = job.path.rpartition("/")[0]
         self.jobs[op["id"]] = job
         try:
@@ -406,6 +414,9 @@ class Agent:
         if mine:
             self._exec(op["what"])
         self._answer(MINE if mine else NOT_MINE)
+
+    def _idle(self, _op: Op) -> None:
+        self._answer(BUSY if self.jobs or self.subprocesses else IDLE)
 
     def _answer(self, data: bytes) -> None:
         self._pack()

@@ -4,7 +4,7 @@ The journal knows of a start that the broker orders before it happens. One that 
 is told then; if the broker is killed between the two, this file knows. It is rings of job ids (u64, little-endian),
 mapped so that an entry costs no system call; what is in the page cache survives every process, and a machine that goes
 down takes the tasks with it. An agent and each of its deputies have a ring of their own, all in the file, with more
-places than a broker hands out starts.
+places than a broker hands out starts. Behind them is where each ring goes on: a deputy may have had predecessors.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _RINGS = 5
 _PLACES = 4096
 _ID = struct.Struct("<Q")
 _SIZE = _RINGS * _PLACES * _ID.size
+_WHOLE = _SIZE + _RINGS * _ID.size
 
 
 def reserve(path: str) -> None:
@@ -27,7 +28,7 @@ def reserve(path: str) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, _SIZE)
+        os.posix_fallocate(fd, 0, _WHOLE)
     finally:
         os.close(fd)
 
@@ -56,11 +57,13 @@ class Traces:
     def __init__(self, path: str, ring: int = 0) -> None:
         self.path = path
         self._begin = ring * _PLACES
-        self._place = 0
+        self._next = _SIZE + ring * _ID.size
         with open(path, "r+b") as handle:
-            self._map = mmap.mmap(handle.fileno(), _SIZE)
+            self._map = mmap.mmap(handle.fileno(), _WHOLE)
+        self._place = _ID.unpack_from(self._map, self._next)[0] % _PLACES
 
     def add(self, id: int) -> None:
         """Job `id` is about to be started."""
         _ID.pack_into(self._map, (self._begin + self._place) * _ID.size, id)
         self._place = (self._place + 1) % _PLACES
+        _ID.pack_into(self._map, self._next, self._place)

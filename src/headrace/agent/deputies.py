@@ -3,7 +3,8 @@
 An agent stands still while what it spawns is not executed yet and while it moves to the processor that a task is bound
 to: a third of what a short job takes. With a deputy for each place the others go on meanwhile, and a deputy stays on
 the processors of its only place. Deputies are forked when jobs of two places have ended with another to take over, and
-talk to the agent alone: what they report passes through it unread, what is not for its own jobs it gives to all.
+talk to the agent alone: what they report passes through it unread, what is not for its own jobs it gives to all. When
+the queue is gone, so are they.
 """
 
 from __future__ import annotations
@@ -35,10 +36,15 @@ MOST = 4
 SETTLED = frame([])
 # What it answers to "ask": that it has the job in question, or has not.
 MINE, NOT_MINE = frame([{}]), frame([{}, {}])
+# What it answers to "idle": that it has nothing to do, or has something.
+IDLE, BUSY = frame([{}] * 3), frame([{}] * 4)
+_IS_IDLE = frame([{"op": "idle"}])
 _LENGTH = struct.Struct("<I")
 _READ = 1 << 18
 # How many places are told apart; on a large node any set of cores may be one.
 _PLACES = 4096
+# Seconds after which one with nothing to do ends.
+_KEPT = 10.0
 # Seconds that deputies get to end what they run.
 _PATIENCE = 2.5
 
@@ -51,7 +57,17 @@ class _Line:
         self.sock = sock
         self.buffer = bytearray()
         # Never waiting: the deputy may wait for us to read. A descriptor of its own, since it may be watched.
-        self.out = Feed(agent, os.dup(sock.fileno()))
+        self._out = Feed(agent, os.dup(sock.fileno()))
+        # Whether it was asked if it is idle and has not answered, and whether it was told nothing since then.
+        self.asked = self.may_go = False
+
+    def write(self, data: bytes) -> None:
+        self.may_go = False
+        self._out.write(data)
+
+    def close(self) -> None:
+        self._out.close()
+        self.sock.close()
 
 
 class _Question:
@@ -69,8 +85,9 @@ class Deputies:
     def __init__(self, agent: Agent, serve: Callable[[socket.socket, int], None]) -> None:
         self._agent = agent
         self._serve = serve
-        self._lines: list[_Line] = []
+        self._lines: dict[int, _Line] = {}
         self._limit = 0
+        self._looks = False
         self._places: dict[str, int] = {}
         # Recalls: what was drained for each, and how many have not settled yet.
         self._recalls: deque[tuple[list[int], set[int]]] = deque()
@@ -87,36 +104,37 @@ class Deputies:
         if len(self._places) < 2 or self._limit < 2:
             return None
         index %= self._limit
-        while len(self._lines) <= index:
-            try:
-                self._fork()
-            except OSError:
-                # Too many processes: we do it all ourselves.
-                return None
+        try:
+            for each in range(index + 1):
+                if each not in self._lines:
+                    self._fork(each)
+        except OSError:
+            # Too many processes: we do it all ourselves.
+            return None
         return index
 
     def start(self, index: int, op: Op) -> None:
         """Have a deputy start a job, which leaves its place to another."""
-        self._lines[index].out.write(frame([{**op, "op": "start", "leaves": True}]))
+        self._lines[index].write(frame([{**op, "op": "start", "leaves": True}]))
 
     def pass_on(self, op: Op) -> bool:
         """What may be for a job of any of them. False if there are none."""
         if self._lines:
             data = frame([op])
-            for line in self._lines:
-                line.out.write(data)
+            for line in self._lines.values():
+                line.write(data)
         return bool(self._lines)
 
     def recall(self, ids: list[int]) -> None:
         """Say "recalled" of `ids` as soon as all deputies have said what they started."""
-        self._recalls.append((ids, set(range(len(self._lines)))))
+        self._recalls.append((ids, set(self._lines)))
         self.pass_on({"op": "recall"})
         self._answer()
 
     def ask(self, op: Op, if_nobody: Callable[[], None]) -> bool:
         """Have the deputy that runs job `op["job"]` do `op`. False if there are none."""
         if self.pass_on({"op": "ask", "what": op}):
-            self._questions.append(_Question(if_nobody, set(range(len(self._lines)))))
+            self._questions.append(_Question(if_nobody, set(self._lines)))
         return bool(self._lines)
 
     def _answer(self) -> None:
@@ -153,7 +171,7 @@ class Deputies:
             size = _LENGTH.size + _LENGTH.unpack_from(buffer, whole)[0]
             if len(buffer) - whole < size:
                 break
-            if size > len(NOT_MINE):
+            if size > len(BUSY):
                 whole += size
                 continue
             # Not for the broker; what came before it is to be there before what follows from it.
@@ -163,13 +181,34 @@ class Deputies:
             whole = 0
             if said == SETTLED:
                 self._settled(index)
+            elif said in (IDLE, BUSY):
+                line.asked = False
+                if said == IDLE and line.may_go:
+                    self._let_go(index)
+                    return
             else:
                 self._told(index, said == MINE)
         self._agent.relay(bytes(buffer[:whole]))
         del buffer[:whole]
 
-    def _fork(self) -> None:
-        index, own = len(self._lines), os.getpid()
+    def _look(self) -> None:
+        for line in self._lines.values():
+            if not line.asked:
+                line.write(_IS_IDLE)
+                line.asked = line.may_go = True
+        self._looks = bool(self._lines)
+        if self._looks:
+            self._agent.after(_KEPT, self._look)
+
+    def _let_go(self, index: int) -> None:
+        """It has said all, and nothing was said to it since then."""
+        line = self._lines.pop(index)
+        self._agent.children[line.pid] = lambda _status: None
+        self._agent.unwatch(line.sock.fileno())
+        line.close()
+
+    def _fork(self, index: int) -> None:
+        own = os.getpid()
         ours, its = socket.socketpair()
         try:
             pid = os.fork()
@@ -192,17 +231,19 @@ class Deputies:
                 os._exit(code)
         its.close()
         ours.setblocking(False)
-        self._lines.append(_Line(self._agent, pid, ours))
+        if not self._looks:
+            self._looks = True
+            self._agent.after(_KEPT, self._look)
+        self._lines[index] = _Line(self._agent, pid, ours)
         self._agent.children[pid] = lambda _status: self._agent.stop()
         self._agent.watch(ours.fileno(), partial(self._readable, index))
 
     def end(self) -> None:
         """Have them end what they run, and end."""
-        for line in self._lines:
-            line.out.close()
-            line.sock.close()
+        for line in self._lines.values():
+            line.close()
         deadline = time.monotonic() + _PATIENCE
-        left = [line.pid for line in self._lines]
+        left = [line.pid for line in self._lines.values()]
         while left and time.monotonic() < deadline:
             for pid in list(left):
                 with suppress(ChildProcessError):

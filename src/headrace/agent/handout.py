@@ -58,7 +58,11 @@ class Handout:
                 self._fill()
             return op
         # One that is too large to be put into the queue keeps its turn.
-        return _decode(self._later.popleft()[1]) if self._later else None
+        if not self._later:
+            return None
+        _id, start = self._later.popleft()
+        self._fill()
+        return _decode(start)
 
     def drain(self) -> Iterator[int]:
         """Take everything; the ids."""
@@ -75,7 +79,8 @@ class Handout:
         return self._buffer[:size] if size else None
 
     def _fill(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        # No room, or never for one as large, where the system allows sockets little: it waits here.
+        with contextlib.suppress(OSError):
             while self._later and len(self._later[0][1]) <= _LARGEST:
                 self._in.send(_ID.pack(self._later[0][0]) + self._later[0][1])
                 self._later.popleft()

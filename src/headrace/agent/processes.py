@@ -85,6 +85,9 @@ class Subprocesses:
             process.open[stream] = fd
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
+    def __len__(self) -> int:
+        return len(self._by_handle)
+
     def has(self, handle: int) -> bool:
         return handle in self._by_handle
 
