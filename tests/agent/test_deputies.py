@@ -206,3 +206,30 @@ def test_deputies_that_have_been_asked_whether_they_are_idle_lose_nothing(
         ended |= {job.id for job in jobs if job.done}
     assert not back & ended
     world.close()
+
+
+@pytest.mark.parametrize("possible", [0, 1])
+def test_without_processes_for_deputies_all_jobs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: int
+) -> None:
+    # As under RLIMIT_NPROC, which does not hold for root.
+    few = f"""
+import errno, os
+fork, left = os.fork, [{possible}]
+def maybe():
+    if not left[0]:
+        raise BlockingIOError(errno.EAGAIN, "no more")
+    left[0] -= 1
+    return fork()
+os.fork = maybe
+"""
+    monkeypatch.setattr(agent_world, "_MAIN", few + agent_world._MAIN)
+    world = World(1, str(tmp_path))
+    first = two_places(world)
+    jobs = hand_out(world, ["true"] * 30, first)
+    let_go(world, first)
+    world.pump(lambda: all(job.done for job in jobs))
+    assert [job.status for job in jobs] == [0] * 30
+    assert len(deputies(world)) == possible
+    assert {job.heir for job in [*first, *jobs] if job.heir} == {job.id for job in jobs}
+    world.close()
