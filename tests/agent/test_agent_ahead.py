@@ -42,7 +42,7 @@ def hand_out(world: World, scripts: list[str], after: list[Job], first: bool = T
 
 def recalled(world: World) -> list[int]:
     seen = len(world.recalled)
-    world.send({"op": "recall"})
+    world.send({"op": "recall", "by": "us"})
     world.pump(lambda: len(world.recalled) > seen)
     return world.recalled[-1]
 
@@ -87,7 +87,7 @@ def test_only_the_end_of_those_that_were_named_starts_somebody(world: World) -> 
 def test_a_start_that_fails_leaves_its_place_to_the_next(world: World) -> None:
     first = world.start(["cat"])
     bad, good = hand_out(world, ["true", "echo good"], [first])
-    world.send({"op": "recall"})
+    world.send({"op": "recall", "by": "us"})
     bad, good = hand_out(world, ["true", "echo good"], [first], rundir="/nonexistent/folder")
     world.rpc(first, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
     world.finish(good)

@@ -38,6 +38,8 @@ class FakeAgent:
         self.listeners.remove(listener)
 
     def say(self, op: str, id: int = JOB, **fields: Any) -> None:
+        if op == "recalled":
+            fields.setdefault("by", self.got("recall")[-1]["by"])
         for listener in self.listeners:
             listener({"op": op, "id": id, **fields})
 

@@ -213,3 +213,19 @@ def test_what_runs_where_the_agent_is_gone_is_lost() -> None:
         assert fleet.told[0][1]["type"] == "node-failure"
 
     with_fleet(1, scenario)
+
+
+def test_what_an_earlier_load_is_told_too_late_is_no_answer_for_this_one() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await hand_out(fleet, NEXT)
+        answers = recall(fleet)
+        await fleet.settle()
+        fleet.agents[0].say("recalled", ids=[NEXT], by="an earlier load")
+        await fleet.settle()
+        assert answers == []
+        fleet.agents[0].say("finish", status=0, heir=NEXT, t=7.0)
+        fleet.agents[0].say("recalled", ids=[])
+        await fleet.settle()
+        assert ("release", {"ranks": "all", "final": True, "heir": NEXT}) in fleet.told
+
+    with_fleet(1, scenario)

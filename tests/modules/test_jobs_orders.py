@@ -89,8 +89,8 @@ class Agent(Hand):
         self.handout: deque[int] = deque()
         self.deputies = [Hand(self) for _ in range(deputies)]
         self.hands: list[Hand] = [self, *self.deputies]
-        # What was taken back, and who has not settled yet.
-        self._recalls: deque[tuple[list[int], set[int]]] = deque()
+        # The answer, with what was taken back, and who has not settled yet.
+        self._recalls: deque[tuple[Op, set[int]]] = deque()
 
     def send(self, op: Op) -> None:
         self.inbox.append(op)
@@ -110,7 +110,8 @@ class Agent(Hand):
             for deputy in self.deputies:
                 deputy.inbox.append(op)
         if op["op"] == "recall":
-            self._recalls.append((list(self.handout), set(range(len(self.hands)))))
+            answer = {"op": "recalled", "ids": list(self.handout), "by": op["by"]}
+            self._recalls.append((answer, set(range(len(self.hands)))))
             self.handout.clear()
         super().hear()
         if op["op"] == "ahead":
@@ -135,7 +136,7 @@ class Agent(Hand):
             return
         next(owing for _, owing in self._recalls if index in owing).discard(index)
         while self._recalls and not self._recalls[0][1]:
-            self.outbox.append({"op": "recalled", "ids": self._recalls.popleft()[0]})
+            self.outbox.append(self._recalls.popleft()[0])
 
 
 class Scheduler:

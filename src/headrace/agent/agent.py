@@ -350,12 +350,13 @@ class Agent:
         if path and (self._traces is None or self._traces.path != path):
             self._traces = begun.Traces(path, self._index)
 
-    def _recall(self, _op: Op) -> None:
+    def _recall(self, op: Op) -> None:
         self._leavers.clear()
         if self._deputies is None:
             self._answer(SETTLED)
         else:
-            self._deputies.recall(list(self._handout.drain()) if self._handout is not None else [])
+            ids = list(self._handout.drain()) if self._handout is not None else []
+            self._deputies.recall({"op": "recalled", "ids": ids, "by": op["by"]})
 
     def _heir_of(self, job: ShellJob) -> Op | None:
         """The start of the job that takes the place of one that is over."""

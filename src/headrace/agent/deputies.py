@@ -89,8 +89,8 @@ class Deputies:
         self._limit = 0
         self._looks = False
         self._places: dict[str, int] = {}
-        # Recalls: what was drained for each, and how many have not settled yet.
-        self._recalls: deque[tuple[list[int], set[int]]] = deque()
+        # Recalls: the answer to each, and who has not settled yet.
+        self._recalls: deque[tuple[Op, set[int]]] = deque()
         self._questions: list[_Question] = []
 
     def of(self, place: str) -> int | None:
@@ -125,9 +125,9 @@ class Deputies:
                 line.write(data)
         return bool(self._lines)
 
-    def recall(self, ids: list[int]) -> None:
-        """Say "recalled" of `ids` as soon as all deputies have said what they started."""
-        self._recalls.append((ids, set(self._lines)))
+    def recall(self, answer: Op) -> None:
+        """Say `answer` as soon as all deputies have said what they started."""
+        self._recalls.append((answer, set(self._lines)))
         self.pass_on({"op": "recall"})
         self._answer()
 
@@ -139,10 +139,10 @@ class Deputies:
 
     def _answer(self) -> None:
         while self._recalls and not self._recalls[0][1]:
-            self._agent.send({"op": "recalled", "ids": self._recalls.popleft()[0]})
+            self._agent.send(self._recalls.popleft()[0])
 
     def _settled(self, index: int) -> None:
-        for _ids, owing in self._recalls:
+        for _said, owing in self._recalls:
             if index in owing:
                 owing.discard(index)
                 break

@@ -129,7 +129,7 @@ class Node:
     def recall(self) -> None:
         """Have the agent say "recalled", and start nothing of its own from then on."""
         if self.ctx.broker.agent is not None:
-            self.ctx.broker.agent.send({"op": "recall"})
+            self.ctx.broker.agent.send({"op": "recall", "by": self.ctx.uuid})
 
     def adopt(self, job: dict[str, Any]) -> None:
         """The agent has started a job ahead, in the place of another."""
@@ -165,6 +165,9 @@ class Node:
             self._peer(op)
         elif kind == "gone":
             self._agent_gone()
+        elif kind == "recalled" and op["by"] != self.ctx.uuid:
+            # An earlier load of us waited for it no longer.
+            pass
         elif not kind.startswith("exec"):
             self._take(HERE, op)
 
