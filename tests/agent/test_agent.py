@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_world import PATIENCE, World
+from agent_world import PATIENCE, Job, World
 
 from headrace.agent import linux
 from headrace.agent.agent import Agent
@@ -67,6 +67,19 @@ def test_what_ends_a_terminals_processes_does_not_end_it(alone: World, tmp_path:
 )
 def test_an_operation_that_makes_no_sense_costs_nothing_else(alone: World, op: dict[str, object]) -> None:
     alone.send(op)
+    assert alone.shell("echo still here").text() == "still here\n"
+
+
+@pytest.mark.parametrize("jobspec", [7, {"attributes": 7}, {"attributes": {"system": {"shell": {"options": 7}}}}])
+def test_a_job_that_cannot_be_read_ends(alone: World, jobspec: object) -> None:
+    alone.ids += 1
+    job = alone.jobs[alone.ids] = Job(alone.ids, 1)
+    r = {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nodelist": ["host0"]}}
+    place = {"R": r, "nodeid": 0, "nnodes": 1, "rank": 0, "hosts": ["host0"], "ranks": [0], "rundir": alone.rundir}
+    more = {"idpath": "/f", "jobspec": jobspec, "service": "s", "uri": "", "instance_level": 0, "expiration": 0.0}
+    alone.send({"op": "start", "id": job.id, "userid": 0, **place, **more})
+    alone.finish(job)
+    assert job.status == 256 and job.exceptions[0]["severity"] == 0
     assert alone.shell("echo still here").text() == "still here\n"
 
 
