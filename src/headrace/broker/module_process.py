@@ -125,7 +125,8 @@ class ModuleProcess:
         broker.events.drop(self)
         for msg in self.owing.take():
             broker.router.refuse(msg, errno.ENOSYS, f"module {self.name} ended")
-        for service, nodeid, upstream in self._used if self.status != FINALIZING else ():
+        # Also after it unloaded: it may have asked for a stream once more behind its last word to that service.
+        for service, nodeid, upstream in self._used:
             note = m.request(service + ".disconnect", None, nodeid, 0, upstream, broker.owner, m.ROLE_OWNER)
             note.routes.append(self.uuid.encode())
             broker.router.request(note)
