@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -201,18 +200,3 @@ def test_a_scheduler_hears_of_drains_from_a_resource_module_that_was_loaded_agai
         f"-Ssched.module={scheduler}",
     )
     assert (done.rc, done.out, done.left) == (0, "1\n1\n0\n0\n", []), done.err
-
-
-AT_ONCE = """
-from headrace.client.handle import Handle
-h = Handle()
-for _ in range(6):
-    h.rpc("module.remove", {"name": "sched-graph"}).get()
-    h.rpc("module.load", {"path": "sched-graph", "args": []}).get()
-"""
-
-
-def test_a_scheduler_that_is_removed_while_it_begins_leaves_the_resources_to_the_next() -> None:
-    ran = start("sh", "-c", f'{sys.executable} -c "$AT_ONCE" && flux run echo ran', AT_ONCE=AT_ONCE, timeout=30)
-    assert ran.out == "ran\n", ran.err
-    assert "already acquired" not in ran.err
