@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from agent_world import World
+from agent_world import Job, World
 
 from headrace.shell.warning import Alarm, Warn, parse
 
@@ -38,11 +38,17 @@ def test_what_makes_no_sense_is_refused(option: Any) -> None:
         parse(option)
 
 
+def expiring(world: World, option: Any, seconds: float) -> Job:
+    """A job that heeds USR2, and ends in `seconds` from when it does."""
+    script = "trap 'exit 5' USR2; echo up; while :; do sleep .02; done"
+    job = world.start(["sh", "-c", script], options={"signal": option}, expiration=time.time() + 1000)
+    world.pump(lambda: job.text() == "up\n")
+    world.send({"op": "expiration", "id": job.id, "expiration": time.time() + seconds})
+    return job
+
+
 def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
-    option = {"signal": {"signum": int(signal.SIGUSR2), "timeleft": 100}}
-    job = world.start(
-        ["sh", "-c", "trap 'exit 5' USR2; while :; do sleep .02; done"], options=option, expiration=time.time() + 100.5
-    )
+    job = expiring(world, {"signum": int(signal.SIGUSR2), "timeleft": 100}, 100.3)
     world.finish(job)
     assert job.status == 5 << 8
     # On a busy machine the alarm is late, and says how long is left by then.
@@ -52,11 +58,9 @@ def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
 
 
 def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
-    end = time.time() + 100.3
-    script = "trap 'exit 5' USR2; while :; do sleep .02; done"
-    job = world.start(["sh", "-c", script], options={"signal": "USR2@100s"}, expiration=end)
-    assert world.finish(job).status == 5 << 8
-    assert time.time() >= end - 100
+    begin = time.time()
+    assert world.finish(expiring(world, "USR2@100s", 100.3)).status == 5 << 8
+    assert time.time() >= begin + 0.3
 
 
 def test_a_job_without_a_limit_is_told_that_no_warning_will_come(world: World) -> None:
