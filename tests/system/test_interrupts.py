@@ -51,6 +51,19 @@ def test_sigterm_ends_a_program_its_children_and_its_jobs(size, tmp_path):
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize("how", ["int", "term"])
+def test_a_queue_that_waits_for_running_jobs_holds_up_no_end(how, tmp_path):
+    # Those that wait were handed out ahead of time: they are asked back, though nothing else goes on.
+    jobs = len(os.sched_getaffinity(0)) + 5
+    script = f"flux submit --quiet --cc=1-{jobs} sleep 1000; flux job wait-event -q $(flux job last) depend; sleep 1"
+    with terminal(
+        FLUX, "start", "sh", "-c", f"{script}; echo wait''ing; exec sleep 1000", TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)
+    ) as screen:
+        screen.expect("waiting")
+        assert end(screen, how) == (130 if how == "int" else 143)
+    assert left(tmp_path) == []
+
+
 def test_an_interrupt_reaches_a_program_that_has_a_process_group_of_its_own(tmp_path):
     script = f"exec </dev/null; exec {FLUX} start sh -c 'echo run''ning; exec sleep 1000'"
     with terminal("sh", "-c", script, TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:

@@ -88,6 +88,7 @@ class Admin:
         body = msg.obj
         names = self._selected(body)
         if not self.core.heirs.settled(None, lambda: self.ctx.again(msg)):
+            self.touch()
             return
         self.core.now = self.ctx.now()
         self.core.start_queues(names, body["start"], body.get("reason"), not body.get("nocheckpoint"))

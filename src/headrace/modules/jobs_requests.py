@@ -68,7 +68,11 @@ class Requests:
 
     def _settled(self, msg: Message, id: int | None) -> bool:
         """Whether a job (None: any) can be changed now; if not, the request is handled anew when it can."""
-        return self.core.heirs.settled(id, lambda: self.ctx.again(msg))
+        settled = self.core.heirs.settled(id, lambda: self.ctx.again(msg))
+        if not settled:
+            # What it waits for is asked for in this turn, whatever else happens in it.
+            self.touch()
+        return settled
 
     def _job(self, msg: Message, deed: str) -> Job:
         """The active job that a request is about; raises RpcError. `deed` is what guests may do to their own only."""
