@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -15,7 +16,7 @@ from headrace.spec import jobid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Tuple
 
 PREFIX = "flux-cancel: ERROR: "
 
@@ -55,9 +56,9 @@ def main(argv: List[str]) -> int:
         if not args.quiet or args.dry_run:
             sys.stderr.write("flux-cancel: Matched 0 jobs\n")
         return 0
-    errors = _cancel(handle, ids, args.message)
+    done, errors = _cancel(handle, ids, args.message, by_filter)
     if by_filter and not args.quiet:
-        sys.stderr.write(f"flux-cancel: Canceled {len(ids) - errors} jobs ({errors} errors)\n")
+        sys.stderr.write(f"flux-cancel: Canceled {done} jobs ({errors} errors)\n")
     return 1 if errors else 0
 
 
@@ -78,16 +79,20 @@ def _check_rights(handle: Handle, query: Query) -> None:
     handle.rpc("job-manager.raiseall", {**request, "severity": 0, "type": "cancel"}).get()
 
 
-def _cancel(handle: Handle, ids: List[int], note: str) -> int:
+def _cancel(handle: Handle, ids: List[int], note: str, listed: bool) -> Tuple[int, int]:
+    """How many were canceled, and how many could not be: one that was `listed` and has ended since is neither."""
     request: Dict[str, Any] = {"type": "cancel", "severity": 0}
     if note:
         request["note"] = note
     calls = [handle.rpc("job-manager.raise", {"id": job, **request}) for job in ids]
-    errors = 0
+    done = errors = 0
     for job, call in zip(ids, calls):
         try:
             call.get()
+            done += 1
         except OSError as exc:
+            if listed and exc.errno == errno.ENOENT:
+                continue
             errors += 1
             sys.stderr.write(f"flux-cancel: {jobid.encode(job, 'f58')}: {exc.strerror}\n")
-    return errors
+    return done, errors

@@ -1,0 +1,35 @@
+"""flux cancel: what counts as canceled, and what as an error."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from headrace.cli import cancel
+
+GONE = OSError(errno.ENOENT, "job is inactive")
+REFUSED = OSError(errno.EPERM, "not your job")
+
+
+@pytest.mark.parametrize(
+    ("replies", "code", "told"),
+    [
+        ([{}, GONE], 0, "flux-cancel: Canceled 1 jobs (0 errors)\n"),
+        ([{}, REFUSED], 1, "flux-cancel: ƒ3: not your job\nflux-cancel: Canceled 1 jobs (1 errors)\n"),
+    ],
+)
+def test_a_job_that_ended_since_it_was_listed_is_no_error(
+    answers: Any, capsys: Any, replies: list[object], code: int, told: str
+) -> None:
+    broker = answers(cancel, job_list__list={"jobs": [{"id": 2}, {"id": 3}]}, job_manager__raise=replies)
+    assert cancel.main(["--all"]) == code
+    assert [body["id"] for topic, body in broker.asked if topic == "job-manager.raise"] == [3, 2]
+    assert capsys.readouterr().err.replace("f3", "ƒ3") == told
+
+
+def test_one_that_was_named_and_has_ended_is(answers: Any, capsys: Any) -> None:
+    answers(cancel, job_manager__raise=GONE)
+    assert cancel.main(["5"]) == 1
+    assert capsys.readouterr().err.endswith("6: job is inactive\n")
