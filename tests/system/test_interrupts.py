@@ -55,10 +55,9 @@ def test_sigterm_ends_a_program_its_children_and_its_jobs(size, tmp_path):
 def test_a_queue_that_waits_for_running_jobs_holds_up_no_end(how, tmp_path):
     # Those that wait were handed out ahead of time: they are asked back, though nothing else goes on.
     jobs = len(os.sched_getaffinity(0)) + 5
-    script = f"flux submit --quiet --cc=1-{jobs} sleep 1000; flux job wait-event -q $(flux job last) depend; sleep 1"
-    with terminal(
-        FLUX, "start", "sh", "-c", f"{script}; echo wait''ing; exec sleep 1000", TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)
-    ) as screen:
+    submit = f"flux submit --quiet --cc=1-{jobs} sleep 1000; flux job wait-event -q $(flux job last) depend; sleep 1"
+    script = f"{submit}; echo wait''ing; exec sleep 1000"
+    with terminal(FLUX, "start", "sh", "-c", script, TMPDIR=str(tmp_path), HR_TEST=str(tmp_path)) as screen:
         screen.expect("waiting")
         assert end(screen, how) == (130 if how == "int" else 143)
     assert left(tmp_path) == []
