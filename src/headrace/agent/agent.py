@@ -156,15 +156,13 @@ class Agent:
         self.send(finish)
         self.jobs.pop(job.id, None)
         self._sweep_later()
-        deputy = self._deputies.of(_place(job.op)) if heir is not None and self._deputies is not None else None
-        if heir is None or deputy is not None:
-            self.afterwards(partial(self.folders.give_back, job.tmpdir))
         if heir is None:
+            self.afterwards(partial(self.folders.give_back, job.tmpdir))
             return
         if self._traces is not None:
             self._traces.add(heir["id"])
-        if deputy is not None and self._deputies is not None:
-            self._deputies.start(deputy, heir)
+        if self._deputies is not None and self._deputies.start(_place(job.op), heir):
+            self.afterwards(partial(self.folders.give_back, job.tmpdir))
             return
         self._leavers.add(heir["id"])
         self.folders.leave(job.tmpdir)
@@ -173,14 +171,15 @@ class Agent:
 
     def handout_fd(self) -> int:
         """The descriptor that starts are taken from."""
-        if self._handout is None:
-            self._handout = Handout()
+        assert self._handout is not None
         return self._handout.fileno()
 
     def relay(self, frames: bytes) -> None:
-        """Report what a deputy says: after what we have said, which may be that it has the job."""
+        """Say what is packed already, such as a deputy's reports: after what we have said ourselves, which may be that
+        it has the job."""
         if frames:
-            self._answer(frames)
+            self._pack()
+            self._unsent += frames
 
     # -- the loop
 
@@ -353,7 +352,7 @@ class Agent:
     def _recall(self, op: Op) -> None:
         self._leavers.clear()
         if self._deputies is None:
-            self._answer(SETTLED)
+            self.relay(SETTLED)
         else:
             ids = list(self._handout.drain()) if self._handout is not None else []
             self._deputies.recall({"op": "recalled", "ids": ids, "by": op["by"]})
@@ -414,14 +413,10 @@ class Agent:
         mine = op["what"]["job"] in self.jobs
         if mine:
             self._exec(op["what"])
-        self._answer(MINE if mine else NOT_MINE)
+        self.relay(MINE if mine else NOT_MINE)
 
     def _idle(self, _op: Op) -> None:
-        self._answer(BUSY if self.jobs or self.subprocesses else IDLE)
-
-    def _answer(self, data: bytes) -> None:
-        self._pack()
-        self._unsent += data
+        self.relay(BUSY if self.jobs or self.subprocesses else IDLE)
 
     def _with_process(self, op: Op, fn: Callable[[Op], None]) -> None:
         if self._deputies is None or self.subprocesses.has(op["handle"]):

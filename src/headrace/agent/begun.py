@@ -14,11 +14,11 @@ import mmap
 import os
 import struct
 
-_RINGS = 5
+RINGS = 5
 _PLACES = 4096
 _ID = struct.Struct("<Q")
-_SIZE = _RINGS * _PLACES * _ID.size
-_WHOLE = _SIZE + _RINGS * _ID.size
+_SIZE = RINGS * _PLACES * _ID.size
+_WHOLE = _SIZE + RINGS * _ID.size
 
 
 def reserve(path: str) -> None:
@@ -46,7 +46,8 @@ def read(path: str) -> frozenset[int]:
     """The ids in the file; none if there is no file. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
         data = handle.read(_SIZE)
-        return frozenset(id for (id,) in _ID.iter_unpack(data[: len(data) // _ID.size * _ID.size]) if id)
+        whole = len(data) // _ID.size
+        return frozenset(struct.unpack_from(f"<{whole}Q", data)) - {0}
     return frozenset()
 
 

@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING
 
 from ..shell import affinity
 from . import keeper, linux
+from .begun import RINGS
 from .feed import Feed
 from .protocol import Op, frame
 
 if TYPE_CHECKING:
     from .agent import Agent
 
-# More than that are not faster: by then the broker is the slowest.
-MOST = 4
+# More than these few are not faster: by then the broker is the slowest. The agent itself leaves traces, too.
+MOST = RINGS - 1
 # What a deputy answers to a recall: it starts nothing of its own any more, and has said what it started.
 SETTLED = frame([])
 # What it answers to "ask": that it has the job in question, or has not.
@@ -86,24 +87,30 @@ class Deputies:
         self._agent = agent
         self._serve = serve
         self._lines: dict[int, _Line] = {}
-        self._limit = 0
         self._looks = False
         self._places: dict[str, int] = {}
         # Recalls: the answer to each, and who has not settled yet.
         self._recalls: deque[tuple[Op, set[int]]] = deque()
         self._questions: list[_Question] = []
 
-    def of(self, place: str) -> int | None:
-        """The deputy for `place`; None if there is none."""
+    def start(self, place: str, op: Op) -> bool:
+        """Have the deputy for `place` start a job, which leaves that to another. False if there is none."""
+        index = self._of(place)
+        if index is None:
+            return False
+        self._lines[index].write(frame([{**op, "op": "start", "leaves": True}]))
+        return True
+
+    def _of(self, place: str) -> int | None:
         index = self._places.get(place)
         if index is None:
             if len(self._places) > _PLACES:
                 self._places.clear()
             index = self._places[place] = len(self._places)
-            self._limit = self._limit or min(len(affinity.everything()), MOST)
-        if len(self._places) < 2 or self._limit < 2:
+        limit = min(len(affinity.everything()), MOST)
+        if len(self._places) < 2 or limit < 2:
             return None
-        index %= self._limit
+        index %= limit
         try:
             for each in range(index + 1):
                 if each not in self._lines:
@@ -112,10 +119,6 @@ class Deputies:
             # Too many processes: we do it all ourselves.
             return None
         return index
-
-    def start(self, index: int, op: Op) -> None:
-        """Have a deputy start a job, which leaves its place to another."""
-        self._lines[index].write(frame([{**op, "op": "start", "leaves": True}]))
 
     def pass_on(self, op: Op) -> bool:
         """What may be for a job of any of them. False if there are none."""
