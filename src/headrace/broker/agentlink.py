@@ -96,18 +96,20 @@ class AgentLink(asyncio.BufferedProtocol):
             ops = self._decode(bytes(buffer[pos + 4 : pos + 4 + size]))
             pos += 4 + size
             for op in ops:
-                for listener in self._listeners:
-                    try:
-                        listener(op)
-                    except Exception as exc:
-                        self.broker.log(logging.ERROR, "agent", f"{op.get('op')}: {exc!r}")
+                self._tell(op)
         del buffer[:pos]
+
+    def _tell(self, op: dict[str, Any]) -> None:
+        for listener in self._listeners:
+            try:
+                listener(op)
+            except Exception as exc:
+                self.broker.log(logging.ERROR, "agent", f"{op.get('op')}: {exc!r}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
-            for listener in self._listeners:
-                listener({"op": "gone"})
+            self._tell({"op": "gone"})
             self.lost()
 
     def close(self) -> None:

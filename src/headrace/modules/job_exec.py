@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -249,7 +250,7 @@ class _Leader:
         # What the agent still answers must not be heard by the next load of this module.
         while self.ahead or self.recalls or self.unconnected:
             back = self.ctx.loop.create_future()
-            self._bring_back(lambda: back.set_result(None))  # noqa: B023
+            self._bring_back(partial(back.set_result, None))
             await back
 
     async def _unload(self) -> None:
