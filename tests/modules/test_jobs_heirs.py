@@ -135,6 +135,7 @@ def test_of_two_that_were_started_either_may_be_told_first() -> None:
     ends(world, 2, heir=4)
     ends(world, 4, heir=5)
     ends(world, 1, heir=3)
+    assert world.core.heirs.stats() == {"named": 1, "given": 1, "put_off": 0}
     world.core.heirs.name([6], 0.0)
     world.flush()
     assert ("recall",) not in world.requests and list(world.core.heirs.given) == [6]

@@ -1,0 +1,65 @@
+"""An agent as its broker makes it: kept, named, and the one who removes the run directory when nobody else can."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from agent_world import PATIENCE
+
+from headrace.agent import linux
+
+# Stands for a broker: has an agent, says so, and waits until it is killed.
+_BROKER = """
+import os, sys, time
+from headrace.agent.birth import spawn_agent
+pid, sock = spawn_agent(sys.argv[1], int(sys.argv[2]), 7)
+print(pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def broker(rundir: Path, starter: int) -> tuple[subprocess.Popen[str], int]:
+    argv = [sys.executable, "-c", _BROKER, str(rundir), str(starter)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def gone(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while linux.is_running(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_has_a_keeper_and_both_say_whose_they_are(tmp_path: Path) -> None:
+    process, keeper = broker(tmp_path, 0)
+    deadline = time.monotonic() + PATIENCE
+    while not (agents := linux.children_of(keeper)) or "agent" not in Path(f"/proc/{agents[0]}/comm").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert Path(f"/proc/{keeper}/comm").read_text() == "flux-keeper-7\n"
+    assert Path(f"/proc/{agents[0]}/comm").read_text() == "flux-agent-7\n"
+    process.kill()
+    process.wait()
+    gone(keeper)
+    gone(agents[0])
+
+
+@pytest.mark.parametrize("started_by", ["nobody", "one who lives"])
+def test_the_run_directory_of_a_killed_broker_goes_unless_who_started_it_can_see_to_that(
+    tmp_path: Path, started_by: str
+) -> None:
+    rundir = tmp_path / "run"
+    rundir.mkdir()
+    (rundir / "file").touch()
+    process, keeper = broker(rundir, 0 if started_by == "nobody" else os.getpid())
+    process.kill()
+    process.wait()
+    gone(keeper)
+    assert rundir.exists() == (started_by != "nobody")
