@@ -25,7 +25,7 @@ from .input import Input, opened
 from .mustache import expand
 from .names import Names
 from .output import Entry, Output, OutputError
-from .pmi import PmiServer
+from .pmi import PmiServer, kvs_name
 from .proctable import ProcTable
 from .task import Task
 from .tmpdir import temporary, unpack
@@ -180,7 +180,8 @@ class ShellJob:
             return
         where = placed.pmi if known.pmi_map(self.options) else {}
         preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
-        self.pmi = PmiServer(self.f58, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
+        name = kvs_name(self.f58, self.path, self.op["R"])
+        self.pmi = PmiServer(name, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
 
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
         mine, ranks = placed.mine, placed.ranks
