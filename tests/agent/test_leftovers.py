@@ -10,7 +10,7 @@ import os, signal, subprocess
 from headrace.agent import leftovers, linux
 linux.become_subreaper()
 def start(path, script="echo up; exec sleep 1000"):
-    env = {**os.environ, **({"FLUX_JOB_ID_PATH": path} if path else {})}
+    env = {"PATH": os.environ["PATH"], **({"FLUX_JOB_ID_PATH": path} if path else {})}
     child = subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout.readline() == b"up\\n"
     return child
@@ -43,10 +43,25 @@ other.kill()
 def test_orphans_are_those_of_jobs_that_live_no_more() -> None:
     script = """
 dead, live, known, foreign, outer = start("/f9/f1"), start("/f9/f2/f3"), start("/f9/f1"), start("/f8/f1"), start("/f9")
-leftovers.kill_orphans(os.getpid(), [known.pid], "/f9", lambda: ["/f9/f2"])
+leftovers.kill_orphans(os.getpid(), [known.pid], "/f9", lambda: ["/f9/f2"], (0, 0))
 settle(dead)
 left(dead, live, known, foreign, outer)
 for child in (live, known, foreign, outer):
     child.kill()
 """
     assert outcome(script) == ["False True True True True"]
+
+
+def test_what_hides_whose_it_is_ends_with_the_jobs_that_ran_when_it_began() -> None:
+    script = """
+hidden = start("")
+when = linux.began(hidden.pid)
+assert abs(when - linux.ticks()) < 500
+for between in ((when, when + 1), (when - 1, when), (0, 0)):
+    leftovers.kill_orphans(os.getpid(), [], "", list, between)
+    left(hidden)
+leftovers.kill_orphans(os.getpid(), [], "", list, (when - 1, when + 1))
+settle(hidden)
+left(hidden)
+"""
+    assert outcome(script) == ["True", "True", "True", "False"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from agent_world import Job, World
 
+from headrace.agent.linux import is_running
 from headrace.spec import archive, jobid
 
 
@@ -231,7 +232,33 @@ def test_what_left_its_process_group_and_holds_the_output_is_killed_with_the_job
     world.send({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
     assert world.finish(job).status == 0
     assert not _alive((tmp_path / "pid").read_text())
-    os.kill(int((tmp_path / "bare").read_text()), signal.SIGKILL)
+    assert not _alive((tmp_path / "bare").read_text())
+
+
+def test_what_hides_whose_it_is_ends_with_the_last_job_that_may_have_begun_it(world: World, tmp_path: Path) -> None:
+    def hide(name: str) -> str:
+        hidden = f"env -i setsid sh -c 'echo $$ > {tmp_path}/{name}; exec sleep 60' >/dev/null 2>&1 </dev/null"
+        return f"({hidden} &); until [ -s {tmp_path}/{name} ]; do sleep .01; done"
+
+    earlier = world.start(["sh", "-c", hide("first") + "; sleep 60"])
+    world.pump((tmp_path / "first").exists)
+    world.shell(hide("second"))
+    assert all(is_running(int((tmp_path / name).read_text())) for name in ("first", "second"))
+    world.kill(earlier, signal.SIGKILL)
+    world.finish(earlier)
+    assert not any(_alive((tmp_path / name).read_text()) for name in ("first", "second"))
+
+
+def test_what_a_process_of_no_job_left_is_not_taken_for_a_job_s(world: World, tmp_path: Path) -> None:
+    hidden = f"env -i setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 </dev/null &"
+    script = f"{hidden} until [ -s {tmp_path}/pid ]; do sleep .01; done"
+    world.send({"op": "exec", "handle": 1, "cmd": {"cmdline": ["sh", "-c", script], "env": dict(os.environ)}})
+    world.pump(lambda: any(op["op"] == "exec-finished" for op in world.exec_ops))
+    world.shell("true")
+    world.shell("sleep .2")
+    pid = int((tmp_path / "pid").read_text())
+    assert is_running(pid)
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_what_a_nested_instance_left_is_killed_with_the_job(world: World, tmp_path: Path) -> None:
@@ -248,11 +275,7 @@ def test_what_a_nested_instance_left_is_killed_with_the_job(world: World, tmp_pa
 def _alive(pid: str) -> bool:
     """Whether the process runs; one being killed gets the time to die."""
     for _ in range(200):
-        try:
-            with open(f"/proc/{int(pid)}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return False
-        except OSError:
+        if not is_running(int(pid)):
             return False
         time.sleep(0.01)
     return True

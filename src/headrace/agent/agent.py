@@ -12,6 +12,7 @@ import errno
 import gc
 import heapq
 import itertools
+import math
 import mmap
 import os
 import select
@@ -26,7 +27,7 @@ from functools import partial
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
 from . import begun, keeper, leftovers, linux
-from .deputies import BUSY, IDLE, MINE, NOT_MINE, SETTLED, Deputies
+from .deputies import BUSY, IDLE, MINE, MOST, NOT_MINE, SETTLED, Deputies
 from .handout import Handout
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
@@ -74,7 +75,9 @@ class Agent:
         self._leavers: set[int] = set()
         self._traces: begun.Traces | None = None
         self._index = index
-        self._deputies = Deputies(self, self._serve_as_deputy) if handout is None else None
+        # A deputy has none.
+        self._is_deputy = handout is not None
+        self._deputies = Deputies(self, self._serve_as_deputy, 0 if self._is_deputy else MOST)
         # Where a deputy has started jobs, while it is one place only.
         self._only_place: str | None = None
         self.stays = False
@@ -116,7 +119,7 @@ class Agent:
         if op["op"] not in _PATIENT and "heir" not in op:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_PATIENCE if self._deputies is not None else _PATIENCE_OF_DEPUTIES, self._hurry)
+            self.after(_PATIENCE_OF_DEPUTIES if self._is_deputy else _PATIENCE, self._hurry)
 
     def _hurry(self) -> None:
         self._urgent = True
@@ -161,7 +164,7 @@ class Agent:
             return
         if self._traces is not None:
             self._traces.add(heir["id"])
-        if self._deputies is not None and self._deputies.start(_place(job.op), heir):
+        if self._deputies.start(_place(job.op), heir):
             self.afterwards(partial(self.folders.give_back, job.tmpdir))
             return
         self._leavers.add(heir["id"])
@@ -295,9 +298,9 @@ class Agent:
         self._sweeping = False
         if not self.jobs:
             self.folders.remove_all()
-        leftovers.kill_orphans(
-            self._pid, self.children, self._instance, lambda: [job.path for job in self.jobs.values()]
-        )
+        jobs = self.jobs.values()
+        between = self.subprocesses.latest(), next((job.begun for job in jobs), math.inf)
+        leftovers.kill_orphans(self._pid, self.children, self._instance, lambda: [job.path for job in jobs], between)
 
     def kill_leftovers(self, job: ShellJob, signum: int, doomed: set[int]) -> None:
         """`signum` to the processes `doomed` and all that says that it belongs to `job`, wherever it went."""
@@ -306,7 +309,7 @@ class Agent:
     # -- operations
 
     def _start(self, op: Op) -> None:
-        if self._deputies is None:
+        if self._is_deputy:
             self._stay_at(_place(op))
             if op.get("leaves"):
                 self._leavers.add(op["id"])
@@ -338,12 +341,11 @@ class Agent:
         self._trace(op["traces"])
         # The start of some of them may be on its way still.
         self._leavers.update(op["after"])
-        if self._deputies is not None:
-            if self._handout is None:
-                self._handout = Handout()
-            if op["first"] or op["after"]:
-                self._deputies.pass_on({**op, "jobs": []})
-            self._handout.add((job["id"], job["start"]) for job in op["jobs"])
+        if self._handout is None:
+            self._handout = Handout()
+        if op["first"] or op["after"]:
+            self._deputies.pass_on({**op, "jobs": []})
+        self._handout.add((job["id"], job["start"]) for job in op["jobs"])
 
     def _trace(self, path: str) -> None:
         if path and (self._traces is None or self._traces.path != path):
@@ -351,7 +353,7 @@ class Agent:
 
     def _recall(self, op: Op) -> None:
         self._leavers.clear()
-        if self._deputies is None:
+        if self._is_deputy:
             self.relay(SETTLED)
         else:
             ids = list(self._handout.drain()) if self._handout is not None else []
@@ -389,7 +391,7 @@ class Agent:
         job = self.jobs.get(op["id"])
         if job is not None:
             fn(job)
-        elif self._deputies is not None:
+        else:
             self._deputies.pass_on(op)
 
     def _kill(self, op: Op) -> None:
@@ -399,13 +401,13 @@ class Agent:
         job = self.jobs.get(op["id"])
         if job is not None:
             job.rpc(op)
-        elif self._deputies is not None and not self._deputies.pass_on(op):
+        elif not self._deputies.pass_on(op) and not self._is_deputy:
             reply = {"op": "rpc-reply", "token": op["token"], "errnum": errno.ENOENT, "payload": None, "text": ""}
             self.send(reply)
 
     def _exec(self, op: Op) -> None:
         start = partial(self.subprocesses.start, op)
-        if op.get("job", 0) in (0, *self.jobs) or self._deputies is None or not self._deputies.ask(op, start):
+        if op.get("job", 0) in (0, *self.jobs) or not self._deputies.ask(op, start):
             start()
 
     def _asked(self, op: Op) -> None:
@@ -419,10 +421,8 @@ class Agent:
         self.relay(BUSY if self.jobs or self.subprocesses else IDLE)
 
     def _with_process(self, op: Op, fn: Callable[[Op], None]) -> None:
-        if self._deputies is None or self.subprocesses.has(op["handle"]):
+        if self.subprocesses.has(op["handle"]) or not self._deputies.pass_on(op):
             fn(op)
-        else:
-            self._deputies.pass_on(op)
 
     def _program_runs(self, op: Op) -> None:
         self._program = op["pid"]
@@ -445,8 +445,7 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
-        if self._deputies is not None:
-            self._deputies.end()
+        self._deputies.end()
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)

@@ -81,11 +81,12 @@ class _Question:
 
 
 class Deputies:
-    """All deputies of `agent`. `serve(sock, index)` is what one does."""
+    """All deputies of `agent`, `most` of them. `serve(sock, index)` is what one does."""
 
-    def __init__(self, agent: Agent, serve: Callable[[socket.socket, int], None]) -> None:
+    def __init__(self, agent: Agent, serve: Callable[[socket.socket, int], None], most: int) -> None:
         self._agent = agent
         self._serve = serve
+        self._most = most
         self._lines: dict[int, _Line] = {}
         self._looks = False
         self._places: dict[str, int] = {}
@@ -107,7 +108,7 @@ class Deputies:
             if len(self._places) > _PLACES:
                 self._places.clear()
             index = self._places[place] = len(self._places)
-        limit = min(len(affinity.everything()), MOST)
+        limit = min(len(affinity.everything()), self._most)
         if len(self._places) < 2 or limit < 2:
             return None
         index %= limit

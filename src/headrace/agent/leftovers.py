@@ -1,8 +1,8 @@
 """Processes that left their job's process groups (setsid, a shell's job control, a nested instance): found and killed.
 
 They descend from the agent, which is a subreaper, and they carry FLUX_JOB_ID_PATH: their job's path or, in an instance
-that the job is, one below it. A process that cleared its environment and lost its parent is nobody's; it ends with the
-agent.
+that the job is, one below it. What cleared its environment and lost its parent belongs to one of those that ran when it
+began: it ends when all jobs that began before it are over.
 """
 
 from __future__ import annotations
@@ -30,18 +30,26 @@ def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
         killed |= found
 
 
-def kill_orphans(agent: int, known: Container[int], instance: str, live: Callable[[], Iterable[str]]) -> None:
+def kill_orphans(
+    agent: int, known: Container[int], instance: str, live: Callable[[], Iterable[str]], between: tuple[int, float]
+) -> None:
     """SIGKILL to children of `agent` that are not `known` and belong to a job of the instance with the job path
-    `instance` ("" for a root) that is not among the paths that `live()` gives."""
+    `instance` ("" for a root) that is not among the paths that `live()` gives. What does not say whose it is counts as
+    such if it began in the ticks `between` the last in which something else than a job may have begun it and the first
+    in which a job that lives may have.
+    """
     paths: list[str] | None = None
     for pid in linux.children_of(agent):
         if pid in known:
             continue
-        if paths is None:
-            paths = list(live())
         own = _path(pid)
-        if own.startswith(instance + "/") and not any(_below(own, path) for path in paths):
+        if not own and between[0] < linux.began(pid) < between[1]:
             _kill(pid, signal.SIGKILL)
+        elif own.startswith(instance + "/"):
+            if paths is None:
+                paths = list(live())
+            if not any(_below(own, path) for path in paths):
+                _kill(pid, signal.SIGKILL)
 
 
 def _path(pid: int) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import time
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -15,6 +16,8 @@ _SCHED_OTHER = 0
 _RESET_ON_FORK = 1
 # Nanoseconds, the least that the kernel takes.
 _SHORT_SLICE = 100_000
+# Nanoseconds that the kernel counts as one.
+_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def _prctl(option: int, value: int) -> None:
@@ -121,6 +124,20 @@ def is_running(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def began(pid: int) -> int:
+    """When a process began, in the kernel's ticks since boot; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[22 - 3])
+    except OSError:
+        return 0
+
+
+def ticks() -> int:
+    """Now, on the clock of `began`."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..shell.options import rexec_grace
+from . import linux
 from .feed import Feed
 from .protocol import Op
 from .spawn import enter, spawn
@@ -46,6 +47,8 @@ class Subprocesses:
         # Those that run for a job, by its id, and what to do when the last of them has ended.
         self._of_jobs: dict[int, set[_Process]] = {}
         self._leaving: dict[int, Callable[[], None]] = {}
+        # When the last that belonged to no job ended, in ticks.
+        self._latest = 0
 
     def start(self, op: Op) -> None:
         agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
@@ -87,6 +90,11 @@ class Subprocesses:
 
     def __len__(self) -> int:
         return len(self._by_handle)
+
+    def latest(self) -> int:
+        """The last tick at which one ran that belongs to no job; 0 if there was none."""
+        alive = any(process.pid and not process.job for process in self._by_handle.values())
+        return linux.ticks() if alive else self._latest
 
     def has(self, handle: int) -> bool:
         return handle in self._by_handle
@@ -159,6 +167,8 @@ class Subprocesses:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.pid = 0
+        if not process.job:
+            self._latest = linux.ticks()
         process.feed.close()
         self._agent.send({"op": "exec-finished", "handle": process.handle, "status": status})
         self._maybe_forget(process)

@@ -53,6 +53,8 @@ class ShellJob:
         self.agent = agent
         self.op = op
         self.id: int = op["id"]
+        # In the kernel's ticks, no later than all that it starts.
+        self.begun = linux.ticks()
         self.f58 = jobid.encode(self.id)
         self.path: str = op["idpath"]
         self.jobspec: dict[str, Any] = op["jobspec"]
