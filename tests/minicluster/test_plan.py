@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.local import outer_text, resources, start_command
-from headrace.minicluster.plan import Mode, Plan, batch_script, make_plan
+from headrace.minicluster.plan import Mode, Plan, batch_script, job_lines, make_plan
 from headrace.minicluster.validate import check
 
 
@@ -75,19 +76,50 @@ def test_a_script_keeps_the_variables_that_are_escaped(tmp_path: Path) -> None:
     assert (tmp_path / "script").read_text() == "echo now ${LATER}\n"
 
 
+def calls_of(text: str, folder: Path, **env: str) -> list[str]:
+    (folder / "flux").write_text('#!/bin/sh\necho "$*" >> calls\n')
+    (folder / "flux").chmod(0o755)
+    assert shell(text, folder, **env).returncode == 0
+    return (folder / "calls").read_text().splitlines()
+
+
 def test_lines_of_a_batch_are_submitted_one_by_one_and_waited_for(tmp_path: Path) -> None:
-    script = batch_script("echo one\n\necho two\n", raw=False)
-    (tmp_path / "flux").write_text('#!/bin/sh\necho "$*" >> calls\n')
-    (tmp_path / "flux").chmod(0o755)
-    assert shell(script, tmp_path, FLUX_OUTPUT_DIR="/o").returncode == 0
-    assert (tmp_path / "calls").read_text().splitlines() == [
+    script = batch_script("echo one\necho two\n", raw=False)
+    assert calls_of(script, tmp_path, FLUX_OUTPUT_DIR="/o") == [
         "submit --flags=waitable --error=/o/job-0.err --output=/o/job-0.out echo one",
         "submit --flags=waitable --error=/o/job-1.err --output=/o/job-1.out echo two",
         "queue idle --quiet",
         "jobs -a",
         "job wait --all",
     ]
-    assert batch_script("a\nb\n", raw=True) == "#!/bin/sh\na\nb\n"
+
+
+def test_comments_and_empty_lines_of_a_batch_are_no_jobs_but_count_for_the_names_of_files() -> None:
+    lines = "# first\n\n  one \n \n# $(false) \\\ntwo \\\n  # words\n\\\n"
+    assert list(job_lines(lines)) == [(2, "one"), (5, "two # words")]
+    assert list(job_lines("one \\")) == [(0, "one ")]
+
+
+def test_a_raw_batch_is_the_script_as_it_is_for_bash_where_there_is_one(tmp_path: Path) -> None:
+    plan = plan_of({"command": "# one\n[[ a == a ]] && echo yes\n", "batch": True, "batchRaw": True})
+    env = {"HEADRACE_MINI_DIR": str(tmp_path), "FLUX_OUTPUT_DIR": str(tmp_path)}
+    subprocess.run(["bash", "-c", plan.lead_before], env={**os.environ, **env}, check=True)
+    assert (tmp_path / "flux-job.batch").read_text().split("\n", 1)[1] == "# one\n[[ a == a ]] && echo yes\n"
+    (tmp_path / "flux-job.batch").chmod(0o755)
+    assert subprocess.run([tmp_path / "flux-job.batch"], capture_output=True, check=True).stdout == b"yes\n"
+
+
+@pytest.mark.parametrize(("tasks", "flags"), [(0, "-N4"), (2, "-n2"), (8, "-N4 -n8")])
+def test_a_batch_has_the_nodes_and_tasks_that_a_job_would_have_and_the_prefix(
+    tmp_path: Path, tasks: int, flags: str
+) -> None:
+    container = {"command": "x", "batch": True, "commands": {"prefix": "env WRAPPED=1"}}
+    plan = plan_of(container, size=4, tasks=tasks)
+    assert calls_of(plan.initial_program, tmp_path, FLUX_OUTPUT_DIR="/o") == [
+        f"batch {flags} --flags=waitable --output=/o/flux-job.out {tmp_path}/flux-job.batch",
+        "job wait --all",
+    ]
+    assert plan.initial_program.startswith("env WRAPPED=1 sh -c ")
 
 
 def outer(tmp_path: Path, start: str, **spec: Any) -> subprocess.CompletedProcess[str]:

@@ -138,6 +138,7 @@ def test_a_broken_rule_of_the_cluster_names_its_field(fields: dict[str, Any], pa
         ({"batchRaw": True}, "batchRaw"),
         ({"batch": True, "launcher": True}, "launcher"),
         ({"command": "", "batch": True}, "command"),
+        ({"command": "# x\n\n", "batch": True}, "command"),
         ({"commands": {"script": "x"}}, "command"),
         ({"environment": {"a b": "c"}}, "environment.a b"),
         ({"resources": {"limits": {"memory": "1Gb"}}}, "resources.limits.memory"),

@@ -10,7 +10,9 @@ job's, not that of the last command.
 from __future__ import annotations
 
 import enum
+import shlex
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -152,13 +154,36 @@ def node_flags(cluster: MiniCluster) -> list[str]:
     return [f"-N{size}", f"-n{tasks}"] if tasks >= size else [f"-n{tasks}"]
 
 
+def job_lines(lines: str) -> Iterator[tuple[int, str]]:
+    """The jobs of a batch, each with the number of its (first) line, from 0.
+
+    The operator numbers output files by all lines of the text, also by those that are no jobs: empty ones and comments.
+    A line that ends with a backslash goes on in the next.
+    """
+    texts = lines.split("\n")
+    begun, first = "", 0
+    for index, text in enumerate(texts):
+        first = first if begun else index
+        line, begun = begun + text.strip(), ""
+        if line.startswith("#"):
+            continue
+        if line.endswith("\\"):
+            begun = line[:-1]
+            if index + 1 < len(texts):
+                continue
+            line = begun
+        if line.strip():
+            yield first, line
+
+
 def batch_script(lines: str, raw: bool) -> str:
     """The script of a batch: `lines` as they are (raw), or each one submitted, waited for, its output in a file."""
+    # Lines are written for bash; the shell that writes the script out is one where there is one.
+    head = "#!${BASH:-/bin/sh}"
     if raw:
-        return "#!/bin/sh\n" + lines
-    out = ["#!/bin/sh"]
-    given = [line.strip() for line in lines.splitlines() if line.strip()]
-    for index, line in enumerate(given):
+        return f"{head}\n{lines}"
+    out = [head]
+    for index, line in job_lines(lines):
         files = f"--error=${{FLUX_OUTPUT_DIR}}/job-{index}.err --output=${{FLUX_OUTPUT_DIR}}/job-{index}.out"
         out.append(f"flux submit --flags=waitable {files} {line}")
     # The wait comes last: its status says whether each of the jobs went well.
@@ -172,19 +197,24 @@ def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands) -> st
     flux = cluster.flux
     flags = [*node_flags(cluster), flux.option_flags.strip(), "-vvv" if cluster.logging.debug else ""]
     flags = [flag for flag in flags if flag]
+    prefix = " ".join(commands.prefix.split("\n")).strip()
     if mode is Mode.BATCH:
-        script = '"$HEADRACE_MINI_DIR/flux-job.batch"'
-        output = '--output="$FLUX_OUTPUT_DIR/flux-job.out"'
-        submit = " ".join(["flux batch", *flags, "--flags=waitable", output, script])
-        # The table and errors of the batch are its output; they are shown even where a job failed.
-        return (
-            f'{submit} || exit\nflux job wait --all\nresult=$?\ncat "$FLUX_OUTPUT_DIR/flux-job.out"\n(exit $result)\n'
-        )
+        return _batch_program(prefix, flags, cluster.logging.quiet)
     command = '"$HEADRACE_MINI_DIR/script"' if commands.script else runner.command.strip()
     if mode is Mode.LAUNCHER:
-        return f"{commands.prefix.strip()} {command}".strip() + "\n"
+        return f"{prefix} {command}".strip() + "\n"
     submit = flux.submit_command.strip() or "flux submit"
-    return " ".join([*commands.prefix.split("\n"), submit, *flags, "--quiet --watch", command]).strip() + "\n"
+    return " ".join([prefix, submit, *flags, "--quiet --watch", command]).strip() + "\n"
+
+
+def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
+    """Submits the batch, waits for it, and shows what it printed: its jobs' table and errors, even where one failed."""
+    output = '"$FLUX_OUTPUT_DIR/flux-job.out"'
+    words = ["flux batch", *flags, f"--flags=waitable --output={output}", '"$HEADRACE_MINI_DIR/flux-job.batch"']
+    run = f"{prefix} sh -c {shlex.quote(' '.join(words) + ' && flux job wait --all')}".strip()
+    if quiet:
+        return f"{run} > /dev/null\n"
+    return f"{run}\nresult=$?\n[ ! -f {output} ] || cat {output}\n(exit $result)\n"
 
 
 def _attributes(cluster: MiniCluster) -> dict[str, str]:

@@ -21,6 +21,7 @@ import yaml
 from ..broker import config_keys
 from ..broker.config import ConfigError
 from .fields import API_VERSION, INT64, KIND, QUANTITY, Container, MiniCluster, Record, Spec, Volume
+from .plan import job_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -425,7 +426,7 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.batchRaw", "has no meaning without batch: true")
     if container.batch and container.launcher:
         yield Problem(f"{path}.launcher", "cannot be combined with batch")
-    if container.batch and not container.command.strip():
+    if container.batch and not (container.command if container.batch_raw else list(job_lines(container.command))):
         yield Problem(f"{path}.command", "is required with batch: the lines to submit")
     for key, volume in container.volumes.items():
         yield from _check_volume(volume, f"{path}.volumes.{key}", key)
