@@ -167,6 +167,7 @@ class Engine:
         refusal = self._refusal(request)
         if refusal is not None:
             self.err(f"match_allocate: ERROR: Jobspec error for {jobid}: {refusal}\n")
+            # Fluxion's way (recorded): satisfiable unless a search has shown the contrary, and there was none.
             if operation == "satisfiability":
                 self.out(f"{RULE}INFO: Satisfiable request\n{RULE}")
             else:
