@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -27,4 +28,25 @@ def test_an_error_is_a_line_after_the_commands_name_and_a_status(
 
     monkeypatch.setattr("headrace.cli.job.main", fail)
     assert main.run_command("job", ["id"], False) == status
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("queue", OSError(errno.EINVAL, "no such queue"), "flux-queue: ERROR: [Errno 22] no such queue\n"),
+        ("queue", OSError(errno.ENOSPC, "the disk is full"), "flux-queue: ERROR: the disk is full\n"),
+        ("queue", OSError(errno.ENOENT, "Not there", "/a b"), "flux-queue: ERROR: /a b: Not there\n"),
+        ("kvs", OSError(errno.EINVAL, "no such key"), "flux-kvs: no such key\n"),
+        ("kvs", OSError(errno.ENOENT, "Not there", b"/a b"), "flux-kvs: /a b: Not there\n"),
+    ],
+)
+def test_only_a_brokers_refusal_has_a_number_and_a_file_has_its_path(
+    name: str, error: OSError, said: str, monkeypatch: Any, capsys: Any
+) -> None:
+    def fail(_argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(f"headrace.cli.{name}.main", fail)
+    assert main.run_command(name, [], False) == 1
     assert capsys.readouterr().err == said

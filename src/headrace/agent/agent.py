@@ -26,6 +26,7 @@ from functools import partial
 
 from ..shell.job import ShellJob
 from ..shell.tmpdir import Folders
+from ..spec.os_error import with_class
 from . import begun, keeper, leftovers, linux
 from .deputies import BUSY, IDLE, MINE, MOST, NOT_MINE, SETTLED, Deputies
 from .handout import Handout
@@ -316,7 +317,7 @@ class Agent:
         try:
             job = ShellJob(self, op)
         except Exception as exc:
-            note = f"{type(exc).__name__}: {exc}"
+            note = with_class(exc)
             traceback.print_exc(file=sys.stderr)
             self.send({"op": "exception", "id": op["id"], "severity": 0, "type": "exec", "note": note})
             self.send({"op": "finish", "id": op["id"], "status": 1 << 8})
@@ -327,7 +328,7 @@ class Agent:
             job.start()
         except Exception as exc:
             # A bad jobspec costs its own job, never the agent.
-            job.fail(f"{type(exc).__name__}: {exc}", 1, trace=traceback.format_exc())
+            job.fail(with_class(exc), 1, trace=traceback.format_exc())
 
     def _stay_at(self, place: str) -> None:
         """Bound to its only place, a deputy need not move to where it starts the next task."""

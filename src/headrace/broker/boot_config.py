@@ -8,6 +8,7 @@ import stat
 from typing import Any
 
 from ..spec.hostlist import Hostlist
+from ..spec.os_error import reason
 from . import boot
 from .boot import BootError, BootInfo
 from .topology import Topology, TopologyError
@@ -27,7 +28,7 @@ def read_certificate(path: str) -> tuple[bytes, bytes]:
                 raise BootError(f"{path}: others may read this secret certificate, set its mode to 0600")
             keys = dict(_KEY.findall(file.read()))
     except (OSError, UnicodeDecodeError) as exc:
-        raise BootError(f"{path}: {exc}") from None
+        raise BootError(f"{path}: {reason(exc)}") from None
     if len(keys) != 2:
         raise BootError(f"{path}: no public-key and secret-key of 40 characters in it, make one with `flux keygen`")
     return keys["public-key"].encode(), keys["secret-key"].encode()

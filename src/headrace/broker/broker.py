@@ -28,6 +28,7 @@ from ..spec import message as m
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
+from ..spec.os_error import text_of
 from . import services, signals, state
 from .agentlink import AgentLink
 from .attrs import AttrTable
@@ -156,7 +157,7 @@ class Broker:
             self._let_agent_end()
             if not isinstance(getattr(exc, "errno", None), int):
                 raise
-            self.log(logging.CRITICAL, "broker", f"cannot start: {exc}")
+            self.log(logging.CRITICAL, "broker", f"cannot start: {text_of(exc)}")
             return 1
         self.advance("builtins-success")
         if self.rank == 0:
@@ -311,7 +312,7 @@ class Broker:
             handle.rpc("job-manager.memo", body).get()
             handle.close()
         except OSError as exc:
-            text = f"cannot leave our URI with the parent instance: {exc}"
+            text = f"cannot leave our URI with the parent instance: {text_of(exc)}"
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:
@@ -413,7 +414,7 @@ class Broker:
                 self.exit_code = self.exit_code or 1
             await self.modules.remove_all()
         except Exception as exc:
-            self.log(logging.ERROR, "broker", f"rc3: {exc}")
+            self.log(logging.ERROR, "broker", f"rc3: {text_of(exc)}")
             event = "rc3-fail"
         self.advance(event)
 

@@ -22,6 +22,7 @@ from ..agent import keeper, linux
 from ..client.handle import Handle
 from ..compat.environment import with_flux
 from ..spec import duration
+from ..spec.os_error import text_of
 from . import boot, module_process, signals, state
 from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
@@ -311,7 +312,7 @@ def _fork_brokers(infos: list[BootInfo], options: LaunchOptions, rundir: str) ->
                     _end_with(own)
                 code = run_broker(info, options, rundir, own if cleanup else 0)
             except BaseException as exc:
-                print(f"flux-broker: {exc}", file=sys.stderr)
+                print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
             finally:
                 if cleanup and os.getppid() != own:
                     # Who would do it was killed: the last of us leaves nothing.

@@ -193,10 +193,14 @@ class LocalServer:
         """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.connect_ex(self.path) == 0:
-                raise OSError(errno.EADDRINUSE, f"{self.path}: another instance listens there, choose another rundir")
+                raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir", self.path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
-        self._server = await self.broker.loop.create_unix_server(lambda: LocalClient(self), self.path, backlog=256)
+        try:
+            self._server = await self.broker.loop.create_unix_server(lambda: LocalClient(self), self.path, backlog=256)
+        except OSError as exc:
+            # It does not say where.
+            raise OSError(exc.errno, exc.strerror, self.path) from None
         os.chmod(self.path, 0o777)
 
     async def stop(self) -> None:

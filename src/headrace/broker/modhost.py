@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
+from ..spec.os_error import text_of, with_class
 from . import bare_asyncio, module_process, stand_ins
 from .module import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
@@ -125,7 +126,7 @@ class ModuleHost:
             for name in names_for(broker.rank, broker.attrs, broker.config):
                 await self.load(name)
         except Exception as exc:
-            broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {exc}")
+            broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {text_of(exc)}")
             raise
         if has_own_rc1(broker.attrs):
             self._unlisted = set(_UNLISTED & self.loaded.keys())
@@ -230,7 +231,7 @@ class ModuleHost:
         try:
             await self.load(path, name, args)
         except Exception as exc:
-            self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {exc}")
+            self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {text_of(exc)}")
         else:
             # Where the end was told, too.
             self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
@@ -299,7 +300,7 @@ class ModuleHost:
         except RpcError:
             raise
         except Exception as exc:
-            raise RpcError(errno.EINVAL, f"{type(exc).__name__}: {exc}") from exc
+            raise RpcError(errno.EINVAL, with_class(exc)) from exc
         return EMPTY
 
     async def _remove(self, msg: Message) -> _Empty:

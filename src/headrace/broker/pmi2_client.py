@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
+from ..spec.os_error import text_of
 from .pmi_client import PmiError
 
 _TIMEOUT = 60.0
@@ -22,7 +23,7 @@ class Pmi2Client:
             self.rank = int(env["PMI_RANK"])
             self._sock = socket.socket(fileno=int(env["PMI_FD"]))
         except (KeyError, ValueError, OSError) as exc:
-            raise PmiError(f"PMI_FD and PMI_RANK must be set together: {exc}") from None
+            raise PmiError(f"PMI_FD and PMI_RANK must be set together: {text_of(exc)}") from None
         self._sock.settimeout(_TIMEOUT)
         self.kvsname = env.get("PMI_JOBID", "")
         answer = self._call("fullinit", pmijobid=self.kvsname, pmirank=str(self.rank), threaded="FALSE")
@@ -38,7 +39,7 @@ class Pmi2Client:
             size = int(self._read(_LENGTH_DIGITS))
             answer = _fields(self._read(size))
         except (OSError, ValueError) as exc:
-            raise PmiError(f"{command}: {exc}") from None
+            raise PmiError(f"{command}: {text_of(exc)}") from None
         if answer.get("cmd") != command + "-response" or answer.get("rc", "0") != "0":
             raise PmiError(f"{command}: {answer.get('errmsg') or answer}")
         return answer

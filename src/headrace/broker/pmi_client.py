@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Mapping
 
+from ..spec.os_error import text_of
+
 _TIMEOUT = 60.0
 
 
@@ -22,7 +24,7 @@ class PmiClient:
             self.size = int(env["PMI_SIZE"])
             self._sock = socket.socket(fileno=int(env["PMI_FD"]))
         except (KeyError, ValueError, OSError) as exc:
-            raise PmiError(f"PMI_FD, PMI_RANK and PMI_SIZE must be set together: {exc}") from None
+            raise PmiError(f"PMI_FD, PMI_RANK and PMI_SIZE must be set together: {text_of(exc)}") from None
         self._sock.settimeout(_TIMEOUT)
         self._buffer = b""
         self._call("cmd=init pmi_version=1 pmi_subversion=1")
@@ -37,7 +39,7 @@ class PmiClient:
                     raise PmiError("the process manager closed the connection")
                 self._buffer += data
         except OSError as exc:
-            raise PmiError(f"the process manager does not answer: {exc}") from None
+            raise PmiError(f"the process manager does not answer: {text_of(exc)}") from None
         answer, self._buffer = self._buffer.split(b"\n", 1)
         text = answer.decode("utf-8", "replace")
         head, marker, rest = text.partition(" value=")

@@ -13,6 +13,7 @@ from headrace.client.handle import Handle
 from headrace.client.usershell import user_shell
 from headrace.spec import jobid, jobspec_build
 from headrace.spec.eventlog import decode_line
+from headrace.spec.os_error import text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _answers(uri: str, name: str) -> bool:
         gone = exc.errno in {errno.ENODEV, errno.ECONNRESET, errno.ECONNREFUSED} or not os.path.exists(path)
         if is_this_host(host) and gone:
             return False
-        raise CommandError(f"Unable to connect to {name}: {exc}") from None
+        raise CommandError(f"Unable to connect to {name}: {text_of(exc)}") from None
     return True
 
 

@@ -6,6 +6,13 @@ broker's refusal) and `flux-job: TEXT`. A command module says which by its PREFI
 
 from __future__ import annotations
 
+import errno
+
+# What is wrong with a machine and not with a request: no number helps who reads that.
+_OF_THE_MACHINE = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+)
+
 
 class CommandError(Exception):
     """`text` is what the user reads after the command's prefix ("" prints nothing), `status` the exit status."""
@@ -15,3 +22,12 @@ class CommandError(Exception):
         self.text = text
         self.status = status
         self.bare = bare
+
+
+def refusal(exc: OSError) -> str:
+    """The text of an error in the first family: a broker's with its number, one of this machine without."""
+    if exc.filename is None and exc.errno not in _OF_THE_MACHINE:
+        return str(exc)
+    from headrace.spec.os_error import text_of
+
+    return text_of(exc)

@@ -12,7 +12,7 @@ import os
 import sys
 
 from headrace.cli import encodings
-from headrace.cli.errors import CommandError
+from headrace.cli.errors import CommandError, refusal
 from headrace.spec import jobid
 
 TYPE_CHECKING = False
@@ -208,11 +208,18 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
         raise
     except (OSError, ValueError) as exc:
         prefix = _prefix(module, name)
-        plain = "ERROR" not in prefix and isinstance(exc, OSError) and exc.strerror is not None
-        text = exc.strerror if isinstance(exc, OSError) and (plain or _is_connect_error(exc)) else str(exc)
-        if isinstance(exc, OSError) and _is_connect_error(exc) and "FLUX_URI" not in os.environ and sys.stderr.isatty():
-            text = f"{text}\nflux: no instance is here: `flux start` begins one, FLUX_URI names one that runs"
-        return _report(prefix, CommandError(str(text)))
+        return _report(prefix, CommandError(_text(exc, prefix) if isinstance(exc, OSError) else str(exc)))
+
+
+def _text(exc: OSError, prefix: str) -> str:
+    """What a command says of an error that it did not expect."""
+    from headrace.spec.os_error import text_of
+
+    if not str(exc.strerror).startswith("Unable to connect to Flux"):
+        return refusal(exc) if "ERROR" in prefix else text_of(exc)
+    if "FLUX_URI" in os.environ or not sys.stderr.isatty():
+        return str(exc.strerror)
+    return f"{exc.strerror}\nflux: no instance is here: `flux start` begins one, FLUX_URI names one that runs"
 
 
 def _status(main: Callable[..., int], args: List[Any]) -> int:
@@ -230,10 +237,6 @@ _BROKERS = ("broker", "start")
 
 # Modules that serve several commands are told which one was meant.
 _SHARED = ("attr",)
-
-
-def _is_connect_error(exc: OSError) -> bool:
-    return str(exc.strerror).startswith("Unable to connect to Flux")
 
 
 def _prefix(module: Any, name: str) -> str:

@@ -11,6 +11,7 @@ import os
 import sys
 
 from headrace.cli import options
+from headrace.cli.errors import refusal
 from headrace.client.handle import Handle
 from headrace.spec import jobid
 
@@ -97,7 +98,7 @@ class Submitter:
         try:
             job = call.get()["id"]
         except OSError as exc:
-            self._stderr(args).write(f"{exc}\n")
+            self._stderr(args).write(f"{refusal(exc)}\n")
             self.status = max(self.status, 1)
             if self._progress is not None:
                 self._progress.refused()

@@ -11,6 +11,8 @@ import contextlib
 import os
 import time
 
+from headrace.spec.os_error import reason
+
 # Bytes of a log that stay in memory, and bytes that a reader is given at a time.
 KEEP = 64 << 10
 PIECE = 256 << 10
@@ -46,7 +48,7 @@ class Log:
                 self.spill()
             except OSError as exc:
                 self._full_since = now
-                self._why = exc.strerror or str(exc)
+                self._why = reason(exc)
         if len(self._tail) <= _MOST_HELD:
             return True
         self._cut_to(held)

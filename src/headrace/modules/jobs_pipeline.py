@@ -27,6 +27,7 @@ from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
 from headrace.modules.jobs_record import CLEANUP, Event, Job
 from headrace.modules.jobs_recover import LOGS, TEXT, Recovery
 from headrace.modules.jobs_store import Store
+from headrace.spec.os_error import reason, text_of
 
 # Bytes of journal after which the state is saved and a new file begun.
 _CHECKPOINT_AT = 16 << 20
@@ -271,10 +272,9 @@ class Pipeline:
             self._failing_since = now
             assert self.journal is not None
             full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            why = "the disk is full" if full else exc.strerror or exc
-            text = f"the journal in {self.journal.folder} cannot be written: {why}"
-            self._why = (errno.ENOSPC if full else errno.EIO, text)
-            self.ctx.log(logging.CRITICAL, f"the journal cannot be written: {exc}: no job is accepted")
+            text = f"the journal in {self.journal.folder} cannot be written: {reason(exc)}"
+            self._why = (errno.ENOSPC if full else errno.EIO, f"{text}: make room there" if full else text)
+            self.ctx.log(logging.CRITICAL, f"{text}: no job is accepted")
         elif now - self._failing_since >= _HOLD:
             self._let_go()
         if not self._retrying:
@@ -351,7 +351,7 @@ class Pipeline:
             await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
         except OSError as exc:
             if not self._overdue:
-                self.ctx.log(logging.ERROR, f"checkpoint: {exc}: the journal grows until it can be made")
+                self.ctx.log(logging.ERROR, f"checkpoint: {text_of(exc)}: the journal grows until it can be made")
             self._overdue = self.ctx.monotonic() + _CHECKPOINT_AGAIN
         else:
             self._overdue = 0.0

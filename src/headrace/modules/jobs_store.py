@@ -27,6 +27,7 @@ from headrace.modules.jobs_pack import (
 )
 from headrace.modules.jobs_record import Event, Job, updated_jobspec, updated_r
 from headrace.spec import jobid, stdio
+from headrace.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
 _JSON = msgspec.json.Encoder()
@@ -118,7 +119,7 @@ class Store:
                 except OSError as exc:
                     # The record may still find room.
                     if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
-                        log.trim(exc.strerror or str(exc))
+                        log.trim(reason(exc))
                         self._say_lost(id, name, log)
             out[name] = (log.spilled, log.tail) if log.spilled else log.tail
         return out

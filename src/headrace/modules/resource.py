@@ -25,6 +25,7 @@ from headrace.modules.resource_inventory import Event, Inventory, TargetError, i
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+from headrace.spec.os_error import text_of
 from headrace.spec.rset import ResourceSet, RsetError
 
 NAME = "resource"
@@ -178,7 +179,9 @@ class _Leader:
         except StopAsyncIteration:
             return
         except (RpcError, RsetError, OSError, ValueError) as exc:
-            self.ctx.log(logging.WARNING, f"R of job {job} in the enclosing instance: {exc}; counting nodes instead")
+            self.ctx.log(
+                logging.WARNING, f"R of job {job} in the enclosing instance: {text_of(exc)}; counting nodes instead"
+            )
             return
         if not self.method:
             self._define(rset, "job-info")

@@ -19,6 +19,7 @@ from headrace.spec import jobid
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
+from headrace.spec.os_error import reason
 from headrace.spec.rset import ResourceSet, RsetError
 
 # One discovered node: rank, host, cores and GPUs as idsets.
@@ -48,9 +49,8 @@ def from_file(path: str) -> ResourceSet:
         with open(path, encoding="utf-8") as handle:
             text = handle.read()
     except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         code = exc.errno or errno.EIO if isinstance(exc, OSError) else errno.EINVAL
-        raise RpcError(code, f"{path}:-1 unable to open {path}: {reason}") from None
+        raise RpcError(code, f"{path}:-1 unable to open {path}: {reason(exc)}") from None
     try:
         return ResourceSet.from_obj(json.loads(text))
     except json.JSONDecodeError as exc:

@@ -18,6 +18,7 @@ from ..agent.spawn import enter, limits_that_differ, use_cpus
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
+from ..spec.os_error import reason
 from . import affinity, layout, oom, warning
 from . import options as known
 from .environment import job_environment, task_environment
@@ -118,7 +119,7 @@ class ShellJob:
             self.agent.folders.take(self.tmpdir)
             unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
         except (OSError, archive.ArchiveError) as exc:
-            self.fail(f"cannot prepare {self.tmpdir}: {exc}", 1)
+            self.fail(f"cannot prepare {self.tmpdir}: {reason(exc)}", 1)
             return
         try:
             enter(cwd)

@@ -11,6 +11,7 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.jobspec import counts as request_counts
 from ..spec.jobspec import shell_option, walk
+from ..spec.os_error import text_of
 from ..spec.taskmap import TaskMap
 
 
@@ -211,7 +212,7 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str]) -> TaskMa
         if name == "hostfile":
             return _from_hostfile(value, counts, hosts)
     except (ValueError, OSError) as exc:
-        raise LayoutError(f"taskmap={scheme}: {exc}") from None
+        raise LayoutError(f"taskmap={scheme}: {text_of(exc)}") from None
     raise LayoutError(f"taskmap={scheme}: known schemes are block, cyclic, manual and hostfile")
 
 

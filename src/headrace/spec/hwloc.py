@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from .os_error import reason
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
@@ -31,7 +33,7 @@ def read(path: str) -> Node:
     try:
         root = ElementTree.parse(path).getroot()
     except (OSError, ElementTree.ParseError) as exc:
-        raise HwlocError(f"{path}: {exc}") from None
+        raise HwlocError(f"{path}: {reason(exc)}") from None
     objects = list(root.iter("object"))
     kinds = [found.get("type") for found in objects]
     cores = kinds.count("Core") or kinds.count("PU")
