@@ -220,6 +220,16 @@ def test_each_active_job_keeps_room_from_new_ones(tmp_path: Path, monkeypatch: p
     journal.close()
 
 
+def test_a_small_disk_is_not_filled_in_advance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = (6 << 20) // 4096
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, 0, 0, 0, 0, 255))
+    )
+    journal, _ = opened(tmp_path)
+    assert reserve(0) <= os.path.getsize(tmp_path / "journal.00000000") <= 3 << 20
+    journal.close()
+
+
 def test_space_that_comes_back_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         full_beyond(patch, 1 << 20)

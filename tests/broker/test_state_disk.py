@@ -49,3 +49,10 @@ def test_a_damaged_database_can_be_moved_away_a_full_disk_cleaned_up(tmp_path: P
     assert state_disk.unusable(path, error, "-") == f"{path} cannot be used: disk I/O error"
     free[0] = 8192
     assert state_disk.unusable(path, error, "-").endswith("; its disk has 8 KiB free: make room there")
+
+
+def test_a_disk_is_full_when_a_page_or_two_are_left(tmp_path: Path, free: list[int]) -> None:
+    free[0] = 256 << 10
+    assert not state_disk.full(str(tmp_path))
+    free[0] = 8192
+    assert state_disk.full(str(tmp_path))

@@ -316,7 +316,7 @@ def test_a_full_disk_refuses_jobs_and_keeps_those_that_run(
             await world.until(lambda: any("no job is accepted" in line for line in broker.logged))
             reply = await world.submit()
             assert reply.errnum == errno.ENOSPC
-            assert reply.text == f"the journal in {tmp_path}/jobs cannot be written: the disk is full"
+            assert reply.text == f"the journal in {tmp_path}/jobs cannot be written: the disk is full: make room there"
             world.end(id)
             await world.until(lambda: id in world.freed)
         await world.until(lambda: any("jobs are accepted" in line for line in broker.logged))

@@ -145,8 +145,8 @@ def test_what_is_partly_in_a_file_that_cannot_grow_is_kept_in_both_places(tmp_pa
 
 
 def test_a_short_record_tells_of_the_output_that_has_no_room(tmp_path: Path) -> None:
-    told: list[str] = []
-    store = Store(str(tmp_path), told.append)
+    told: list[tuple[int, str]] = []
+    store = Store(str(tmp_path), lambda id, why: told.append((id, why)))
     for id in (5, 6):
         job = job_in(store, id)
         store.append(id, "guest.exec.eventlog", b"e" * 1000 + b"\n")
@@ -161,7 +161,7 @@ def test_a_short_record_tells_of_the_output_that_has_no_room(tmp_path: Path) -> 
         header, note = map(json.loads, store.lookup(id, "guest.output").splitlines())
         assert (header, note["name"]) == ({"name": "header"}, "log")
         assert note["context"]["message"] == f"output is lost: {tmp_path}: File exists"
-    assert told == [f"ƒ6: output is lost: {tmp_path}: File exists"], "once a minute"
+    assert told == [(id, f"output is lost: {tmp_path}: File exists") for id in (5, 6)]
 
 
 def test_only_an_environment_is_left_out() -> None:

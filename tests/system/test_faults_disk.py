@@ -51,12 +51,13 @@ def submission(command: list[str], weight: int = 0) -> dict[str, object]:
     return {"J": f"{head}.{text}.none", "urgency": 16, "flags": 0}
 
 
-def fill(folder: Path) -> Path:
-    """A file that takes all the room there is."""
+def fill(folder: Path, left: int = 0) -> Path:
+    """A file that takes all the room there is, but for `left` bytes."""
     path = folder / "filler"
     with open(path, "wb", buffering=0) as handle, contextlib.suppress(OSError):
         while True:
             handle.write(b"x" * (1 << 16))
+    os.truncate(path, path.stat().st_size - left)
     return path
 
 
@@ -68,15 +69,6 @@ def submit_until_refused(handle: Handle) -> tuple[list[int], OSError]:
             taken.append(handle.rpc("job-ingest.submit", submission(["true"], 32 << 10)).get(30)["id"])
         except OSError as exc:
             return taken, exc
-    raise AssertionError("no submit was refused, so nothing was tested")
-
-
-def refused_submit(brokers: Cluster) -> subprocess.CompletedProcess[str]:
-    """The first `flux submit` that fails."""
-    for _ in range(200):
-        told = brokers.flux("submit", "true")
-        if told.returncode:
-            return told
     raise AssertionError("no submit was refused, so nothing was tested")
 
 
@@ -97,14 +89,14 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
         brokers.lead()
         with brokers.handle() as handle:
             runs = handle.rpc("job-ingest.submit", submission(["sleep", "1"])).get(30)["id"]
-            filler = fill(disk)
+            filler = fill(disk, left=1 << 20)
             taken, refused = submit_until_refused(handle)
+            assert taken
             assert refused.errno == errno.ENOSPC
-            assert "the disk is full" in str(refused)
-            # There may still be room for small ones.
-            told = refused_submit(brokers)
+            fill(disk)
+            told = brokers.flux("submit", "true")
             assert told.returncode == 1
-            assert "the disk is full" in told.stderr
+            assert told.stderr == f"{disk}/state/jobs has no room for more: the disk is full: make room there\n"
             # Everything else is served, and what was taken comes to its end.
             assert brokers.flux("getattr", "size").stdout == "1\n"
             handle.rpc("job-manager.drain", {}).get(60)
@@ -130,7 +122,7 @@ def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, 
         brokers.lead()
         with brokers.handle() as handle:
             ids = [handle.rpc("job-ingest.submit", submission(["sh", "-c", wordy])).get(30)["id"] for _ in range(4)]
-            filler = fill(disk)
+            filler = fill(disk, left=1 << 20)
             taken, refused = submit_until_refused(handle)
             assert refused.errno == errno.ENOSPC
             # What the instance keeps of the disk it keeps for them.
@@ -141,7 +133,10 @@ def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, 
         assert not stats["durable"]["failing"]
         ended = {id: "COMPLETED" for id in (*ids, *taken)}
         assert results(brokers) == ended
-        assert "output is lost" in brokers.log(0)
+        for id in ids:
+            assert "output is lost" in brokers.flux("job", "attach", str(id)).stderr
+        # The first is told of at once, the others soon.
+        until(lambda: "output is lost" in brokers.log(0) and "(and that of " in brokers.log(0), "the log counts them")
         brokers.brokers[0].kill()
         brokers.brokers[0].wait()
         filler.unlink()
@@ -157,8 +152,10 @@ def test_a_lead_killed_on_a_full_disk_loses_nothing_it_acknowledged(disk: Path) 
     with cluster(1, f"statedir={disk}/state") as brokers:
         brokers.lead()
         with brokers.handle() as handle:
-            filler = fill(disk)
+            filler = fill(disk, left=1 << 20)
             taken, _ = submit_until_refused(handle)
+            assert taken
+            fill(disk)
         brokers.brokers[0].kill()
         brokers.brokers[0].wait()
         filler.unlink()
@@ -269,4 +266,23 @@ def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
         assert brokers.finish()[0] == 0
         brokers.lead()
         assert set(taken) <= set(listed(brokers))
+        assert brokers.finish() == {0: 0}
+
+
+def test_on_a_full_disk_who_adds_to_it_is_told_at_once_and_all_goes_on_when_there_is_room(disk: Path) -> None:
+    """What the journal keeps in reserve is for ends: a job that would begin now had nowhere to write to."""
+    large = secrets.token_hex(50_000)
+    with cluster(1, f"statedir={disk}/state") as brokers:
+        brokers.lead()
+        filler = fill(disk)
+        full = "the disk is full: make room there\n"
+        for command in ("submit", "run"):
+            told = brokers.flux(command, "true")
+            assert told.returncode == 1
+            assert told.stderr.endswith(f"{disk}/state/jobs has no room for more: {full}")
+        told = brokers.flux("kvs", "put", f"a={large}")
+        assert (told.returncode, told.stderr) == (1, f"flux-kvs: {disk}/state/kvs.sqlite cannot be written: {full}")
+        filler.unlink()
+        assert brokers.flux("run", "echo", "again").stdout == "again\n"
+        assert brokers.flux("kvs", "put", f"a={large}").returncode == 0
         assert brokers.finish() == {0: 0}

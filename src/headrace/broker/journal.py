@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .state_disk import reserve, unusable
+from .state_disk import reserve, room_in, unusable
 
 _FRAME = struct.Struct("<II")
 _AHEAD = 4 << 20
@@ -306,7 +306,11 @@ def _preallocate(fd: int, end: int, needed: int) -> int | None:
     """Make `needed` bytes after `end` ours, better some more; the offset up to which they are, `end` if the disk is
     full, None if its file system cannot do it.
     """
+    room = room_in(fd)
     for more in (_AHEAD, _AHEAD // 8, 0):
+        if more and needed + more > room // 2:
+            # On a small disk the room belongs to those who have something to write.
+            continue
         try:
             os.posix_fallocate(fd, end, needed + more)
         except OSError as exc:

@@ -15,6 +15,10 @@ import sqlite3
 _RESERVE = 1 << 20
 _RESERVE_JOB = 2 << 10
 
+# With less than this (bytes) nothing that a job writes has room, only what is kept in reserve.
+_NOTHING = 64 << 10
+FULL = "the disk is full: make room there"
+
 
 def reserve(jobs: int) -> int:
     """Bytes that are kept for what is still to come of `jobs` active jobs."""
@@ -29,7 +33,7 @@ _FULL = 128 << 10
 
 def shortage(statedir: str) -> str:
     """Why there is too little room for the state of an instance, "" if there is enough."""
-    free = _free(statedir)
+    free = room_in(statedir)
     # What an instance that was killed had reserved it finds again.
     held = sum(os.stat(path).st_blocks * 512 for path in glob.glob(glob.escape(statedir) + "/jobs/journal.*"))
     if free + held >= NEEDED:
@@ -46,13 +50,18 @@ def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
     text = f"{path} cannot be used: {error}"
     if type(error) is sqlite3.DatabaseError or not isinstance(error, sqlite3.Error):
         return f"{text}; it is damaged and was left as it is. To start without it: mv {path}* ELSEWHERE. {lost}"
-    free = _free(os.path.dirname(path))
+    free = room_in(os.path.dirname(path))
     if free < _FULL:
         return f"{text}; its disk has {free >> 10} KiB free: make room there"
     return text
 
 
-def _free(folder: str) -> int:
-    """Bytes that we may still write where `folder` is."""
+def full(folder: str) -> bool:
+    """Whether the disk of `folder` has no room for anything that is not kept for it."""
+    return room_in(folder) < _NOTHING
+
+
+def room_in(folder: str | int) -> int:
+    """Bytes that we may still write where `folder`, or the file of this descriptor, is."""
     room = os.statvfs(folder)
     return room.f_frsize * (room.f_bfree if os.geteuid() == 0 else room.f_bavail)

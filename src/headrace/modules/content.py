@@ -18,7 +18,7 @@ import msgspec
 
 from ..broker.module import EMPTY, ModuleContext, RpcError
 from ..broker.module_rest import data_path
-from ..broker.state_disk import unusable
+from ..broker.state_disk import FULL, unusable
 from ..spec import treeobj
 from ..spec.message import Message
 from .background import Background
@@ -197,7 +197,8 @@ class Content:
                 # Who asked for a blob may only be told of an input/output error.
                 self._said.add(str(error))
                 self.ctx.log(logging.ERROR, f"{self.path}: {error}")
-            self.ctx.respond_error(msg, errno.ENOSPC if full else errno.EIO, f"content: {error}")
+            text = f"{self.path}: {FULL if full else error}"
+            self.ctx.respond_error(msg, errno.ENOSPC if full else errno.EIO, text)
 
     def _digest(self, msg: Message) -> bytes:
         digest = msg.payload or b""

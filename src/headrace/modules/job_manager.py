@@ -21,6 +21,7 @@ from headrace.broker.module_rest import Return
 from headrace.modules.jobs_admin import Admin
 from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
+from headrace.modules.jobs_losses import Losses
 from headrace.modules.jobs_pack import Submission, event_line
 from headrace.modules.jobs_peers import Exec, Scheduler
 from headrace.modules.jobs_pipeline import Batch, Pipeline
@@ -55,7 +56,8 @@ class _Manager:
         self.core = Core(Queues(self.policy.names), ctx.broker.owner)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
-        self.store = Store(folder, lambda text: ctx.log(logging.WARNING, text))
+        self.losses = Losses(ctx)
+        self.store = Store(folder, self.losses.add)
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         traces: str | None = ""
@@ -327,6 +329,7 @@ class _Manager:
 
     async def _unload(self) -> None:
         await self.pipeline.close()
+        self.losses.close()
         self.store.spill.close()
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.broker import state_disk
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext
 from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
@@ -120,9 +121,11 @@ class Pipeline:
         """
         if self.failing:
             return self._why
-        if not self._room(len(self.core.active) + jobs, size):
-            assert self.journal is not None
-            return (errno.ENOSPC, f"{self.journal.folder} has no room for more: the disk is full")
+        if self.journal is not None:
+            # What we keep of a full disk is for ends: a new job's output would be lost.
+            full = jobs and state_disk.full(self.journal.folder)
+            if full or not self._room(len(self.core.active) + jobs, size):
+                return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {state_disk.FULL}")
         self._promised += size
         return None
 
@@ -272,8 +275,9 @@ class Pipeline:
             self._failing_since = now
             assert self.journal is not None
             full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            text = f"the journal in {self.journal.folder} cannot be written: {reason(exc)}"
-            self._why = (errno.ENOSPC if full else errno.EIO, f"{text}: make room there" if full else text)
+            why = state_disk.FULL if full else reason(exc)
+            text = f"the journal in {self.journal.folder} cannot be written: {why}"
+            self._why = (errno.ENOSPC if full else errno.EIO, text)
             self.ctx.log(logging.CRITICAL, f"{text}: no job is accepted")
         elif now - self._failing_since >= _HOLD:
             self._let_go()

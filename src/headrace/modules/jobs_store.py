@@ -36,20 +36,17 @@ _INLINE = 64 << 10
 # The same where room is kept for what is still to come of other jobs; and logs that come to nothing more important.
 _INLINE_SHORT = 512
 _DISPENSABLE = ("guest.output", "guest.input")
-# Seconds from one word on lost output to the next.
-_TELL_AGAIN = 60.0
 # Bytes of a log that are given out as one value. On its way a value is in memory half a dozen times.
 MOST_TEXT = 64 << 20
 
 
 class Store:
-    """`active` holds jobs until finish() packs them. Files are made below `folder`. `tell` is given a line for the log
-    of the instance when output is lost.
+    """`active` holds jobs until finish() packs them. Files are made below `folder`. `tell` is given the id of a job
+    whose output is lost, and why.
     """
 
-    def __init__(self, folder: str, tell: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(self, folder: str, tell: Callable[[int, str], None] = lambda _id, _text: None) -> None:
         self.tell = tell
-        self._told_at = -_TELL_AGAIN
         self.active: dict[int, Job] = {}
         self.folder = folder
         self.texts = Texts()
@@ -86,9 +83,7 @@ class Store:
         text = f"output is lost: {self.folder}: {log.cut}"
         if name == "guest.output":
             log.hold(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
-        if time.monotonic() >= self._told_at + _TELL_AGAIN:
-            self._told_at = time.monotonic()
-            self.tell(f"{jobid.encode(id)}: {text}")
+        self.tell(id, text)
 
     def _log_path(self, id: int, name: str) -> str:
         return os.path.join(self.folder, "output", f"{jobid.encode(id, 'dothex')}.{name}")

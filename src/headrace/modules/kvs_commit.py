@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+from ..broker import state_disk
 from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
 from .background import Background
@@ -220,8 +221,9 @@ class Committer:
                     self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}: changes are refused")
                 self._failing = True
                 full = isinstance(error, sqlite3.Error) and "full" in str(error)
+                text = f"{log.path} cannot be written: {state_disk.FULL if full else error}"
                 for change in changes:
-                    self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, f"KVS log: {error}"))
+                    self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, text))
             self._again()
 
         self._busy = True

@@ -1,0 +1,51 @@
+"""Output that is lost, in the log of the instance.
+
+A full disk meets many jobs at once, and a line for each would push all else out of that log: the first is told of at
+once, then every ten seconds how many more there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from headrace.broker.module import ModuleContext
+from headrace.spec import jobid
+
+# Seconds from one line to the next.
+_EVERY = 10.0
+
+
+class Losses:
+    """`add` each job whose output is lost, and `close` when no more will come."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self._ctx = ctx
+        self._jobs: set[int] = set()
+        self._last = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, id: int, why: str) -> None:
+        """`why` is a text that begins with "output is lost"."""
+        self._last = f"{jobid.encode(id)}: {why}"
+        if self._timer is None:
+            self._say(self._last)
+        else:
+            self._jobs.add(id)
+
+    def _say(self, text: str) -> None:
+        self._ctx.log(logging.WARNING, text)
+        self._timer = self._ctx.call_later(_EVERY, self._more)
+
+    def _more(self) -> None:
+        self._timer = None
+        if self._jobs:
+            others = len(self._jobs) - 1
+            self._jobs.clear()
+            self._say(f"{self._last} (and that of {others} other jobs)" if others else self._last)
+
+    def close(self) -> None:
+        """Tell of those that were not told of."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._more()
