@@ -152,6 +152,11 @@ class ChildOrder:
         """Some children of `v` in the order."""
         weighed = self._of(v)
         ranks, weights = weighed.rank, weighed.weights
+        if len(among) == 2:
+            # The sockets of a node, which short jobs ask for most.
+            one, other = among
+            i, j = ranks[one], ranks[other]
+            return [one, other] if (weights[j], i) < (weights[i], j) else [other, one]
         order = sorted([(-weights[rank], rank) for rank in map(ranks.__getitem__, among)])
         return [weighed.ranked[rank] for _, rank in order]
 

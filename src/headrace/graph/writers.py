@@ -18,6 +18,9 @@ from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 
+# What is written has no circles to look for.
+_json = json.JSONEncoder(check_circular=False).encode
+
 
 def simple(graph: Graph, allocation: Allocation) -> str:
     """One line a vertex, children first: `name[units:x]` for exclusive, `s` for shared."""
@@ -120,7 +123,7 @@ def _encode(bits: int) -> str:
 
 
 def jgf(graph: Graph, allocation: Allocation) -> str:
-    return json.dumps(graph_object(graph, allocation)) + "\n"
+    return _json(graph_object(graph, allocation)) + "\n"
 
 
 def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
@@ -131,23 +134,23 @@ def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
 def rlite(graph: Graph, allocation: Allocation) -> str:
     """R_lite alone, with its nodelist."""
     execution = execution_object(graph, allocation)
-    return json.dumps({"R_lite": execution["R_lite"], "nodelist": execution["nodelist"]}) + "\n"
+    return _json({"R_lite": execution["R_lite"], "nodelist": execution["nodelist"]}) + "\n"
 
 
 def rv1_nosched(graph: Graph, allocation: Allocation) -> str:
-    return json.dumps({"version": 1, "execution": execution_object(graph, allocation)}) + "\n"
+    return _json({"version": 1, "execution": execution_object(graph, allocation)}) + "\n"
 
 
 def rv1(graph: Graph, allocation: Allocation) -> str:
     """R version 1 with the chosen graph under the scheduling key."""
     r = {"version": 1, "execution": execution_object(graph, allocation), "scheduling": graph_object(graph, allocation)}
-    return json.dumps(r) + "\n"
+    return _json(r) + "\n"
 
 
 def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
     """As rv1, with the graph of jgf_shorthand."""
     short = graph_object(graph, _short(allocation))
-    return json.dumps({"version": 1, "execution": execution_object(graph, allocation), "scheduling": short}) + "\n"
+    return _json({"version": 1, "execution": execution_object(graph, allocation), "scheduling": short}) + "\n"
 
 
 def _short(allocation: Allocation) -> Allocation:
