@@ -8,11 +8,13 @@ import pytest
 import tomllib
 
 from headrace.broker.config import ConfigError
+from headrace.broker.config_foreign import FOREIGN
 from headrace.broker.config_keys import attributes, check, doubts
+from headrace.modules.sched_graph_settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 
 RECORDED = Path(__file__).parent.parent / "data" / "commands" / "queues.toml"
 
-# Every key of flux-config(5) and RFC 33 that stands in a table whose keys are looked at.
+# Every key of flux-config(5) and RFC 33 that has an effect, or needs none, here.
 KNOWN = """
 [access]
 allow-guest-user = true
@@ -46,8 +48,23 @@ topo = "kary:2"
 torpid_min = "1s"
 [sched-fluxion-qmanager]
 queue-policy = "easy"
-[my-plugin]
-anything = 1
+[sched-fluxion-resource]
+match-policy = "first"
+reserve-vtx-vec = 1000
+[sched]
+module = "graph"
+[job-manager]
+inactive-age-limit = "7d"
+[heartbeat]
+period = "2s"
+[ingest.validator]
+args = ["--require-version=any"]
+[ingest.frobnicator]
+plugins = ["defaults"]
+[bootstrap]
+curve_cert = "/x"
+default_port = 1
+hosts = [{host = "a"}]
 """
 
 
@@ -69,6 +86,14 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("access.guests = true", "access.guests: unknown key, not allow-guest-user or allow-root-owner"),
         ("headrace.exec-module = []", "headrace.exec-module: unknown key, did you mean exec-modules?"),
         ("queue.batch.requires = []", "queue: unknown table, did you mean queues?"),
+        ("acounting.x = 1", "acounting: unknown table, did you mean accounting?"),
+        ("bogus.x = 1", "bogus: unknown table, nothing here reads it"),
+        ("bogus = 1", "bogus: unknown table, nothing here reads it"),
+        ("sched-fluxion-qmanager.queue-polcy = 'easy'", "sched-fluxion-qmanager.queue-polcy: unknown key, did you "),
+        ("job-manager.inactive-age-limt = 3", "job-manager.inactive-age-limt: unknown key, did you mean inactive"),
+        ("job-manager.epilog.command = ['x']", "job-manager.epilog: has no effect in Headrace"),
+        ("ingest.validator.arg = []", "ingest.validator.arg: unknown key, did you mean args?"),
+        ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
         ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),
     ],
@@ -78,6 +103,29 @@ def test_a_key_without_listener_is_named_with_what_was_meant(text: str, line: st
     assert found.startswith(line)
 
 
+def test_tables_like_nothing_known_are_no_likely_mistakes() -> None:
+    assert doubts({"bogus": {"x": 1}, "polcy": {}}, likely=True) == ["polcy: unknown table, did you mean policy?"]
+
+
+def test_tables_of_other_projects_are_nobodys_mistake() -> None:
+    assert doubts({name: {"anything": 1} for name in FOREIGN}) == []
+
+
+def test_the_schedulers_keys_are_those_that_it_reads() -> None:
+    table = {QMANAGER: dict.fromkeys(QMANAGER_KEYS, "x"), RESOURCE: dict.fromkeys(RESOURCE_KEYS, "x")}
+    assert doubts(table) == []
+
+
+def test_the_file_that_holds_the_key_is_named_the_last_one_of_several(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[resource]\nnoverfiy = true\nexclude = '0'\n[tbon]\nx = 1\n")
+    (tmp_path / "b.toml").write_text("[resource]\nnoverfiy = false\n")
+    config = {"resource": {"noverfiy": False}, "tbon": {"x": 1, "y": 2}}
+    told = [line.split(": unknown")[0] for line in doubts(config, str(tmp_path))]
+    assert told == [f"{tmp_path}/b.toml: resource.noverfiy", f"{tmp_path}/a.toml: tbon.x", "tbon.y"]
+    (tmp_path / "b.toml").write_text("[")
+    assert doubts(config, str(tmp_path))[0].startswith("resource.noverfiy: ")
+
+
 def test_values_of_a_wrong_kind_are_no_doubts() -> None:
     assert doubts({"queues": 3, "exec": [], "policy": {"limits": "x"}}) == []
 
@@ -85,7 +133,7 @@ def test_values_of_a_wrong_kind_are_no_doubts() -> None:
 def test_what_flux_knows_is_of_the_right_kind() -> None:
     check(tomllib.loads(KNOWN))
     check(tomllib.loads(RECORDED.read_text()))
-    check({"my-plugin": 3, "exec": {"mine": [], "kill-timeout": 5, "kill-signal": "INT"}})
+    check({"my-plugin": 3, "job-manager": {"mine": 1}, "exec": {"mine": [], "kill-timeout": 5, "kill-signal": "INT"}})
 
 
 @pytest.mark.parametrize(
@@ -103,6 +151,8 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("policy.jobspec.defaults = 'batch'", "policy.jobspec.defaults: must be a table, not 'batch'"),
         ("queues.a.policy.limits.job-size.min = 3", "queues.a.policy.limits.job-size.min: must be a table, not 3"),
         ('[queues.""]', 'queues."": the name of a queue cannot be empty'),
+        ("policy.limts.duration = '1h'", "policy.limts: unknown key, did you mean limits?"),
+        ("queues.debug.requirs = ['x']", "queues.debug.requirs: unknown key, did you mean requires?"),
         ("tbon = 3", "tbon: must be a table, not 3"),
         ("tbon.tcp_user_timeout = 42", "tbon.tcp_user_timeout: must be a string, not 42"),
         ("tbon.zmqdebug = 'x'", "tbon.zmqdebug: must be an integer, not 'x'"),
@@ -110,7 +160,7 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("tbon.topo = []", "tbon.topo: must be a string, not []"),
     ],
 )
-def test_a_value_of_a_wrong_kind_is_refused_with_its_path(text: str, message: str) -> None:
+def test_a_value_of_a_wrong_kind_or_an_unknown_key_of_a_queue_is_refused_with_its_path(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check(tomllib.loads(text))
     assert str(refused.value) == message

@@ -7,14 +7,30 @@ from pathlib import Path
 from instance import start
 
 
-def test_unknown_keys_are_named_on_stderr_and_in_the_log_and_again_at_a_reload(tmp_path: Path) -> None:
+def test_unknown_keys_are_named_on_stderr_also_at_a_reload_and_once_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text("[resource]\nnoverfiy = true\n")
     script = "flux dmesg | grep -c noverfiy; flux config reload; flux dmesg | grep -c noverfiy"
     done = start("--test-size=2", f"--config-path={path}", script)
-    told = "warning: resource.noverfiy: unknown key, did you mean noverify?\n"
+    told = f"warning: {path}: resource.noverfiy: unknown key, did you mean noverify?\n"
     assert done.err == f"flux-broker: {told}flux-config: {told}"
-    assert done.out == "1\n2\n"
+    assert done.out == "1\n1\n"
+
+
+def test_tables_that_nobody_reads_are_named_once_and_those_of_other_projects_are_not() -> None:
+    script = "flux config set bogus.x 2; flux dmesg | grep -c bogus; flux config set -t integer others.x 2; flux dmesg | tail -1"
+    done = start("--conf=bogus.x=1", "--conf=archive.dbpath='/x'", script)
+    assert done.err == "flux-broker: warning: bogus: unknown table, nothing here reads it\n"
+    count, last = done.out.splitlines()
+    assert count == "1"
+    assert last.endswith("config.warning[0]: others: unknown table, nothing here reads it")
+
+
+def test_an_unknown_key_of_a_queue_is_refused_as_flux_does() -> None:
+    done = start("--conf=queues.debug.requirs=['x']", "true")
+    assert (done.rc, done.err) == (1, "flux-broker: queues.debug.requirs: unknown key, did you mean requires?\n")
+    done = start("echo '[policy.limts]' | flux config load || true")
+    assert done.err == "flux-config: policy.limts: unknown key, did you mean limits?\n"
 
 
 def test_the_table_tbon_takes_effect_and_options_win(tmp_path: Path) -> None:

@@ -53,18 +53,23 @@ def parse_file(path: str) -> dict[str, Any]:
     return parsed
 
 
-def load(path: str) -> dict[str, Any]:
-    """A file, or every `*.toml` (and `*.json`) of a folder in name order. Raises ConfigError."""
+def read(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """A file, or every `*.toml` (and `*.json`) of a folder in name order, each with its path. Raises ConfigError."""
     if not os.path.isdir(path):
-        return parse_file(path)
-    config: dict[str, Any] = {}
+        return [(path, parse_file(path))]
     try:
         names = sorted(os.listdir(path))
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from None
-    for name in names:
-        if name.endswith((".toml", ".json")) and name[0] != ".":
-            config = merge(config, parse_file(os.path.join(path, name)))
+    chosen = [os.path.join(path, name) for name in names if name.endswith((".toml", ".json")) and name[0] != "."]
+    return [(name, parse_file(name)) for name in chosen]
+
+
+def load(path: str) -> dict[str, Any]:
+    """A file, or what the files of a folder amount to together. Raises ConfigError."""
+    config: dict[str, Any] = {}
+    for _name, table in read(path):
+        config = merge(config, table)
     return config
 
 

@@ -1,10 +1,11 @@
-"""What a configuration says that nobody will listen to: keys that Flux does not have, keys that we do not follow, and
-values of another kind than their reader looks for.
+"""What a configuration says that nobody will listen to: tables and keys that Flux does not have, keys that we do not
+follow, and values of another kind than their reader looks for.
 
 A typing error in a table costs a limit or a queue's nodes, silently: every other part of the broker reads the keys it
-knows and sees no others. Only tables whose keys are all known are looked at (flux-config(5) and RFC 33 name them);
-others may be anybody's. A key is told as a doubt; a value of a wrong kind, such as "yes" for true, is an error. Values
-of which somebody else says what is wrong with them are not looked at here.
+knows and sees no others. What nobody here reads is told as a doubt and taken all the same, because configurations hold
+tables of many projects (those known are in `config_foreign`); only in policies and queues an unknown key is an error,
+as in Flux (RFC 33). A value of a wrong kind, such as "yes" for true, is an error. Values of which somebody else says
+what is wrong with them are not looked at here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
+from . import config as files
 from .config import ConfigError
+from .config_foreign import FOREIGN
 
 
 class _Kind(NamedTuple):
@@ -44,6 +47,10 @@ _POLICY = {
 _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
 _TABLES: dict[str, dict[str, Any]] = {
     "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _BOOL),
+    "bootstrap": {
+        **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "default_port", "hosts"), _ANY),
+        "enable_ipv6": _NO_EFFECT,
+    },
     "exec": {
         **dict.fromkeys(("kill-signal", "term-signal"), _SIGNAL),
         "kill-timeout": _TIME,
@@ -54,10 +61,38 @@ _TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _NO_EFFECT),
     },
     "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
+    "heartbeat": {"period": _ANY, **dict.fromkeys(("timeout", "warn_thresh"), _NO_EFFECT)},
+    "ingest": {
+        # What Flux's frobnicator and workers do is done here without them.
+        **dict.fromkeys(("batch-count", "buffer-size", "frobnicator"), _ANY),
+        "validator": {
+            **dict.fromkeys(("args", "disable", "plugins"), _ANY),
+            "require-instance": _NO_EFFECT,
+        },
+    },
+    "job-manager": {
+        **dict.fromkeys(("inactive-age-limit", "inactive-num-limit", "journal-size-limit"), _ANY),
+        **dict.fromkeys(("epilog", "housekeeping", "perilog", "plugins", "prolog"), _NO_EFFECT),
+    },
     "policy": _POLICY,
     "resource": {
         **dict.fromkeys(("config", "exclude", "norestrict", "noverify", "path", "rediscover"), _ANY),
         **dict.fromkeys(("reserve", "scheduling"), _NO_EFFECT),
+    },
+    "sched": {"module": _ANY},
+    "sched-fluxion-qmanager": dict.fromkeys(
+        (
+            *("queue-policy", "queue-params", "policy-params"),
+            *("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue"),
+            "fair-share",
+        ),
+        _ANY,
+    ),
+    "sched-fluxion-resource": {
+        **dict.fromkeys(("match-policy", "match-format"), _ANY),
+        # Tuning, and where Fluxion's resources come from.
+        **dict.fromkeys(("load-allowlist", "load-file", "load-format", "prune-filters", "reserve-vtx-vec"), _ANY),
+        **dict.fromkeys(("subsystems", "traverser", "update-interval"), _ANY),
     },
     "tbon": {
         **dict.fromkeys(("child_rcvhwm", "zmq_io_threads"), _INTEGER),
@@ -68,8 +103,13 @@ _TABLES: dict[str, dict[str, Any]] = {
 }
 
 
+_UNKNOWN_TABLE = "unknown table, nothing here reads it"
+# Tables in which a key that Flux does not have is refused.
+_STRICT = ("policy", "queues")
+
+
 def check(config: dict[str, Any]) -> None:
-    """Raises ConfigError with the path of the first value of a wrong kind."""
+    """Raises ConfigError with the path of the first value of a wrong kind, or key that a policy or queue has not."""
     for name, keys in _TABLES.items():
         if name in config:
             _check(config[name], keys, name)
@@ -79,6 +119,9 @@ def check(config: dict[str, Any]) -> None:
             if not name:
                 raise ConfigError('queues."": the name of a queue cannot be empty')
             _check(table, _QUEUE, f"queues.{name}")
+    for doubt in _all(config):
+        if doubt.path[0] in _STRICT and doubt.unknown:
+            raise ConfigError(str(doubt))
 
 
 def _check(value: Any, keys: _Keys, path: str) -> None:
@@ -95,39 +138,72 @@ def _check(value: Any, keys: _Keys, path: str) -> None:
                 _check(inner, keys[key], f"{path}.{key}")
 
 
-def doubts(config: dict[str, Any]) -> list[str]:
-    """A line for each key that will not do what its author thinks, with its path; the most similar key that exists."""
-    lines = []
-    for name in config:
-        if name not in _TABLES and name != "queues":
-            meant = _similar(name, [*_TABLES, "queues"], 0.8)
-            if meant:
-                lines.append(f"{name}: unknown table, did you mean {meant}?")
-    for name, keys in _TABLES.items():
-        lines += _look(config.get(name), keys, name)
-    queues = config.get("queues")
-    if isinstance(queues, dict):
-        for name, table in queues.items():
-            lines += _look(table, _QUEUE, f"queues.{name}")
-    return lines
+class _Doubt(NamedTuple):
+    """A key that will not do what its author thinks: where it is, what there is to say, and whether Flux has it."""
+
+    path: tuple[str, ...]
+    text: str
+    unknown: bool = True
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.text}"
 
 
-def _look(value: Any, keys: _Keys, path: str) -> Iterator[str]:
+def doubts(config: dict[str, Any], path: str = "", likely: bool = False) -> list[str]:
+    """A line for each key that will not do what its author thinks, with its path; the most similar key that exists.
+
+    With `likely` not for tables that are like none that is known: they may be what somebody tries `flux config` with.
+    `path` is a file or folder that the configuration, or a part of it, came from: lines begin with the file's name.
+    """
+    found = [doubt for doubt in _all(config) if not (likely and doubt.text == _UNKNOWN_TABLE)]
+    try:
+        read = files.read(path) if path and found else []
+    except ConfigError:
+        # Changed since.
+        read = []
+    return [_in_file(doubt, read) + str(doubt) for doubt in found]
+
+
+def _in_file(doubt: _Doubt, read: list[tuple[str, dict[str, Any]]]) -> str:
+    # Later files win.
+    for name, table in reversed(read):
+        here: Any = table
+        for key in doubt.path:
+            here = here.get(key, files) if isinstance(here, dict) else files
+        if here is not files:
+            return f"{name}: "
+    return ""
+
+
+def _all(config: dict[str, Any]) -> Iterator[_Doubt]:
+    for name, table in config.items():
+        if name == "queues":
+            for queue, inner in table.items() if isinstance(table, dict) else ():
+                yield from _look(inner, _QUEUE, ("queues", queue))
+        elif name in _TABLES:
+            yield from _look(table, _TABLES[name], (name,))
+        elif name not in FOREIGN:
+            meant = _similar(name, [*_TABLES, "queues", *FOREIGN])
+            yield _Doubt((name,), f"unknown table, did you mean {meant}?" if meant else _UNKNOWN_TABLE)
+
+
+def _look(value: Any, keys: _Keys, path: tuple[str, ...]) -> Iterator[_Doubt]:
     if keys == _NO_EFFECT:
-        yield f"{path}: has no effect in Headrace"
+        yield _Doubt(path, "has no effect in Headrace", unknown=False)
     elif isinstance(keys, dict) and isinstance(value, dict):
         for key, inner in value.items():
             if key in keys:
-                yield from _look(inner, keys[key], f"{path}.{key}")
+                yield from _look(inner, keys[key], (*path, key))
             else:
-                meant = _similar(key, list(keys), 0.6)
-                yield f"{path}.{key}: unknown key, " + (f"did you mean {meant}?" if meant else f"not {_listed(keys)}")
+                meant = _similar(key, list(keys))
+                told = f"did you mean {meant}?" if meant else f"not {_listed(keys)}"
+                yield _Doubt((*path, key), f"unknown key, {told}")
 
 
-def _similar(name: str, names: list[str], least: float) -> str:
+def _similar(name: str, names: list[str]) -> str:
     import difflib
 
-    return next(iter(difflib.get_close_matches(name, names, 1, least)), "")
+    return next(iter(difflib.get_close_matches(name, names, 1)), "")
 
 
 def _listed(keys: dict[str, Any]) -> str:

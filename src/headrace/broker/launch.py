@@ -160,7 +160,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     if info.rank == 0:
         if options.attrs.get("statedir"):
             _check_state(options.attrs["statedir"])
-        for line in doubts(options.config):
+        for line in doubts(options.config, options.config_path):
             print(f"flux-broker: warning: {line}", file=sys.stderr)
     if options.verbose:
         for line in (

@@ -184,10 +184,16 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         doubt(new)
         return EMPTY
 
+    doubted: list[str] = []
+
     def doubt(config: dict[str, Any]) -> None:
         if broker.rank == 0:
-            for line in doubts(config):
-                broker.log(logging.WARNING, "config", line)
+            lines = doubts(config, broker.config_path)
+            for line in lines:
+                # A configuration that is changed key by key is not told all of it each time.
+                if line not in doubted:
+                    broker.log(logging.WARNING, "config", line)
+            doubted[:] = lines
 
     async def reload(_msg: Message) -> _Empty:
         if not broker.config_path:
@@ -208,7 +214,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     methods = {
         "get": lambda _msg: broker.config,
-        "doubts": lambda _msg: {"lines": doubts(broker.config)},
+        "doubts": lambda _msg: {"lines": doubts(broker.config, broker.config_path, likely=True)},
         "reload": reload,
         "load": load,
     }

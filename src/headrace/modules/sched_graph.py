@@ -129,12 +129,9 @@ class _Scheduler:
 
     def _read(self, config: dict[str, Any]) -> settings.Settings:
         try:
-            found = settings.read(config, self.args)
+            return settings.read(config, self.args)
         except settings.SettingsError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        for key in found.unknown:
-            self.ctx.log(logging.WARNING, f"{key}: unknown, ignored")
-        return found
 
     def _configure(self, config: dict[str, Any]) -> None:
         new = self._read(config)

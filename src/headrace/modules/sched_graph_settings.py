@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from headrace.graph.policies import POLICIES as MATCH_POLICIES
 from headrace.graph.policies import Policy
 from headrace.queueing import POLICIES as QUEUE_POLICIES
 from headrace.spec import duration
@@ -22,10 +21,6 @@ MATCH_FORMATS = ("rv1", "rv1_nosched", "rv1_shorthand")
 _QUEUE_PARAMS = ("queue-depth", "max-queue-depth")
 _POLICY_PARAMS = ("reservation-depth", "max-reservation-depth")
 _CUSTOM = ("policy", "node_centric", "node_exclusive", "set_stop_on_1_matches")
-# Of Fluxion's keys those that tune what this implementation does otherwise: accepted, without effect.
-_NO_EFFECT = frozenset(
-    {"load-file", "load-format", "load-allowlist", "reserve-vtx-vec", "prune-filters", "update-interval"}
-)
 
 
 class SettingsError(ValueError):
@@ -55,7 +50,6 @@ class Settings(NamedTuple):
     match_format: str
     limit: int
     asked: dict[str, str]
-    unknown: tuple[str, ...]
     # Seconds after which half of what users have used is forgotten; 0: nobody asks what they have.
     fair_share: float = 0.0
 
@@ -64,10 +58,12 @@ class Settings(NamedTuple):
 
 
 def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
-    """The settings of a configuration and module arguments `key=value`, which win. Raises SettingsError."""
+    """The settings of a configuration and module arguments `key=value`, which win. Raises SettingsError.
+
+    Other keys of a configuration are the broker's to name (`broker/config_keys.py`).
+    """
     asked: dict[str, str] = {}
-    unknown: list[str] = []
-    for name, known in ((QMANAGER, _QMANAGER_KEYS), (RESOURCE, _RESOURCE_KEYS)):
+    for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):
         table = config.get(name, {})
         if not isinstance(table, Mapping):
             raise SettingsError(f"{name}: must be a table, not {table!r}")
@@ -76,17 +72,15 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
                 if not isinstance(value, str):
                     raise SettingsError(f"{name}.{key}: must be a string, not {value!r}")
                 asked[key] = value
-            elif key not in _NO_EFFECT:
-                unknown.append(f"{name}.{key}")
     limit = 0
     for arg in args:
         key, _, value = arg.partition("=")
         if key == "mode":
             limit = _limit(value)
-        elif key in _QMANAGER_KEYS or key in _RESOURCE_KEYS:
+        elif key in QMANAGER_KEYS or key in RESOURCE_KEYS:
             asked[key] = value
         else:
-            keys = ", ".join(("mode", *_QMANAGER_KEYS, *_RESOURCE_KEYS))
+            keys = ", ".join(("mode", *QMANAGER_KEYS, *RESOURCE_KEYS))
             raise SettingsError(f"sched-graph: argument {arg!r}: must be KEY=VALUE with one of the keys {keys}")
     return Settings(
         queue=_queue(asked, "queue-policy", "queue-params", "policy-params"),
@@ -95,15 +89,14 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
         match_format=_one_of("match-format", asked.get("match-format", "rv1_nosched"), MATCH_FORMATS),
         limit=limit,
         asked=asked,
-        unknown=tuple(unknown),
         fair_share=_fair_share(asked.get("fair-share", "")),
     )
 
 
 _PER_QUEUE = ("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue")
 # The last is not Fluxion's.
-_QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
-_RESOURCE_KEYS = ("match-policy", "match-format")
+QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
+RESOURCE_KEYS = ("match-policy", "match-format")
 
 
 def _one_of(key: str, value: str, names: Sequence[str]) -> str:
@@ -163,28 +156,10 @@ def _numbers(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
 
 
 def _match_policy(text: str) -> Policy:
-    """A policy by name, or put together from attributes such as `policy=high node_exclusive=true`."""
-    if "=" not in text:
-        return MATCH_POLICIES[_one_of("match-policy", text, tuple(MATCH_POLICIES))]
-    given = dict.fromkeys(_CUSTOM, "false")
-    for item in text.split():
-        name, _, value = item.partition("=")
-        if name not in _CUSTOM or value not in (("low", "high") if name == "policy" else ("true", "false")):
-            raise SettingsError(
-                f"match-policy: {item!r}: must be policy=low|high, node_centric=true|false, node_exclusive=true|false "
-                "or set_stop_on_1_matches=true|false"
-            )
-        given[name] = value
-    order = given["policy"] if given["policy"] != "false" else "low"
-    whole = given["node_exclusive"] == "true"
-    if given["set_stop_on_1_matches"] == "true" and order == "high":
-        # The search meets the highest numbers first, so the first find is the highest.
-        return MATCH_POLICIES["firstnodex" if whole else "first"]
-    if whole:
-        return MATCH_POLICIES["hinodex" if order == "high" else "lonodex"]
-    if given["node_centric"] == "true" or given["set_stop_on_1_matches"] == "true":
-        return MATCH_POLICIES["hinode" if order == "high" else "lonode"]
-    return MATCH_POLICIES[order]
+    try:
+        return match_policy(text)
+    except ValueError as exc:
+        raise SettingsError(f"match-policy: {exc}") from None
 
 
 def _limit(value: str) -> int:
