@@ -13,12 +13,12 @@ from headrace.broker import state_disk
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes the disk has free: set the one entry."""
-    room = [1 << 40]
+    """How many bytes and files the disk has free: set the entries."""
+    room = [1 << 40, 1000]
 
     def statvfs(_path: object) -> os.statvfs_result:
         blocks = room[0] // 4096
-        return os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, 0, 0, 0, 0, 255))
+        return os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, 1000, room[1], room[1], 0, 255))
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     return room
@@ -47,6 +47,8 @@ def test_a_damaged_database_can_be_moved_away_a_full_disk_cleaned_up(tmp_path: P
     assert advice in state_disk.unusable(path, ValueError("record 3"), "All is lost.")
     error = sqlite3.OperationalError("disk I/O error")
     assert state_disk.unusable(path, error, "-") == f"{path} cannot be used: disk I/O error"
+    free[1] = 2
+    assert state_disk.unusable(path, error, "-").endswith("; its disk takes 2 more files: remove some there")
     free[0] = 8192
     assert state_disk.unusable(path, error, "-").endswith("; its disk has 8 KiB free: make room there")
 

@@ -7,12 +7,15 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import instance
 import pytest
 from bootstrapped import Cluster, cluster, until
 
@@ -23,22 +26,28 @@ from headrace.spec import jobspec_build
 SIZE = 24 << 20
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of SIZE bytes."""
+@contextlib.contextmanager
+def mounted(made: Path, options: str) -> Iterator[Path]:
+    """A file system of its own at `made`."""
     if os.getuid() != 0:
         pytest.skip("needs root to mount a small file system")
-    made = tmp_path / "disk"
     made.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(made)], capture_output=True, text=True, check=False
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "none", str(made)], capture_output=True, text=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip(f"this machine mounts no tmpfs: {mounted.stderr.strip()}")
+    if done.returncode:
+        pytest.skip(f"this machine mounts no tmpfs: {done.stderr.strip()}")
     try:
         yield made
     finally:
         subprocess.run(["umount", "-l", str(made)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of SIZE bytes."""
+    with mounted(tmp_path / "disk", f"size={SIZE}") as made:
+        yield made
 
 
 def submission(command: list[str], weight: int = 0) -> dict[str, object]:
@@ -286,3 +295,41 @@ def test_on_a_full_disk_who_adds_to_it_is_told_at_once_and_all_goes_on_when_ther
         assert brokers.flux("run", "echo", "again").stdout == "again\n"
         assert brokers.flux("kvs", "put", f"a={large}").returncode == 0
         assert brokers.finish() == {0: 0}
+
+
+def test_a_run_directory_without_room_is_named_with_the_reason() -> None:
+    """By what starts there, and by what runs in an instance that is there."""
+    # Socket paths would be too long below the folder of this test.
+    with tempfile.TemporaryDirectory(prefix="hr-") as folder, mounted(Path(folder, "run"), "nr_inodes=200") as run:
+        script = Path(folder, "script")
+        script.write_text("#!/bin/sh\nhostname\n")
+
+        def take(inodes: int) -> None:
+            """All but as many new files have room."""
+            (run / "taken").mkdir(exist_ok=True)
+            for name in range(os.statvfs(run).f_ffree - inodes):
+                (run / "taken" / f"{secrets.token_hex(4)}-{name}").touch()
+
+        inside = f"""
+            id=$(flux batch -n1 --output={folder}/out {script})
+            flux job attach $id
+        """
+        full = "No space left on device"
+        take(0)
+        told = instance.start("true", prefix=("env", f"TMPDIR={run}"))
+        assert (told.rc, told.err) == (
+            1,
+            f"flux-broker: cannot make a run directory in {run}: {full}; TMPDIR names another place\n",
+        )
+        shutil.rmtree(run / "taken")
+        for left, what in ((1, "local-0"), (2, "jobs-.*spill")):
+            take(left)
+            told = instance.start("true", prefix=("env", f"TMPDIR={run}"))
+            assert told.rc == 1
+            assert re.search(rf"{run}/flux-\w+/{what}: {full}\n", told.err), told.err
+            shutil.rmtree(run / "taken")
+        fill_up = f"mkdir {run}/taken; while touch {run}/taken/$i; do i=x$i; done 2>/dev/null;"
+        told = instance.start("sh", "-c", fill_up + inside, prefix=("env", f"TMPDIR={run}"))
+        assert told.rc == 1
+        assert re.search(rf"cannot prepare {run}/flux-\w+/jobtmp-0-\S+: {full}\n", told.err), told.err
+        assert "Errno" not in told.err and "Traceback" not in told.err

@@ -29,6 +29,8 @@ def reserve(jobs: int) -> int:
 NEEDED = reserve(64) + (384 << 10)
 # A database that cannot be used on a disk with less than this (bytes) has no other fault.
 _FULL = 128 << 10
+# The same where its disk takes less files than SQLite makes of one.
+_FILES = 3
 
 
 def shortage(statedir: str) -> str:
@@ -53,6 +55,9 @@ def unusable(path: str | os.PathLike[str], error: Exception, lost: str) -> str:
     free = room_in(os.path.dirname(path))
     if free < _FULL:
         return f"{text}; its disk has {free >> 10} KiB free: make room there"
+    files = os.statvfs(os.path.dirname(path)).f_favail
+    if files < _FILES:
+        return f"{text}; its disk takes {files} more files: remove some there"
     return text
 
 
