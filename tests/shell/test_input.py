@@ -104,7 +104,9 @@ def test_the_lead_logs_what_a_client_sent_and_passes_it_on_to_every_node() -> No
     shells: list[Input] = []
     logs: list[Any] = []
     for nodeid in range(2):
-        tasks: list[Any] = [SimpleNamespace(rank=2 * nodeid + i, feed=feed) for i, feed in enumerate(feeds[nodeid])]
+        tasks: list[Any] = [
+            SimpleNamespace(rank=2 * nodeid + i, feed=feed, pty=None) for i, feed in enumerate(feeds[nodeid])
+        ]
         shells.append(Input({}, 2, tasks, logs.extend, lambda to, message: shells[to].from_peer(message)))
     sent = [{"stream": "stdin", "rank": "1-2", "data": "ü\n"}, {"stream": "stdin", "rank": "all", "eof": True}]
     for io in sent:
@@ -130,7 +132,7 @@ def test_input_after_the_end_of_all_that_it_is_for_is_a_broken_pipe() -> None:
 @pytest.mark.parametrize(("nnodes", "answered"), [(1, 2), (2, 3)])
 def test_who_sends_more_than_any_task_takes_waits_for_one_that_does(nnodes: int, answered: int) -> None:
     feeds = [Fed(), Fed()]
-    tasks: list[Any] = [SimpleNamespace(rank=rank, feed=feed) for rank, feed in enumerate(feeds)]
+    tasks: list[Any] = [SimpleNamespace(rank=rank, feed=feed, pty=None) for rank, feed in enumerate(feeds)]
     answers: list[int] = []
     given = Input({}, nnodes, tasks, lambda _entries: None, lambda _to, _message: None)
     for number in range(3):

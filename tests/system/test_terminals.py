@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 
-from instance import FLUX
+import pytest
+from instance import FLUX, clean_env, start
 from terminal import terminal
 
 # A shell that is interrupted while it forks may go on; this does not fork. What it prints differs from its echo, and
@@ -54,3 +57,54 @@ def test_a_command_of_flux_alloc_is_interrupted_from_the_terminal():
         assert screen.wait() == 130
         assert "KeyboardInterrupt" in screen.text
         assert "never" not in screen.text
+
+
+def test_a_job_keeps_its_terminal_until_somebody_has_seen_it(tmp_path):
+    job = "sh -c 'echo out; tty >/dev/null && echo at a terminal; exit 3'"
+    with terminal(FLUX, "start", "bash", "--norc", TERM="dumb", PS1="ready> ") as screen:
+        screen.expect("ready> ")
+        screen.type(
+            f"flux submit -o pty.interactive {job} >id; flux job wait-event $(cat id) start; sleep .5; flux jobs\n"
+        )
+        screen.expect(" R ")
+        screen.expect("ready> ")
+        screen.type("flux job attach $(cat id); echo status=$?\n")
+        screen.expect("out\r\nat a terminal\r\n")
+        screen.expect("status=3")
+        # Nobody has to be there again.
+        screen.type("flux job attach $(cat id); echo status=$?\n")
+        screen.expect("status=3")
+        screen.type("exit\n")
+        assert screen.wait() == 0
+
+
+PIPES = """
+set -e
+id=$(flux submit -o pty.interactive sh -c 'echo 1; tr a-z A-Z')
+printf 'line\\npart' | flux job attach $id | grep -o '[A-Z]*'
+flux run -o pty.interactive seq 50000 </dev/null | md5sum
+seq 50000 | sed 's/$/\\r/' | md5sum
+printf 'a' | flux run -n2 -o pty.interactive sh -c 'cat >/dev/null; tty || true'
+id=$(flux submit -o pty.interactive -o pty.capture echo captured)
+flux job attach $id; flux job attach $id; flux job attach -r $id || true
+"""
+
+
+def test_scripts_and_pipes_see_what_terminals_do():
+    done = start("sh", "-c", PIPES)
+    line, part, printed, wanted, *rest = done.out.split("\n")
+    assert (line, part, printed) == ("LINE", "PART", wanted)
+    first, second, *rest = (text.strip() for text in rest)
+    assert {first[:8] == "/dev/pts", second[:8] == "/dev/pts"} == {True, False}
+    assert rest == ["captured", "captured", ""]
+    assert done.err == "flux-job: Cannot connect to pty in readonly mode\n"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_an_instance_with_a_terminal_that_nobody_has_seen_ends_when_it_is_told_to(signum):
+    script = "id=$(flux submit -o pty.interactive echo lost); flux job wait-event $id start >&2; echo up; exec sleep 60"
+    argv = [FLUX, "start", "sh", "-c", script]
+    with subprocess.Popen(argv, env=clean_env(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signum)
+        assert process.wait(30) == 128 + signum

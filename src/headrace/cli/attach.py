@@ -91,6 +91,9 @@ class Attach:
         self._interrupted = 0.0
         self._left = False
         self._terminal: Optional[TerminalLink] = None
+        # Whether we see the first task's terminal; None while that is not known, and its output has to wait.
+        self._joined: Optional[bool] = False
+        self._early: List[Dict[str, Any]] = []
         self._status_line: Optional[StatusLine] = None
         shown = show_status or (_at_terminal() and not show_events)
         if shown and not os.environ.get("FLUX_ATTACH_NONINTERACTIVE"):
@@ -203,7 +206,7 @@ class Attach:
             terminal = event.context.get("pty")
             if terminal and terminal != "capture" and self.read_only:
                 raise CommandError("flux-job: Cannot connect to pty in readonly mode", bare=True)
-            if terminal and terminal != "capture" and not self.read_only and os.isatty(0) and os.isatty(1):
+            if terminal and terminal != "capture" and not self.read_only:
                 self._join_terminal()
             elif not self.read_only:
                 self._watch_stdin()
@@ -233,7 +236,19 @@ class Attach:
     def _join_terminal(self) -> None:
         from headrace.cli.terminal import TerminalLink
 
-        self._terminal = TerminalLink(self.handle, self.reactor, f"{self.service}.pty", self.leader, self._detach)
+        topic = f"{self.service}.pty"
+        self._joined = None
+        self.stdin_ranks = "0"
+        self._terminal = TerminalLink(
+            self.handle, self.reactor, topic, self.leader, self._terminal_settled, self._detach
+        )
+
+    def _terminal_settled(self, joined: bool) -> None:
+        self._joined = joined
+        early, self._early = self._early, []
+        for context in early:
+            self._data(context)
+        sys.stdout.buffer.flush()
 
     def _show(self, source: str, event: Any) -> None:
         text = f"{source}.{event.name}"
@@ -253,9 +268,7 @@ class Attach:
     def _output(self, event: Any) -> None:
         context = event.context
         if event.name == "data":
-            # What a terminal that we joined prints came that way: with pty.capture it is here once more.
-            if self._terminal is None:
-                self._data(context)
+            self._data(context)
         elif event.name == "log":
             self._log(event)
         elif event.name == "redirect" and not self.quiet:
@@ -269,6 +282,11 @@ class Attach:
     def _data(self, context: Dict[str, Any]) -> None:
         text = context.get("data")
         if not text:
+            return
+        if self._joined is not False and str(context["rank"]) == "0":
+            # What a terminal that we joined prints comes that way: with pty.capture it is here once more.
+            if self._joined is None:
+                self._early.append(context)
             return
         if context.get("encoding") == "base64":
             from binascii import a2b_base64
@@ -398,6 +416,8 @@ class Attach:
     # -- the end
 
     def _conclude(self) -> int:
+        if self._joined is None:
+            self._terminal_settled(False)
         self._release_held()
         sys.stdout.flush()
         if self.status is None:

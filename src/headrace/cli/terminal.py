@@ -1,7 +1,9 @@
 """The user's terminal joined to a job's: raw mode, window size and both directions, over the shell's pty service.
 
 A job with `-o pty.interactive` names its terminal's service in the `shell.init` event. While joined, every key goes
-to the job; the escape `~.` after a newline detaches, as in ssh.
+to the job; the escape `~.` after a newline detaches, as in ssh. Without a terminal of his own, in a script or a pipe,
+the user is joined as well, or he would wait for a job that waits for him: what his input is goes in, its end as the key
+for that, and what comes out is written where his output goes.
 """
 
 from __future__ import annotations
@@ -15,58 +17,113 @@ import tty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, List, Optional
 
     from headrace.client.handle import Handle, Rpc
     from headrace.client.reactor import Reactor
 
 _CHUNK = 4096
 _ESCAPE = b"~"
+_END = b"\x04"
+# Why there is nothing to join: the job has ended, before or while we asked.
+_OVER = (errno.ENODATA, errno.ENOSYS, errno.ENOENT)
 
 
 class TerminalLink:
     """Joins file descriptors 0 and 1 to terminal service `topic` on broker `nodeid` until the job's end or `~.`.
 
-    `detached` is called when the user leaves. Call `close()` to give the terminal its own mode back.
+    `settled(joined)` is called once it is known whether there is a terminal to join, `detached` when the user leaves.
+    Call `close()` to give the terminal its own mode back.
     """
 
-    def __init__(self, handle: Handle, reactor: Reactor, topic: str, nodeid: int, detached: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        reactor: Reactor,
+        topic: str,
+        nodeid: int,
+        settled: Callable[[bool], None],
+        detached: Callable[[], None],
+    ) -> None:
         self._handle = handle
         self._reactor = reactor
         self._topic = topic
         self._nodeid = nodeid
+        self._settled: Optional[Callable[[bool], None]] = settled
         self._detached = detached
         self._line_start = True
         self._escaped = False
-        self._saved: List[Any] = termios.tcgetattr(0)
+        self._reads = False
         self._open = True
-        tty.setraw(0)
-        request = {"type": "attach", "mode": "rw", "winsize": _window_size()}
+        # The mode of the user's terminal; None if he has none.
+        self._saved: Optional[List[Any]] = None
+        if os.isatty(0):
+            self._saved = termios.tcgetattr(0)
+            tty.setraw(0)
+        request = {"type": "attach", "mode": "rw", **_window_size()}
         handle.stream(topic, request, nodeid).then(self._answered)
-        reactor.add_fd(0, self._keys)
+        if self._saved is not None:
+            self._read(True)
         reactor.add_signal(signal.SIGWINCH, self._resized)
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._reactor.remove_fd(0)
-            termios.tcsetattr(0, termios.TCSADRAIN, self._saved)
+            self._read(False)
+            if self._saved is not None:
+                termios.tcsetattr(0, termios.TCSADRAIN, self._saved)
 
-    def _send(self, entry: Dict[str, Any]) -> None:
-        self._handle.rpc(self._topic, entry, self._nodeid).then(_ignore)
+    def _read(self, on: bool) -> None:
+        if on != self._reads:
+            self._reads = on
+            if on:
+                self._reactor.add_fd(0, self._keys if self._saved is not None else self._input)
+            else:
+                self._reactor.remove_fd(0)
+
+    def _send(self, entry: Dict[str, Any], then: Optional[Callable[[Rpc], None]] = None) -> None:
+        self._handle.rpc(self._topic, entry, self._nodeid).then(then or _ignore)
 
     def _answered(self, call: Rpc) -> None:
+        settled, self._settled = self._settled, None
         try:
             answer = call.get()
         except OSError as exc:
             self.close()
-            if exc.errno not in (errno.ENODATA, errno.ENOSYS):
+            if exc.errno not in _OVER:
                 sys.stderr.write(f"flux-job: pty: {exc.strerror}\n")
+            if settled is not None:
+                settled(False)
             return
+        if settled is not None:
+            settled(True)
+            if self._saved is None:
+                self._read(True)
         if answer.get("type") == "data":
-            os.write(1, answer["data"].encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.write(answer["data"].encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()
         elif answer.get("type") == "exit":
             self.close()
+
+    def _input(self, _revents: int) -> None:
+        """A portion of input that nobody types; the next one when this has been taken."""
+        try:
+            data = os.read(0, _CHUNK)
+        except OSError:
+            data = b""
+        self._read(False)
+        if data:
+            self._line_start = data.endswith(b"\n")
+            self._send({"type": "data", "data": data.decode("utf-8", "surrogateescape")}, self._taken)
+        else:
+            # After a part of a line the first passes that on.
+            end = _END if self._line_start else _END * 2
+            self._send({"type": "data", "data": end.decode()})
+
+    def _taken(self, call: Rpc) -> None:
+        _ignore(call)
+        if self._open:
+            self._read(True)
 
     def _keys(self, _revents: int) -> None:
         try:
@@ -74,7 +131,7 @@ class TerminalLink:
         except OSError:
             data = b""
         if not data:
-            self._reactor.remove_fd(0)
+            self._read(False)
             return
         kept = bytearray()
         for byte in data:
@@ -97,12 +154,19 @@ class TerminalLink:
             self._send({"type": "data", "data": bytes(kept).decode("utf-8", "surrogateescape")})
 
     def _resized(self) -> None:
-        self._send({"type": "resize", "winsize": _window_size()})
+        if self._open:
+            self._send({"type": "resize", **_window_size()})
 
 
-def _window_size() -> Dict[str, int]:
-    size = os.get_terminal_size(0)
-    return {"rows": size.lines, "cols": size.columns}
+def _window_size() -> Dict[str, Dict[str, int]]:
+    """The member of a request that says how large the user's terminal is, where he has one."""
+    for fd in range(3):
+        try:
+            size = os.get_terminal_size(fd)
+        except OSError:
+            continue
+        return {"winsize": {"rows": size.lines, "cols": size.columns}}
+    return {}
 
 
 def _ignore(call: Rpc) -> None:

@@ -95,8 +95,9 @@ class Input:
     def answer(self) -> None:
         """Answer clients, unless every task is far behind. Of several often one reads alone: nobody waits for the
         others, nor for those of other nodes, of which it is not known."""
-        feeds = [task.feed for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
-        if feeds and self._nnodes == 1 and all(feed.backlog > _MOST for feed in feeds):
+        backlogs = [task.feed.backlog for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
+        backlogs += [task.pty.backlog for task in self._tasks if task.pty is not None and task.pty.master >= 0]
+        if backlogs and self._nnodes == 1 and all(backlog > _MOST for backlog in backlogs):
             return
         unanswered, self._unanswered = self._unanswered, []
         for answer in unanswered:
@@ -109,8 +110,14 @@ class Input:
     def _feed(self, rank: str, data: bytes, eof: bool) -> None:
         wanted = None if rank == "all" else Idset.parse(rank)
         for task in self._tasks:
-            if task.feed is not None and (wanted is None or task.rank in wanted):
+            if wanted is not None and task.rank not in wanted:
+                continue
+            if task.feed is not None:
                 if data:
                     task.feed.write(data)
                 if eof:
                     task.feed.end()
+            elif task.pty is not None:
+                task.pty.type(data)
+                if eof:
+                    task.pty.end_input()

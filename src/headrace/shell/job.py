@@ -160,7 +160,7 @@ class ShellJob:
             self._alarm = warning.Alarm(warn, self.agent.after, self._tell, self.kill)
         if self.lead:
             context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
-            if known.interactive_pty(self.options):
+            if known.interactive_pty(self.options) and 0 in ranks:
                 context["pty"] = "interactive"
             if known.pty_added(self.options):
                 self.output.log(_WARN, "adding pty to rank 0 for interactive support", self.nodeid, "pty")

@@ -1,4 +1,6 @@
-"""One task: its process, its pipes, its PMI descriptor. Closed when the process is gone and every stream has ended."""
+"""One task: its process, its pipes, its PMI descriptor. Closed when the process is gone and every stream has ended.
+
+A terminal that somebody is to attach to keeps it open until that has happened."""
 
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ class Task:
         "_open",
         "_pmi",
         "_pmi_buffer",
+        "_swept",
         "closed",
         "feed",
         "local",
@@ -51,6 +54,8 @@ class Task:
         # Descriptors that output is read from, with the names of the streams.
         self._fds: dict[int, str] = {}
         self._held = False
+        # Whether its process group was killed: from then on the number may be another's.
+        self._swept = False
         self._pmi = -1
         self._pmi_buffer = b""
 
@@ -167,10 +172,12 @@ class Task:
                 self._job.agent.unwatch(fd)
             else:
                 self._job.agent.watch(fd, partial(self._readable, fd, stream))
+        if self.pty is not None:
+            self.pty.hold(on)
 
     def stream_ended(self) -> None:
         self._open -= 1
-        self._maybe_close()
+        self.maybe_close()
 
     def _pmi_readable(self) -> None:
         server = self._job.pmi
@@ -207,29 +214,35 @@ class Task:
             os.close(fd)
 
     def kill(self, signum: int) -> None:
-        if self.pid and not self.closed:
+        if self.pid and not self.closed and not self._swept:
             # A negative pid is a collected process whose group may still hold background members.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(abs(self.pid), signum)
+        if self.pty is not None:
+            self.pty.signalled(signum)
 
     def _exited(self, status: int) -> None:
         if self.feed is not None:
             self.feed.close()
         self._close_pmi()
         self._job.task_exited(self, status)
+        # A negative pid marks a collected process whose group may still hold background members.
+        self.pid = -self.pid
         if self.pty is not None:
             self.pty.process_ended(status)
-        self._maybe_close(exited=True)
+        self.maybe_close()
 
-    def _maybe_close(self, exited: bool = False) -> None:
-        if exited:
-            # A negative pid marks a collected process whose group may still hold background members.
-            self.pid = -self.pid
+    def maybe_close(self) -> None:
+        """The task is over if its process is gone, its streams have ended and nobody has to see its terminal yet."""
         if self.closed or self.pid > 0 or self._open:
             return
+        if not self._swept:
+            self._swept = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(-self.pid, signal.SIGKILL)
+        if self.pty is not None and self.pty.awaited:
+            return
         self.closed = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(-self.pid, signal.SIGKILL)
         self._job.task_closed(self)
 
     def summary(self) -> dict[str, Any]:
