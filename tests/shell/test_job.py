@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +316,47 @@ def test_an_unknown_tag_stays_in_a_file_name_and_a_tag_of_tasks_in_what_is_told_
     # One event tells of all files of a stream, so it cannot name each.
     told = [context["path"] for name, context in job.entries if name == "redirect"]
     assert told == [f"{tmp_path}/{{{{bogus}}}}-{{{{taskid}}}}"] * 2
+
+
+@contextlib.contextmanager
+def room(world: World, node: int, size: int) -> Iterator[None]:
+    """No file of an agent's gets larger."""
+    pid = world.processes[node].pid
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def _file(path: str) -> dict[str, Any]:
+    return {"output": {"stdout": {"type": "file", "path": path}}}
+
+
+@pytest.mark.parametrize("stderr", [{}, {"stderr": {"type": "kvs"}}])
+def test_a_job_whose_output_could_not_be_written_goes_on_and_fails(
+    world: World, tmp_path: Path, stderr: dict[str, Any]
+) -> None:
+    options = _file(f"{tmp_path}/out")
+    options["output"].update(stderr)
+    with room(world, 0, 10_000):
+        job = world.shell(f"seq 1 5000; echo done > {tmp_path}/done", 2, options=options)
+    why = f"error writing {tmp_path}/out: File too large: output is lost"
+    assert job.status == 1 << 8
+    assert job.logs() == [why]
+    assert [(each["severity"], each["note"]) for each in job.exceptions] == [(1, why)]
+    assert (tmp_path / "done").exists()
+    assert (tmp_path / "out").stat().st_size == 10_000
+
+
+def test_the_tasks_own_status_counts_more_than_lost_output(world: World) -> None:
+    assert world.shell("echo x; exit 3", options=_file("/dev/full")).status == 3 << 8
+
+
+def test_each_file_that_lost_output_is_named_wherever_it_is(world: World, tmp_path: Path) -> None:
+    with room(world, 1, 10):
+        job = world.shell("seq 1 5000", 4, nodes=[0, 1], options=_file(f"{tmp_path}/{{{{taskid}}}}"))
+    text = "error writing {}/{}: File too large: output is lost"
+    assert sorted(job.logs()) == [text.format(tmp_path, task) for task in (2, 3)]
+    assert (job.finished, len(job.exceptions)) == ({0: 0, 1: 1 << 8}, 1)
+    assert [(tmp_path / str(task)).stat().st_size for task in range(4)] == [23893, 23893, 10, 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -20,11 +21,12 @@ class Nodes:
 
     def __init__(self, **options: Any) -> None:
         self.entries: list[Any] = []
+        self.lost: list[str] = []
         self.nodes: list[Output] = []
         for nodeid, ranks in enumerate(([0, 1], [2, 3])):
             to_lead = self.nodes[0].from_peer if nodeid else _never
             emit = self.entries.extend if nodeid == 0 else _never
-            self.nodes.append(Output(options, nodeid, 4, ranks, _lookup, emit, to_lead))
+            self.nodes.append(Output(options, nodeid, 4, ranks, _lookup, emit, to_lead, self.lost.append))
         for node in self.nodes:
             node.open()
 
@@ -135,15 +137,30 @@ def test_what_a_full_disk_loses_is_told_once() -> None:
     for rank in (0, 2, 3):
         nodes.data(rank, "stdout", b"lost\n")
     nodes.end()
-    assert nodes.logs() == ["error writing /dev/full: output is lost"]
+    assert nodes.logs() == nodes.lost == ["error writing /dev/full: No space left on device: output is lost"]
+
+
+def test_what_a_file_system_says_only_when_a_file_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(stdout={"type": "file", "path": "/dev/null"}, stderr={"type": "kvs"})
+    nodes.data(0, "stdout", b"lost\n")
+
+    def close(_fd: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", close)
+        nodes.end()
+    assert nodes.logs() == nodes.lost == ["error writing /dev/null: Disk quota exceeded: output is lost"]
 
 
 def test_a_fifo_is_refused_since_all_jobs_would_wait_for_its_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     options = {"stdout": {"type": "file", "path": str(tmp_path / "fifo")}}
-    output = Output(options, 0, 1, [0], _lookup, _never, _never)
+    entries: list[Any] = []
+    output = Output(options, 0, 1, [0], _lookup, entries.extend, _never, _never)
     with pytest.raises(OutputError, match="FIFO"):
         output.open()
+    assert [name for _, name, _ in entries] == ["header"]
 
 
 def test_append_keeps_what_the_file_had(tmp_path: Path) -> None:

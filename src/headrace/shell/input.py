@@ -16,7 +16,7 @@ from .mustache import expand
 from .output import Entry, Lookup, is_fifo
 from .task import Task
 
-_READ = os.O_RDONLY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
 # Bytes that wait for tasks of which none reads; then who sends them has to wait for his answers.
 _MOST = 1 << 20
 

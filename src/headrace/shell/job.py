@@ -85,6 +85,7 @@ class ShellJob:
         self._waiting_for_peers = False
         self._signalled = False
         self._failed = False
+        self._lost = False
         self._alarm: warning.Alarm | None = None
 
     # -- starting
@@ -138,6 +139,7 @@ class ShellJob:
                 self.names.lookup,
                 self._emit_output,
                 self._output_to_lead,
+                self._output_lost,
             )
             self.output.open()
         except OutputError as exc:
@@ -267,6 +269,13 @@ class ShellJob:
     def _output_to_lead(self, message: dict[str, Any]) -> None:
         self.to_peer(0, message)
         self._window.sent(size_of(message))
+
+    def _output_lost(self, why: str) -> None:
+        """A file of the tasks is not what they wrote: they go on, but the job has not succeeded."""
+        if not self._lost:
+            self._lost = True
+            self._status = max(self._status, 1 << 8)
+            self.exception(why, severity=1)
 
     def _hold(self, on: bool) -> None:
         for task in self.tasks:
@@ -479,10 +488,10 @@ class ShellJob:
         self._finished = True
         if self._alarm is not None:
             self._alarm.off()
-        if not self.lead:
-            self.to_peer(0, {"kind": "done"})
         if self.output is not None:
             self.output.close()
+        if not self.lead:
+            self.to_peer(0, {"kind": "done"})
         self.agent.job_over(self, self._status)
 
     def _stop_waiting(self) -> None:

@@ -6,6 +6,7 @@ the others send it what belongs there. A file whose name depends on the task or 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -60,7 +61,10 @@ def is_fifo(path: str) -> bool:
 
 
 class Output:
-    """Output of one job on one node. `emit(entries)` takes log entries on the lead; `to_lead(message)` elsewhere."""
+    """Output of one job on one node. `emit(entries)` takes log entries on the lead; `to_lead(message)` elsewhere.
+
+    `lost(why)` is called for each file that a part of the output could not be written to.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Output:
         lookup: Lookup,
         emit: Callable[[list[Entry]], None],
         to_lead: Callable[[dict[str, Any]], None],
+        lost: Callable[[str], None],
     ) -> None:
         self._nodeid = nodeid
         self._lead = nodeid == 0
@@ -78,6 +83,7 @@ class Output:
         self._lookup = lookup
         self._emit = emit
         self._to_lead = to_lead
+        self._lost = lost
         self._specs = _stream_specs(options)
         self._limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
         self._append = options.get("mode") == "append"
@@ -96,7 +102,8 @@ class Output:
         entries: list[Entry] = []
         if self._lead:
             counts = {stream: self._ntasks for stream in STREAMS}
-            entries.append([now, "header", stdio.header(counts)])
+            # At once: what is wrong with a file is told in a log, and this is what a log begins with.
+            self._emit([[now, "header", stdio.header(counts)]])
         for stream in STREAMS:
             spec = self._specs[stream]
             path = spec.get("path")
@@ -126,7 +133,7 @@ class Output:
         if is_fifo(path):
             why = "it is a FIFO, whose reader the other jobs of this node would wait for"
             raise OutputError(f"error opening output file '{path}': {why}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if self._append else os.O_TRUNC)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | (os.O_APPEND if self._append else os.O_TRUNC)
         try:
             self._files[path] = os.open(path, flags, 0o666)
         except OSError as exc:
@@ -188,12 +195,18 @@ class Output:
         while fd is not None and view:
             try:
                 view = view[os.write(fd, view) :]
-            except OSError:
-                # A full disk loses output, not the job; say so once in the log.
-                os.close(fd)
+            except OSError as exc:
+                # What the tasks do else goes on. Nothing is written here later: a file with a hole looks whole.
+                with contextlib.suppress(OSError):
+                    os.close(fd)
                 del self._files[path]
-                self.log(3, f"error writing {path}: output is lost", self._nodeid)
+                self._say_lost(path, exc)
                 return
+
+    def _say_lost(self, path: str, exc: OSError) -> None:
+        why = f"error writing {path}: {exc.strerror}: output is lost"
+        self.log(3, why, self._nodeid)
+        self._lost(why)
 
     def _log(self, entry: Entry, size: int = 0) -> None:
         if not self._lead:
@@ -250,9 +263,13 @@ class Output:
             used = self._used[stream]
             text = f"{stream}: {used - self._limit} of {used} bytes truncated"
             self._emit([[time.time(), "log", stdio.log(4, text, self._nodeid, "output")]])
-        for fd in self._files.values():
-            os.close(fd)
-        self._files.clear()
+        files, self._files = self._files, {}
+        for path, fd in files.items():
+            try:
+                os.close(fd)
+            except OSError as exc:
+                # Some file systems say only now that they had no room.
+                self._say_lost(path, exc)
 
 
 def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
