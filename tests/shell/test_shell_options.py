@@ -116,6 +116,8 @@ def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
         ({"per-resource": {"type": "core", "count": 0}}, "invalid per-resource.count=0"),
         ({"taskmap": {"foo": "bar"}}, "invalid taskmap option"),
         ({"pty": {"foo": 1}}, "invalid pty option: foo"),
+        ({"pty": {"ranks": "0-1"}}, "invalid pty option: ranks=0-1: the tasks of this job are only task 0"),
+        ({"pty": {"interactive": 1, "ranks": 7}}, "invalid pty option: ranks=7: the tasks of this job are only task 0"),
         ({"cpu-affinity": "map:0x0"}, "invalid cpuset '0x0'"),
         ({"output": {"limit": "foo"}}, "invalid output.limit=foo"),
         ({"output": {"limit": 0}}, "invalid output.limit=0"),
@@ -124,6 +126,16 @@ def test_wrong_options_end_the_job_with_their_text(world: World) -> None:
         job = world.run(["true"], options=options)
         assert job.status == 1 << 8
         assert text in job.exceptions[0]["note"]
+
+
+def test_terminals_of_tasks_that_a_job_has_not_end_it(world: World) -> None:
+    job = world.run(["true"], 4, nodes=[0, 1], options={"pty": {"ranks": "2-4"}})
+    assert (job.status, job.exceptions[0]["note"]) == (
+        1 << 8,
+        "invalid pty option: ranks=2-4: the tasks of this job are 0-3",
+    )
+    assert world.run(["tty"], 4, nodes=[0, 1], options={"pty": {"ranks": "1,3"}}).status == 1 << 8
+    assert world.run(["sh", "-c", "tty || true"], 4, options={"pty": {"ranks": "1,3"}}).text().count("/dev/pts/") == 2
 
 
 def test_tasks_are_as_ready_to_be_killed_for_memory_as_they_were_asked_to_be(world: World) -> None:

@@ -154,6 +154,7 @@ class ShellJob:
         try:
             for text in known.check(self.options):
                 self.output.log(_WARN, text, self.nodeid)
+            known.check_pty_ranks(self.options, self.size)
             warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
             self.fail(str(exc), 1)

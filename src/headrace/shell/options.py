@@ -139,6 +139,17 @@ def pty_ranks(options: Mapping[str, Any]) -> Idset | None:
     return wanted | Idset([0]) if option.get("interactive") else wanted
 
 
+def check_pty_ranks(options: Mapping[str, Any], ntasks: int) -> None:
+    """Raises OptionError for a terminal of a task that the job has not."""
+    option = options.get("pty")
+    if not isinstance(option, dict) or "ranks" not in option:
+        return
+    wanted, everyone = pty_ranks(options), Idset(range(ntasks))
+    if wanted is not None and wanted - everyone:
+        there = f"are {everyone}" if ntasks > 1 else "are only task 0"
+        raise OptionError(f"invalid pty option: ranks={option['ranks']}: the tasks of this job {there}")
+
+
 def pty_added(options: Mapping[str, Any]) -> bool:
     """Whether the first task gets a terminal only because somebody may attach to it."""
     option = options.get("pty")
