@@ -136,6 +136,26 @@ def test_commands_run_once_in_their_order_and_the_status_is_that_of_the_instance
     assert "workerPre" not in outer(tmp_path, "true", size=1).stdout
 
 
+def test_quiet_hides_what_the_commands_before_the_brokers_print_but_no_errors(tmp_path: Path) -> None:
+    done = outer(tmp_path, "true", size=2, logging={"quiet": True}, commands={"pre": "echo pre; echo wrong >&2"})
+    assert (done.stdout, done.stderr) == ("post\n", "wrong\n")
+
+
+@pytest.mark.parametrize("program", ["/bin/sh", "/bin/bash"])
+def test_a_strict_cluster_ends_at_the_first_command_that_fails(tmp_path: Path, program: str) -> None:
+    plan = plan_of({"command": "x", "commands": {"init": "false", "pre": "echo no"}}, logging={"strict": True})
+    env = {"HEADRACE_MINI_DIR": str(tmp_path)}
+    done = subprocess.run([program, "-c", outer_text(plan, "echo no")], env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+def test_sigterm_ends_the_shell_but_not_while_there_are_brokers(tmp_path: Path) -> None:
+    assert outer(tmp_path, "true", commands={"init": "kill -TERM $$; echo no"}).returncode == -15
+    assert outer(tmp_path, "true", commands={"post": "kill -TERM $$; echo no"}).returncode == -15
+    done = outer(tmp_path, "sh -c 'kill -TERM $PPID; exit 3'")
+    assert (done.returncode, done.stdout.split()[-1]) == (3, "post")
+
+
 def test_variables_set_before_the_brokers_reach_the_job(tmp_path: Path) -> None:
     done = outer(tmp_path, "env", commands={"pre": "ANSWER=42"})
     assert "ANSWER=42" in done.stdout.splitlines()
@@ -146,6 +166,20 @@ def test_the_start_command_names_hosts_run_directory_and_attributes() -> None:
     words = start_command(plan, "/w", "/bin/flux").split()
     assert words[:4] == ["/bin/flux", "start", "--test-size=2", "'--test-hosts=c-[0-1]'"]
     assert {"-Stbon.topo=kary:3", "-Stbon.connect_timeout=7s", "-Slog-stderr-level=7"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("fields", "option"),
+    [
+        ({}, ""),
+        ({"flux": {}}, ""),
+        ({"flux": {"logLevel": 3}}, "-Slog-stderr-level=3"),
+        ({"logging": {"quiet": True}}, "-Slog-stderr-level=0"),
+    ],
+)
+def test_a_level_of_the_log_is_passed_on_but_for_the_operators_default(fields: dict[str, Any], option: str) -> None:
+    words = start_command(plan_of({"command": "x"}, **fields), "/w", "/bin/flux").split()
+    assert [word for word in words if "log-stderr" in word] == [option][: bool(option)]
 
 
 def test_brokers_that_share_a_machine_get_cores_that_bind_nothing() -> None:

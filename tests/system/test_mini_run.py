@@ -138,6 +138,32 @@ def test_a_signal_ends_the_job_and_leaves_nothing(env: dict[str, str], tmp_path:
     assert left(env) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("commands", "seen"),
+    [
+        ({"init": "echo now; sleep 1000; echo more", "pre": "echo more"}, ["now"]),
+        ({"pre": "echo now; while :; do sleep 0.1; done", "post": "echo more"}, ["now"]),
+        ({"post": "echo now; sleep 1000; echo more"}, ["job", "now"]),
+    ],
+)
+def test_ctrl_c_before_and_after_the_brokers_ends_the_commands_there_at_once(
+    env: dict[str, str], tmp_path: Path, commands: dict[str, str], seen: list[str]
+) -> None:
+    path = write(tmp_path, {"command": "echo job", "commands": commands})
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([HEADRACE, "mini", "run", "--json", path], env=env, stdout=pipe, stderr=pipe, text=True)
+    with process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().strip() for _ in seen]
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert (lines, process.returncode) == (seen, 130)
+    summary = json.loads(rest)
+    times = summary["times"]
+    assert times["total"] == pytest.approx(sum(times[name] for name in ("create", "ready", "run", "delete")), abs=0.01)
+    assert left(env) == ([], [])
+
+
 def test_kill_9_of_the_command_ends_the_cluster(env: dict[str, str], tmp_path: Path) -> None:
     container = {"command": "sh -c 'echo begun; exec sleep 1000'"}
     process = subprocess.Popen(

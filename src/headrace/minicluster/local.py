@@ -96,8 +96,10 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
 
 
 def _times(began: float, marks: dict[str, float], ended: float) -> Times:
-    at = [began, *(marks.get(name, ended) for name in ("start", "ready", "done")), ended]
-    return Times(*(max(0.0, later - earlier) for earlier, later in zip(at, at[1:])))
+    # What has not come, or came after it was told to stop, counts as stopped.
+    stop = marks.get("stop", ended)
+    at = [began, *(min(marks.get(name, stop), stop) for name in ("start", "ready", "done")), ended]
+    return Times(*(later - earlier for earlier, later in zip(at, at[1:])))
 
 
 def _find_flux() -> str:
@@ -185,8 +187,9 @@ def resources(plan: Plan) -> dict[str, Any]:
 def start_command(plan: Plan, work: str, flux: str) -> str:
     """The command line that starts the brokers around the inner text."""
     attrs = {name: value for name, value in plan.attrs.items() if not name.startswith("log-stderr")}
-    if plan.attrs.get("log-stderr-level") == "7":
-        attrs["log-stderr-level"] = "7"
+    # The operator's default shows what brokers do; on a terminal there is a job to be seen.
+    if plan.attrs["log-stderr-level"] != "6":
+        attrs["log-stderr-level"] = plan.attrs["log-stderr-level"]
     words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
     words += [f"--test-rundir={work}/run", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
@@ -198,13 +201,19 @@ def _mark(name: str) -> str:
 
 
 def outer_text(plan: Plan, start: str) -> str:
-    """Shell text of the whole run: what comes before the brokers, the brokers, what comes after."""
+    """Shell text of the whole run: what comes before the brokers, the brokers, what comes after.
+
+    SIGTERM ends it at once before and after the brokers; while they are there they are to end first.
+    """
     before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
-    strict = "set -eEu -o pipefail\n" if plan.strict else ""
+    if before and plan.quiet:
+        before = f"{{\n{before}}} > /dev/null\n"
+    # Only bash has the operator's `set -E -o pipefail`.
+    strict = 'set -eu\n[ -z "${BASH:-}" ] || set -E -o pipefail\n' if plan.strict else ""
     # Every variable that the user's text sets is for the job too.
     return (
-        f"set -a\n{strict}{before}{_mark('start')}set +e\n{start}\nheadrace_status=$?\n{strict}{plan.after}"
-        "exit $headrace_status\n"
+        f"set -a\n{strict}{before}{_mark('start')}set +e\ntrap : TERM\n{start}\nheadrace_status=$?\n"
+        f"trap - TERM\n{strict}{plan.after}exit $headrace_status\n"
     )
 
 
@@ -240,7 +249,7 @@ def _follow(
                 asked = len(stopped)
                 if asked == 1:
                     say("stopping")
-                    marks.setdefault("done", time.monotonic())
+                    marks["stop"] = time.monotonic()
                     killed_at = time.monotonic() + _PATIENCE
                     _signal_leader(process.pid, signal.SIGTERM)
                 else:
@@ -286,13 +295,14 @@ def _session(leader: int) -> list[int]:
 
 
 def _signal_leader(shell: int, number: int) -> None:
-    """Ask the children of the outer shell (`flux start`, or a command before it) to end; it passes that on."""
+    """Ask the outer shell, and its children (`flux start`, or a command before or after it), to end."""
     try:
         with open(f"/proc/{shell}/task/{shell}/children", encoding="utf-8") as handle:
             children = [int(pid) for pid in handle.read().split()]
     except OSError:
         children = []
-    for pid in children or [shell]:
+    # The shell first: it would go on to the next command.
+    for pid in (shell, *children):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
