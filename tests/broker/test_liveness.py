@@ -8,9 +8,23 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.attrs import AttrTable
 from headrace.broker.liveness import ALIVE, Liveness
 from headrace.broker.overlay_child import Child
 from headrace.broker.topology import Topology
+
+
+class Timer:
+    """As asyncio.TimerHandle."""
+
+    def __init__(self, world: World, due: float, fn: Callable[[], None]) -> None:
+        self.world, self.due, self.fn = world, due, fn
+
+    def when(self) -> float:
+        return self.due
+
+    def cancel(self) -> None:
+        self.world.timers.remove(self)
 
 
 class World:
@@ -18,14 +32,16 @@ class World:
 
     def __init__(self, rank: int = 0, **attrs: str) -> None:
         self.now = 100.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[Timer] = []
+        self.logged: list[str] = []
         self.told: list[Any] = []
         self.updates: list[Any] = []
         self.reports = 0
         loop = SimpleNamespace(time=lambda: self.now, call_later=self.later)
         call = lambda topic, body, nodeid: self.updates.append(body["update"]["broker.torpid"])  # noqa: E731
-        table = {"tbon.torpid_min": "5s", "tbon.torpid_max": "30s", **attrs}
-        broker = SimpleNamespace(attrs=table, loop=loop, log=lambda *_: None, context=SimpleNamespace(call=call))
+        self.attrs = AttrTable({"tbon.torpid_min": "5s", "tbon.torpid_max": "30s", **attrs})
+        log = lambda _level, _who, text: self.logged.append(text)  # noqa: E731
+        broker = SimpleNamespace(attrs=self.attrs, loop=loop, log=log, context=SimpleNamespace(call=call))
         topology = Topology(7, "kary:2")
         self.children = {child: Child(child) for child in topology.children(rank)}
         for child in self.children.values():
@@ -44,14 +60,15 @@ class World:
         self.liveness = Liveness(self.overlay)
         self.liveness.start()
 
-    def later(self, seconds: float, fn: Callable[[], None]) -> None:
-        self.timers.append((self.now + seconds, fn))
+    def later(self, seconds: float, fn: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(self, self.now + seconds, fn))
+        return self.timers[-1]
 
     def pass_time(self, until: float) -> None:
-        while due := sorted(timer for timer in self.timers if timer[0] <= until):
+        while due := sorted((timer for timer in self.timers if timer.due <= until), key=Timer.when):
             self.timers.remove(due[0])
-            self.now = due[0][0]
-            due[0][1]()
+            self.now = due[0].due
+            due[0].fn()
         self.now = until
 
 
@@ -65,6 +82,7 @@ def test_a_silent_child_and_all_below_it_become_torpid_once() -> None:
     world.liveness.heard(world.children[1])
     assert world.updates[1:] == [{"remove": "1,3-4"}]
     assert world.reports == 2
+    assert world.logged == ["rank 1 is torpid: it was not heard for 30s", "rank 1 is not torpid any more"]
 
 
 def test_a_child_that_is_not_there_is_not_torpid() -> None:
@@ -79,7 +97,7 @@ def test_a_broker_that_was_stopped_itself_blames_nobody_at_once() -> None:
     world = World()
     # Nothing ran for a minute: what the children said is in the socket.
     world.now = 160.0
-    world.timers.pop()[1]()
+    world.timers.pop().fn()
     assert world.updates == []
 
 
@@ -96,6 +114,20 @@ def test_who_has_nothing_to_say_says_so(busy: bool) -> None:
 @pytest.mark.parametrize("value", ["0", "inf"])
 def test_it_can_be_switched_off(value: str) -> None:
     assert World(rank=1, **{"tbon.torpid_min": value, "tbon.torpid_max": value}).timers == []
+
+
+def test_the_times_may_change_while_it_runs() -> None:
+    world = World(rank=1)
+    world.pass_time(101)
+    world.attrs.update("tbon.torpid_max", "2s")
+    world.attrs.update("tbon.torpid_min", "1s")
+    world.pass_time(104.5)
+    assert [msg.aux1 for msg in world.told] == [ALIVE] * 2
+    assert world.updates == [{"add": "3"}, {"add": "4"}]
+    world.attrs.update("tbon.torpid_max", "0")
+    world.attrs.update("tbon.torpid_min", "inf")
+    world.attrs.update("log-stderr-level", "7")
+    assert world.timers == []
 
 
 def test_nothing_is_said_or_seen_after_the_end() -> None:

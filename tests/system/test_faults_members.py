@@ -9,6 +9,8 @@ import signal
 import time
 
 from bootstrapped import Cluster, cluster, until
+from instance import FLUX
+from terminal import Terminal
 
 
 def hostnames(brokers: Cluster, nodes: int) -> int:
@@ -80,19 +82,28 @@ def test_a_job_on_a_killed_follower_ends_with_a_node_failure_and_the_next_one_ru
         until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
 
 
+EXEC_AND_PING = (("exec", "-nr1-2", "true"), ("ping", "-c1", "2"))
+
+
 def test_a_stopped_follower_is_torpid_until_it_goes_on():
-    with cluster(3, "tbon.torpid_max=1s", "tbon.torpid_min=0.2s") as brokers:
+    with cluster(3, "tbon.torpid_min=0.2s") as brokers:
         start(brokers, 3)
         assert brokers.health()[0] == "full"
+        assert brokers.flux("setattr", "tbon.torpid_max", "1s").returncode == 0
         os.kill(brokers.pid(2), signal.SIGSTOP)
         until(lambda: brokers.health() == ("degraded", {1: "full", 2: "torpid"}), "it is torpid")
         assert slow(brokers) == "fake2"
+        # Who waits for it at a terminal is told so.
+        exec_, ping = (Terminal([FLUX, *line], FLUX_URI=brokers.uri) for line in EXEC_AND_PING)
+        exec_.expect("flux-exec: waiting for rank 2, `flux overlay status` shows who is there")
+        ping.expect("flux-ping: waiting for 2!broker.ping, `flux overlay status` shows who is there")
         os.kill(brokers.pid(2), signal.SIGCONT)
+        assert (exec_.wait(), ping.wait()) == (0, 0)
         until(lambda: brokers.health() == ("full", {1: "full", 2: "full"}), "it is heard again")
         until(lambda: slow(brokers) == "", "it is lively")
         assert hostnames(brokers, 3) == 3
-        assert "rank 2 was not heard for 1.000s" in brokers.log(0)
-        assert "rank 2 is heard again" in brokers.log(0)
+        assert "overlay.err[0]: rank 2 (fake2) is torpid: it was not heard for 1.000s" in brokers.log(0)
+        assert "overlay.err[0]: rank 2 (fake2) is not torpid any more" in brokers.log(0)
         assert brokers.finish() == {0: 0, 1: 0, 2: 0}
 
 

@@ -104,7 +104,7 @@ _LIMITS = (
 _COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads", "tbon.zmqdebug")
 _LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level")
 # Flux's own attributes that may change in a running broker.
-_RUNTIME = ("broker.module-nopanic", "log-ring-size", "log-stderr-level")
+_RUNTIME = ("broker.module-nopanic", "log-ring-size", "log-stderr-level", "tbon.torpid_max", "tbon.torpid_min")
 # Listed by those who show what is not set, too.
 _OPTIONAL = ("config.path", "tbon.endpoint")
 

@@ -7,8 +7,10 @@ and counts as degraded until it is heard again. Losing a child for good is the c
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..spec import duration
@@ -34,14 +36,34 @@ class Liveness:
         self._least = duration.parse(attrs.get("tbon.torpid_min"))
         self._most = duration.parse(attrs.get("tbon.torpid_max"))
         self._looked = 0.0
+        self._timers: list[asyncio.TimerHandle] = []
+        attrs.watchers.append(self._set)
 
     def start(self) -> None:
-        """Begin to tell and to look."""
+        """Begin to tell and to look, or begin anew."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
         if self._overlay.rank and 0 < self._least < math.inf:
-            self._broker.loop.call_later(self._least, self._tell)
+            self._later(self._least, self._tell)
         if self._overlay.children and 0 < self._most < math.inf:
             self._looked = self._broker.loop.time()
-            self._broker.loop.call_later(self._most / 2, self._look)
+            self._later(self._most / 2, self._look)
+
+    def _later(self, seconds: float, fn: Callable[[], None]) -> None:
+        now = self._broker.loop.time()
+        self._timers = [timer for timer in self._timers if timer.when() > now]
+        self._timers.append(self._broker.loop.call_later(seconds, fn))
+
+    def _set(self, name: str, value: str | None) -> None:
+        """An attribute has another value."""
+        if value is None or name not in ("tbon.torpid_min", "tbon.torpid_max"):
+            return
+        if name == "tbon.torpid_min":
+            self._least = duration.parse(value)
+        else:
+            self._most = duration.parse(value)
+        self.start()
 
     def _tell(self) -> None:
         overlay = self._overlay
@@ -50,7 +72,7 @@ class Liveness:
         if overlay.quiet:
             overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
         overlay.quiet = True
-        self._broker.loop.call_later(self._least, self._tell)
+        self._later(self._least, self._tell)
 
     def _look(self) -> None:
         if self._overlay.closing:
@@ -62,7 +84,7 @@ class Liveness:
         for child in self._overlay.children.values():
             if prompt and child.alive and not child.torpid and now - child.heard > self._most:
                 self._change(child, True)
-        self._broker.loop.call_later(self._most / 2, self._look)
+        self._later(self._most / 2, self._look)
 
     def heard(self, child: Child) -> None:
         """A torpid child spoke."""
@@ -70,8 +92,8 @@ class Liveness:
 
     def _change(self, child: Child, torpid: bool) -> None:
         child.torpid = torpid
-        what = f"was not heard for {duration.encode(self._most)}" if torpid else "is heard again"
-        self._broker.log(logging.WARNING, "overlay", f"rank {child.rank} {what}")
+        what = f"torpid: it was not heard for {duration.encode(self._most)}" if torpid else "not torpid any more"
+        self._broker.log(logging.ERROR, "overlay", f"{child.title} is {what}")
         ranks = str(Idset(self._overlay.topology.subtree(child.rank)))
         update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
         self._broker.context.call("groups.update", {"update": update}, nodeid=0)

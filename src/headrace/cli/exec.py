@@ -50,6 +50,8 @@ _CHUNK = 1 << 16
 _RUN = 16
 # Seconds between two interrupts that mean: leave them alone and go.
 _TWICE = 2.0
+# Seconds after which somebody at a terminal is told who has not answered.
+_PATIENCE = 2.0
 _STATUS_OF_ERROR = {errno.ENOENT: 127, errno.EACCES: 126, errno.EPERM: 126, errno.EHOSTUNREACH: 68}
 
 
@@ -180,6 +182,8 @@ class _Exec:
         self.reactor.add_handle(self.handle)
         for signum in (signal.SIGINT, signal.SIGTERM):
             self.reactor.add_signal(signum, self._forward(signum))
+        if not self.quiet and sys.stderr.isatty():
+            self.reactor.add_timer(_PATIENCE, self._tell_silent)
         self.reactor.run()
         sys.stdout.flush()
         self._tell_ends()
@@ -219,6 +223,11 @@ class _Exec:
             self.status = max(self.status, code)
             if status:
                 self.ended.setdefault(status, []).append(rank)
+
+    def _tell_silent(self) -> None:
+        silent = Idset(self.calls.keys() - self.pids.keys())
+        if silent:
+            sys.stderr.write(f"flux-exec: waiting for rank {silent}, `flux overlay status` shows who is there\n")
 
     def _failed(self, rank: int, exc: OSError) -> None:
         self.status = max(self.status, _STATUS_OF_ERROR.get(exc.errno or 0, 1))

@@ -11,11 +11,13 @@ from headrace.client.handle import NODEID_ANY, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Tuple
+    from typing import Any, List, Tuple
 
     from headrace.client.handle import Rpc
 
 PREFIX = "flux-ping: "
+# Seconds after which somebody at a terminal is told that nobody answers.
+_PATIENCE = 2.0
 
 _COMMAND = Command(
     "flux-ping",
@@ -104,6 +106,7 @@ class _Pings:
         self._service = service
         self._pad = pad
         self._show_user = show_user
+        self._told = False
 
     def send(self, seq: int) -> Rpc:
         now = time.monotonic_ns()
@@ -111,11 +114,12 @@ class _Pings:
         return self._handle.rpc(f"{self._service}.ping", request, self._node)
 
     def receive(self, call: Rpc) -> None:
+        rank = "any" if self._node == NODEID_ANY else self._node
+        asked = f"{rank}!{self._service}.ping"
         try:
-            answer = call.get()
+            answer = self._answer(call, asked)
         except OSError as exc:
-            rank = "any" if self._node == NODEID_ANY else self._node
-            raise CommandError(f"{rank}!{self._service}.ping: {exc.strerror}") from None
+            raise CommandError(f"{asked}: {exc.strerror}") from None
         sent = answer["time.tv_sec"] * 10**9 + answer["time.tv_nsec"]
         took = (time.monotonic_ns() - sent) / 1e6
         rank = answer.get("rank", self._node)
@@ -125,3 +129,16 @@ class _Pings:
             f"time={took:.3f} ms ({answer['route']})\n"
         )
         sys.stdout.flush()
+
+    def _answer(self, call: Rpc, asked: str) -> Any:
+        """The answer; somebody at a terminal is told once that it does not come."""
+        if self._told or not sys.stderr.isatty():
+            return call.get()
+        try:
+            return call.get(_PATIENCE)
+        except TimeoutError:
+            if call.done:
+                raise
+        self._told = True
+        sys.stderr.write(f"{PREFIX}waiting for {asked}, `flux overlay status` shows who is there\n")
+        return call.get()
