@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.graph import Graph
+from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.graph.constraints import ConstraintCache
 from headrace.spec.constraint import ConstraintError
 
@@ -56,3 +56,28 @@ def test_a_changed_property_is_seen_after_forgetting() -> None:
 def test_bad_constraint_is_refused() -> None:
     with pytest.raises(ConstraintError):
         ConstraintCache(graph(True)).allowed({"colour": ["red"]})
+
+
+@pytest.mark.parametrize("policy", ["first", "low", "hinode"])
+@pytest.mark.parametrize(
+    ("constraint", "node"),
+    [
+        ({"hostlist": ["store1"]}, "/cluster0/store1"),
+        ({"and": [{"hostlist": ["store1"]}, {"properties": ["fast"]}]}, None),
+        ({"and": [{"hostlist": ["store0"]}, {"properties": ["fast"]}]}, "/cluster0/store0"),
+        ({"not": [{"hostlist": ["store[0-1]", "node[0-3]"]}]}, "/cluster0/node4"),
+    ],
+)
+def test_hosts_of_storage_are_constrained_as_nodes_are(
+    policy: str, constraint: dict[str, Any], node: str | None
+) -> None:
+    made = graph(True)
+    for n in range(2):
+        properties = {} if n else {"fast": ""}
+        made.add("storage_node", made.root, basename="store", id=n, rank=5 + n, properties=properties)
+    for v in list(made.vertices())[1:]:
+        made.add("core", v, id=0)
+    slot = {"type": "slot", "count": 1, "label": "t", "with": [{"type": "core", "count": 1}]}
+    request = parse_jobspec({"resources": [slot], "attributes": {"system": {"constraints": constraint}}})
+    given = Scheduler(made.finish(), policy).allocate(1, request, 0).allocation
+    assert [made.path(item.vertex) for item in given.selection.items[1:2]] == [node] if given else node is None

@@ -62,13 +62,46 @@ def test_locality_takes_the_tightest_run_of_nodes() -> None:
     assert {path[:6] for path in taken(scheduler, slot(3, "node"))} == {"/node2", "/node3", "/node4"}
 
 
-def test_variation_takes_nodes_of_one_class() -> None:
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        (["3", "1", "2", "1", "2", "2"], ["13", "2", "45", "0"]),
+        (["3", "1", "", "1", "", "2"], ["13", "5", "02", "4"]),
+        (["3", "1", "best", "1", "-6", "2"], ["13", "5", "02", "4"]),
+        (["3", "1", "8888888", "1", "9999", "2"], ["13", "5", "02", "4"]),
+    ],
+)
+def test_variation_takes_the_best_classes_first_and_what_has_none_last(classes: list[str], expected: list[str]) -> None:
     graph = cluster()
-    for n, performance in enumerate(["1", "4", "2", "4", "3", "4"]):
-        graph.properties[graph.find_path(f"/cluster0/node{n}")[0]] = {"perf_class": performance}
+    for n, performance in enumerate(classes):
+        graph.properties[graph.find_path(f"/cluster0/node{n}")[0]] = {"perf_class": performance} if performance else {}
     scheduler = Scheduler(graph, "variation")
-    node = {"type": "node", "count": 3, "exclusive": True}
-    assert {path[:6] for path in taken(scheduler, node)} == {"/node1", "/node3", "/node5"}
+    given = [
+        taken(scheduler, {"type": "node", "count": count, "exclusive": True}, jobid=jobid)
+        for jobid, count in enumerate((2, 1, 2, 1))
+    ]
+    assert ["".join(sorted({path[5] for path in paths})) for paths in given] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("high=true node_centric=true node_exclusive=true", "hinodex"),
+        ("low=true node_centric=true node_exclusive=true", "lonodex"),
+        ("high=true node_centric=true node_exclusive=true stop_on_1_matches=true", "firstnodex"),
+        ("policy=high set_stop_on_1_matches=true", "first"),
+        ("policy=low node_centric=true", "lonode"),
+        ("high=true node_centric=false", "high"),
+    ],
+)
+def test_a_policy_may_be_put_together(text: str, name: str) -> None:
+    assert by_name(text) is POLICIES[name]
+
+
+@pytest.mark.parametrize("text", ["high=yes", "policy=first", "low=true high=true", "node_centric", "=true"])
+def test_what_puts_together_no_policy_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        by_name(text)
 
 
 def test_every_policy_is_found_by_its_name() -> None:

@@ -131,7 +131,7 @@ def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> No
     assert json.loads(written)["graph"]["edges"][0]["metadata"] == {"subsystem": "power", "relation": "supplies_to"}
     assert all(set(node["metadata"]["paths"]) == {"power"} for node in json.loads(written)["graph"]["nodes"])
     again = jgf.read(written, "power")
-    assert again.totals[again.root] == {"powerpanel": 1, "pdu": 1, "node": 2, "power": 30}
+    assert again.totals[again.root] == {"powerpanel": 1, "pdu": 1, "node": 2, "power": 40}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from headrace.graph import Graph, Scheduler, parse_jobspec, update
 from headrace.graph.model import GraphError
 from headrace.graph.selection import from_vertices
 from headrace.graph.usage import SpanConflictError
-from headrace.graph.writers import jgf, rv1_nosched
+from headrace.graph.writers import jgf, jgf_shorthand, rv1_nosched
 
 
 def cluster() -> Graph:
@@ -97,3 +97,23 @@ def test_entering_what_cannot_be_held_changes_nothing(
     assert list(scheduler.jobs) == [1]
     scheduler.cancel(1)
     assert all(planner.idle for planner in (*scheduler.plans.values(), *scheduler.shared.values()))
+
+
+def test_an_exclusive_vertex_in_shorthand_stands_for_all_below_it() -> None:
+    node = {"type": "node", "count": 2, "exclusive": True}
+    first = Scheduler(cluster(), "low").allocate(1, parse_jobspec({"resources": [node]}), 0).allocation
+    assert first is not None
+    graph = cluster()
+    text = jgf_shorthand(graph, first)
+    assert "core" not in text
+    assert [item.vertex for item in update.read(graph, "jgf", text).items] == [1, 5, 0]
+    everything = [item[:3] for item in first.selection.items]
+    assert [item[:3] for item in update.read(graph, "jgf_shorthand", text).items] == everything
+    # What is named all the same is there once.
+    both = json.loads(text)
+    both["graph"]["nodes"].append(vertex("/cluster0/node0/core1"))
+    assert [item[:3] for item in update.read(graph, "jgf_shorthand", json.dumps(both)).items] == everything
+    scheduler = Scheduler(graph, "low")
+    scheduler.add(1, update.read(graph, "jgf_shorthand", text), 0, 10, False)
+    scheduler.release(1, update.read(graph, "jgf_shorthand", text))
+    assert not scheduler.jobs

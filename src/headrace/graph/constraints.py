@@ -1,7 +1,8 @@
 """Constraints of RFC 31 on a graph: the node vertices that a constraint leaves.
 
 A node counts as having a property under its own name; a property of one of its resources is written `name@type` and
-stands at the node as well. Answers are kept by constraint, because a queue holds many jobs with the same one.
+stands at the node as well. Hosts of storage are nodes here. Answers are kept by constraint, because a queue holds many
+jobs with the same one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Any
 
 from headrace.graph.model import Graph
 from headrace.spec import constraint
+
+# Types of what a job may be told to run on, or not.
+HOSTS = frozenset({"node", "storage_node"})
 
 
 class ConstraintCache:
@@ -25,8 +29,12 @@ class ConstraintCache:
     def forget(self) -> None:
         self._allowed.clear()
 
+    def _hosts(self) -> list[int]:
+        types = self._graph.type
+        return [v for v in self._graph.vertices() if types[v] in HOSTS]
+
     def allowed(self, obj: Any) -> frozenset[int] | None:
-        """The node vertices that satisfy `obj`; None for no constraint. Raises constraint.ConstraintError."""
+        """The vertices of HOSTS that satisfy `obj`; None for no constraint. Raises constraint.ConstraintError."""
         if not obj:
             return None
         key = json.dumps(obj, sort_keys=True)
@@ -38,12 +46,11 @@ class ConstraintCache:
         return found
 
     def _evaluate(self, obj: Any) -> frozenset[int]:
-        graph = self._graph
         matcher = constraint.compile(obj)
         nodes = self._nodes()
         if nodes is None:
             # Ranks are missing or shared, so that they cannot stand for nodes.
-            return frozenset(v for v in graph.nodes() if self._one(matcher, v))
+            return frozenset(v for v in self._hosts() if self._one(matcher, v))
         every, hosts, properties, of_rank = nodes
         bits = matcher(every, lambda name: hosts.get(name, 0), properties)
         found = []
@@ -69,7 +76,7 @@ class ConstraintCache:
         hosts: dict[str, int] = {}
         properties: dict[str, int] = {}
         of_rank: dict[int, int] = {}
-        for v in graph.nodes():
+        for v in self._hosts():
             rank = graph.rank[v]
             if rank < 0 or rank in of_rank:
                 return None

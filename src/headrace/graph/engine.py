@@ -20,7 +20,6 @@ from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
 
-_FORMATS = ("jgf", "rv1exec")
 RULE = "INFO: =============================\n"
 
 _MATCH = {
@@ -234,7 +233,7 @@ class Engine:
         if operation not in ("allocate", "reserve"):
             self.err(f"ERROR: unknown subcmd {operation}\n")
             return
-        if form not in _FORMATS:
+        if form not in update.FORMATS:
             self.err(f"ERROR: unsupported reader {form}\n")
             return
         text = self._text(name)
@@ -283,7 +282,7 @@ class Engine:
             self.err("ERROR: malformed command\n")
             return
         jobid, form = int(words[0]), words[1]
-        if form not in _FORMATS:
+        if form not in update.FORMATS:
             self.err(f"ERROR: unsupported reader {form}\n")
             return
         text = self._text(words[2])
@@ -470,13 +469,18 @@ _LIST = (
         "update",
         "u",
         Engine.update,
-        "enter what a job holds: update allocate|reserve jgf|rv1exec FILE ID START SECONDS",
+        "enter what a job holds: update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID START SECONDS",
     ),
     _Command("attach", "j", Engine.attach, "add nodes to the graph: attach JGF"),
     _Command("remove", "r", Engine.remove, "take them out: remove PATH true, or remove RANKS false"),
     _Command("find", "f", Engine.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
     _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID"),
-    _Command("partial-cancel", "pc", Engine.partial_cancel, "free some of it: partial-cancel ID jgf|rv1exec FILE"),
+    _Command(
+        "partial-cancel",
+        "pc",
+        Engine.partial_cancel,
+        "free some of it: partial-cancel ID jgf|jgf_shorthand|rv1exec FILE",
+    ),
     _Command("set-property", "p", Engine.set_property, "set-property PATH KEY=VALUE"),
     _Command("get-property", "g", Engine.get_property, "show all properties: get-property PATH"),
     _Command("set-status", "t", Engine.set_status, "set-status PATH up|down"),

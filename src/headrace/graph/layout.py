@@ -40,7 +40,7 @@ class Layout:
         self.shift: dict[int, dict[str, int]] = {}
         self.rank: list[int] = []
         self.by_rank: list[int] = []
-        self.usable = policy.whole <= {"node"} and not policy.close and policy.order != 0
+        self.usable = policy.whole <= {"node"} and not (policy.close or policy.by) and policy.order != 0
         if self.usable:
             self.nodes = [v for v in graph.preorder(graph.root) if graph.type[v] == "node"]
             self.number = {v: n for n, v in enumerate(self.nodes)}

@@ -2,8 +2,9 @@
 
 The search walks containment from the root. A vertex of a requested type becomes a candidate once everything requested
 below it is satisfied; a vertex of another type passes its children's candidates up, so a request may skip levels of
-the graph. A slot is put together at the lowest vertex that directly contains one of its resources. At every vertex
-that carries a request, and at the root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
+the graph. A slot is put together at the vertex that directly contains all its resources; where there is none below a
+vertex that directly contains some of them, at that one. At every vertex that carries a request, and at the root, the
+policy sorts the candidates and takes as many as the count allows (RFC 14).
 
 Nothing changes while matching: the result is a tree of picks, which the scheduler turns into spans.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from headrace.graph.constraints import HOSTS
 from headrace.graph.model import MAX_SIZE, Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
@@ -20,6 +22,7 @@ from headrace.graph.request import Request
 
 # How many ways to share resources among kinds of slots are weighed before the best so far is taken.
 _MOST_TRIES = 2000
+_LAST_CLASS = 9999
 
 
 class Pick(NamedTuple):
@@ -136,7 +139,9 @@ class Matcher:
                     return False
         return True
 
-    def _visit(self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int) -> bool:
+    def _visit(
+        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int = 1
+    ) -> bool:
         graph, policy = self.graph, self.policy
         if not graph.up[v]:
             self.blocked = True
@@ -170,12 +175,12 @@ class Matcher:
         if exclusive and self.view.shares(v, self.at, self.end):
             self.blocked = True
             return False
+        if self.allowed is not None and kind in HOSTS and v not in self.allowed:
+            return False
         if kind == "node":
-            if self.allowed is not None and v not in self.allowed:
-                return False
-            base += policy.node_weight * graph.id[v]
+            base += policy.node_weight * (_class(graph, v, policy.by) if policy.by else graph.id[v])
         if matched is None:
-            return self._explore(v, requests, exclusive, found, base, 1)
+            return self._explore(v, requests, exclusive, found, base, times)
         score = base + graph.id[v] + 1 if policy.order else 0
         if matched.with_:
             below = self._below(v, matched.with_, exclusive, base)
@@ -226,10 +231,10 @@ class Matcher:
     def _explore(
         self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
     ) -> bool:
-        """Collect candidates for `requests` below `v`; True if there are any."""
+        """Collect candidates for `requests` below `v`, enough for `times` slots; True if there are any."""
         any_found = False
         rest = requests
-        here = [r for r in requests if r.is_slot and self._holds(v, r.with_)]
+        here = [r for r in requests if r.is_slot and self._holds(v, r)]
         if here:
             for slots in _groups(here):
                 if self._slots(v, slots, found, base):
@@ -240,9 +245,9 @@ class Matcher:
         if self.policy.order and not self.policy.stops:
             return self._explore_best(v, rest, exclusive, found, base, times) or any_found
         stops = self.policy.stops
-        counted: dict[str, tuple[int, int]] = {}
+        counted: dict[str, tuple[int, int, int]] = {}
         for child in self.order(v):
-            if self._visit(child, rest, exclusive, found, base):
+            if self._visit(child, rest, exclusive, found, base, times):
                 any_found = True
                 if stops and self._enough(rest, found, times, counted):
                     break
@@ -256,41 +261,56 @@ class Matcher:
         Siblings of one type differ in score by their ids alone, and no more of them than the count can be taken.
         """
         any_found = False
-        wanted = {r.type: r.count.high * times for r in requests if not r.is_slot}
+        ends = not self.policy.close and not self.policy.by
+        wanted = {r.type: r.count.high for r in requests if not r.is_slot}
         for kind, children in self.graph.kinds(v).items():
             limit = wanted.get(kind)
             if limit is None:
                 for child in children:
-                    if self._visit(child, requests, exclusive, found, base):
+                    if self._visit(child, requests, exclusive, found, base, times):
                         any_found = True
                 continue
-            units = 0
+            shares = units = 0
             for child in self.graph.ranked(v, kind, self.policy.order > 0):
-                if self._visit(child, requests, exclusive, found, base):
+                if self._visit(child, requests, exclusive, found, base, times):
                     any_found = True
                     units += found[kind][-1].units
-                    if units >= limit and not self.policy.close:
-                        break
+                    if units >= limit:
+                        shares, units = shares + 1, 0
+                        if shares >= times and ends:
+                            break
         return any_found
 
-    def _holds(self, v: int, requests: Sequence[Request]) -> bool:
+    def _holds(self, v: int, slot: Request) -> bool:
+        """Whether slots of a kind are put together at `v`."""
         types = self._child_types.get(v)
         if types is None:
-            graph = self.graph
-            types = self._child_types[v] = frozenset(graph.kinds(v))
-        return any(r.type in types for r in requests)
+            types = self._child_types[v] = frozenset(self.graph.kinds(v))
+        wanted = {r.type for r in slot.with_}
+        if wanted <= types:
+            return True
+        return not wanted.isdisjoint(types) and v not in self.graph.above(frozenset(wanted))
 
     @staticmethod
-    def _enough(requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int]]) -> bool:
-        """`counted` has, by key, how many candidates were looked at before and their units: more only ever come."""
+    def _enough(
+        requests: Sequence[Request], found: Found, times: int, counted: dict[str, tuple[int, int, int]]
+    ) -> bool:
+        """Whether there is enough of each request for `times` slots, between which no vertex is divided.
+
+        `counted` has, by key, how many candidates were looked at before, for how many slots they do, and the units
+        left over: more only ever come.
+        """
         for request in requests:
-            key = request.key
+            key, wanted = request.key, request.count.top
             candidates = found.get(key, [])
-            seen, units = counted.get(key, (0, 0))
+            seen, shares, units = counted.get(key, (0, 0, 0))
             if seen < len(candidates):
-                units += sum([c.units for c in candidates[seen:]])
-                counted[key] = (len(candidates), units)
-            if units < request.count.top * times:
+                for candidate in candidates[seen:]:
+                    units += candidate.units
+                    if units >= wanted:
+                        shares, units = shares + 1, 0
+                counted[key] = (len(candidates), shares, units)
+            if shares < times:
                 return False
         return True
 
@@ -335,11 +355,10 @@ class Matcher:
             candidates = self._closest(candidates, count)
         picks: list[Pick] = []
         for candidate in candidates:
-            if candidate.units <= count:
+            pick = candidate.picks[0]
+            if candidate.units <= count or pick.exclusive:
                 picks.extend(candidate.picks)
             else:
-                # Part of a pool: an exclusive vertex is taken whole all the same.
-                pick = candidate.picks[0]
                 picks.append(pick._replace(needs=count))
             count -= candidate.units
             if count <= 0:
@@ -347,38 +366,29 @@ class Matcher:
         return picks
 
     def _closest(self, candidates: list[Candidate], count: int) -> list[Candidate]:
-        """The run of candidates with `count` units that spreads least."""
-        name = self.policy.by
-        if name:
-            properties = self.graph.properties
-            places = [_number(properties.get(c.picks[0].vertex, {}).get(name, "")) for c in candidates]
-            ranked = sorted(zip(places, candidates, strict=True), key=_by_place)
-        else:
-            ranked = [(c.score, c) for c in candidates]
+        """The run of candidates with `count` units whose scores spread least."""
         best: tuple[int, int, int] | None = None
         end = units = 0
-        for start, (place, candidate) in enumerate(ranked):
-            while end < len(ranked) and units < count:
-                units += ranked[end][1].units
+        for start, candidate in enumerate(candidates):
+            while end < len(candidates) and units < count:
+                units += candidates[end].units
                 end += 1
             if units < count:
                 break
-            spread = ranked[end - 1][0] - place
+            spread = candidates[end - 1].score - candidate.score
             if best is None or spread < best[0]:
                 best = (spread, start, end)
             units -= candidate.units
-        return [c for _, c in ranked[best[1] : best[2]]] if best else candidates
+        return candidates[best[1] : best[2]] if best else candidates
 
 
-def _number(text: str) -> int:
+def _class(graph: Graph, v: int, name: str) -> int:
+    """The number in a property of a vertex; none, or one that cannot be, is the last."""
     try:
-        return int(text)
+        found = int(graph.properties.get(v, {}).get(name, ""))
     except ValueError:
-        return 0
-
-
-def _by_place(ranked: tuple[int, Candidate]) -> int:
-    return ranked[0]
+        return _LAST_CLASS
+    return found if 0 <= found <= _LAST_CLASS else _LAST_CLASS
 
 
 def _by_score(candidate: Candidate) -> int:

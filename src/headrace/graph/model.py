@@ -35,6 +35,7 @@ class Graph:
     """
 
     __slots__ = (
+        "_above",
         "_kinds",
         "_least",
         "_nodes",
@@ -86,6 +87,7 @@ class Graph:
         # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
         self.inside: dict[int, dict[str, int]] = {}
         self.shapes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._above: dict[frozenset[str], frozenset[int]] = {}
         self._least: dict[str, dict[str, int]] = {}
         self._kinds: dict[int, dict[str, list[int]]] = {}
         self._ranked: dict[tuple[int, str, bool], list[int]] = {}
@@ -291,6 +293,7 @@ class Graph:
             self._kinds.pop(above, None)
             for key in [key for key in self._ranked if key[0] == above]:
                 del self._ranked[key]
+        self._above.clear()
         self._least.clear()
         self._nodes = None
         self.by_path = None
@@ -350,6 +353,20 @@ class Graph:
         while v >= 0:
             yield v
             v = self.parent[v]
+
+    def above(self, kinds: frozenset[str]) -> frozenset[int]:
+        """The vertices above any that directly contains all of some types."""
+        found = self._above.get(kinds)
+        if found is None:
+            types, above = self.type, set[int]()
+            for v, children in enumerate(self.children):
+                if len(children) >= len(kinds) and kinds <= {types[child] for child in children}:
+                    for up in self.ancestors(v):
+                        if up in above:
+                            break
+                        above.add(up)
+            found = self._above[kinds] = frozenset(above)
+        return found
 
     def least(self, kind: str) -> dict[str, int]:
         """What every vertex of a type that holds others contains of each type, at least."""

@@ -18,7 +18,7 @@ from headrace.graph import grug, jgf, rv1
 from headrace.graph.engine import Engine
 from headrace.graph.export import EXPORTS
 from headrace.graph.model import DOMINANT, Graph, GraphError
-from headrace.graph.policies import POLICIES
+from headrace.graph.policies import POLICIES, by_name
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
@@ -30,6 +30,7 @@ _READERS: dict[str, Callable[[str], Graph]] = {
     "jgf": jgf.read,
     "jgf_shorthand": jgf.read,
     "rv1exec": rv1.read,
+    "rv1exec_force": rv1.read,
 }
 _OTHERS: dict[str, Callable[[str, str], Graph]] = {"grug": grug.read, "jgf": jgf.read, "jgf_shorthand": jgf.read}
 
@@ -47,7 +48,12 @@ def parser() -> argparse.ArgumentParser:
         default="CA",
         help=f"the hierarchies of the graph to use, one of {', '.join(SETS)}: the first of them is walked (default CA)",
     )
-    p.add_argument("-P", "--match-policy", default="first", help="one of " + ", ".join(POLICIES))
+    p.add_argument(
+        "-P",
+        "--match-policy",
+        default="first",
+        help=f"one of {', '.join(POLICIES)}, or put together, such as 'policy=high node_exclusive=true'",
+    )
     p.add_argument(
         "-T",
         "--traverser-type",
@@ -120,8 +126,10 @@ def _size(graph: Graph, seconds: float) -> str:
 def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     """Run the command; returns the exit status."""
     args = parser().parse_args(argv)
-    if args.match_policy not in POLICIES:
-        print(f"{_NAME}: match policy {args.match_policy!r}: must be one of {', '.join(POLICIES)}", file=sys.stderr)
+    try:
+        policy = by_name(args.match_policy)
+    except ValueError as exc:
+        print(f"{_NAME}: match policy: {exc}", file=sys.stderr)
         return 1
     try:
         subsystem = walked(args.match_subsystems)
@@ -152,7 +160,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     with contextlib.ExitStack() as stack:
         out: TextIO = stack.enter_context(open(args.test_output, "w")) if args.test_output else sys.stdout
         engine = Engine(
-            Scheduler(graph, args.match_policy, filters),
+            Scheduler(graph, policy, filters),
             WRITERS[args.match_format],
             out.write,
             sys.stderr.write,

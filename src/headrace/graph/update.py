@@ -8,24 +8,44 @@ from __future__ import annotations
 import msgspec
 
 from headrace.graph import jgf, rv1
+from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph, GraphError
-from headrace.graph.selection import Selection, from_vertices
+from headrace.graph.selection import Selection, from_vertices, select
+
+FORMATS = ("jgf", "jgf_shorthand", "rv1exec")
 
 
 def read(graph: Graph, form: str, text: str) -> Selection:
-    """The vertices of `graph` that a document names, with their exclusivity.
+    """The vertices of `graph` that a document names, with their exclusivity; in shorthand also all below those that
+    are exclusive.
 
     Raises GraphError for one that is not there, or if there are none.
     """
-    if form not in ("jgf", "rv1exec"):
-        raise GraphError(f"format {form!r}: must be jgf or rv1exec")
-    selection = _from_jgf(graph, text) if form == "jgf" else _from_rv1(graph, text)
+    if form not in FORMATS:
+        raise GraphError(f"format {form!r}: must be one of {', '.join(FORMATS)}")
+    if form == "rv1exec":
+        selection = _from_rv1(graph, text)
+    else:
+        taken = _named(graph, text)
+        selection = from_vertices(graph, taken) if form == "jgf" else _with_all_below(graph, taken)
     if not selection.marks:
         raise GraphError(f"{form}: names no vertices")
     return selection
 
 
-def _from_jgf(graph: Graph, text: str) -> Selection:
+def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]]) -> Selection:
+    whole = {v for v, _, exclusive in taken if exclusive}
+    return select(
+        graph,
+        [
+            Pick(v, needs, exclusive, exclusive, ())
+            for v, needs, exclusive in taken
+            if whole.isdisjoint(graph.ancestors(v))
+        ],
+    )
+
+
+def _named(graph: Graph, text: str) -> list[tuple[int, int, bool]]:
     taken = []
     seen: set[int] = set()
     for vertex in jgf.vertices(text, graph.subsystem):
@@ -41,7 +61,7 @@ def _from_jgf(graph: Graph, text: str) -> Selection:
             raise GraphError(f"{vertex.path}: named twice")
         seen.add(v)
         taken.append((v, vertex.size, vertex.exclusive))
-    return from_vertices(graph, taken)
+    return taken
 
 
 def _from_rv1(graph: Graph, text: str) -> Selection:

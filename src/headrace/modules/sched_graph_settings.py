@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from headrace.graph.policies import Policy
+from headrace.graph.policies import by_name as match_policy
 from headrace.queueing import POLICIES as QUEUE_POLICIES
 from headrace.spec import duration
 
@@ -20,7 +21,6 @@ MATCH_FORMATS = ("rv1", "rv1_nosched", "rv1_shorthand")
 
 _QUEUE_PARAMS = ("queue-depth", "max-queue-depth")
 _POLICY_PARAMS = ("reservation-depth", "max-reservation-depth")
-_CUSTOM = ("policy", "node_centric", "node_exclusive", "set_stop_on_1_matches")
 
 
 class SettingsError(ValueError):

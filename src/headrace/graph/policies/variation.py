@@ -1,10 +1,10 @@
-"""Alike first: resources whose performance classes lie closest together, so that no task waits for a slower one.
+"""The best first: the nodes of the lowest performance class, so that a job's nodes differ little.
 
-The class is a number in the property `perf_class`; a vertex without one counts as class 0.
+The class is a number in a node's property `perf_class`, which `set-property` sets; a node without one comes last.
 """
 
 from __future__ import annotations
 
 from headrace.graph.policies.policy import Policy
 
-POLICY = Policy("variation", order=-1, close=True, by="perf_class")
+POLICY = Policy("variation", order=-1, node_weight=1_000_000, by="perf_class")
