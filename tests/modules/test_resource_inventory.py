@@ -53,6 +53,18 @@ def test_a_drain_takes_ranks_out_and_says_why() -> None:
     assert made.events[-1]["context"] == {"idset": "1", "nodelist": "node1", "overwrite": 0}
 
 
+def test_a_torpid_node_gets_nothing_new_until_it_is_lively() -> None:
+    made = inventory()
+    assert [event["name"] for event in made.set_torpid(0b0110, 4.0)] == ["torpid"]
+    assert ids(made.usable()) == "0,3"
+    # Who is lost is not torpid any more, also when it comes back.
+    made.set_online(0b1101, 5.0)
+    made.set_online(0b1111, 6.0)
+    assert ids(made.usable()) == "0-1,3"
+    assert [event["name"] for event in made.set_torpid(0, 7.0)] == ["lively"]
+    assert ids(made.usable()) == "0-3"
+
+
 def test_ranks_drained_together_are_listed_together() -> None:
     made = inventory()
     made.drain(0b1100, "bad fan", "", 10.0)

@@ -92,7 +92,9 @@ def test_a_stopped_follower_is_torpid_until_it_goes_on():
         assert brokers.flux("setattr", "tbon.torpid_max", "1s").returncode == 0
         os.kill(brokers.pid(2), signal.SIGSTOP)
         until(lambda: brokers.health() == ("degraded", {1: "full", 2: "torpid"}), "it is torpid")
-        assert slow(brokers) == "fake2"
+        until(lambda: slow(brokers) == "fake2", "nothing new is given to it")
+        assert brokers.flux("resource", "list", "-s", "down", "-no", "{nodelist}").stdout == "fake2\n"
+        job = brokers.flux("submit", "-N3", "true").stdout.strip()
         # Who waits for it at a terminal is told so.
         exec_, ping = (Terminal([FLUX, *line], FLUX_URI=brokers.uri) for line in EXEC_AND_PING)
         exec_.expect("flux-exec: waiting for rank 2, `flux overlay status` shows who is there")
@@ -101,6 +103,7 @@ def test_a_stopped_follower_is_torpid_until_it_goes_on():
         assert (exec_.wait(), ping.wait()) == (0, 0)
         until(lambda: brokers.health() == ("full", {1: "full", 2: "full"}), "it is heard again")
         until(lambda: slow(brokers) == "", "it is lively")
+        assert brokers.flux("job", "status", job).returncode == 0
         assert hostnames(brokers, 3) == 3
         assert "overlay.err[0]: rank 2 (fake2) is torpid: it was not heard for 1.000s" in brokers.log(0)
         assert "overlay.err[0]: rank 2 (fake2) is not torpid any more" in brokers.log(0)

@@ -48,7 +48,8 @@ class Inventory:
         """Ranks a scheduler may allocate now."""
         if self.rset is None:
             return 0
-        return self.rset.ranks.bits & self.online & ~self.drained_bits() & ~self.exclude
+        # What runs on a torpid node goes on there, but nothing new would begin.
+        return self.rset.ranks.bits & self.online & ~self.torpid & ~self.drained_bits() & ~self.exclude
 
     def drained_bits(self) -> int:
         bits = 0
