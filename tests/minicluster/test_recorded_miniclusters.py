@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.plan import hostlist, make_plan, node_flags, quorum
+from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.unapplied import not_applied
-from headrace.minicluster.validate import InvalidMiniCluster, check
+from headrace.minicluster.validate import check
 
 CASES = [
     json.loads(line)

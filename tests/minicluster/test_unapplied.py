@@ -14,8 +14,8 @@ def listed(spec: dict[str, Any]) -> list[str]:
 
 
 def test_fields_that_are_honoured_or_not_given_are_not_listed() -> None:
-    container = {"command": "x", "environment": {"A": "b"}, "commands": {"pre": "y"}, "launcher": True, "runFlux": True}
-    flux = {"optionFlags": "-o x", "topology": "kary:2", "brokerConfig": "[a]"}
+    container = {"command": "x", "environment": {"A": "b"}, "commands": {"pre": "y"}, "runFlux": True}
+    flux = {"optionFlags": "-o x", "topology": "kary:2", "brokerConfig": "[tbon]", "submitCommand": "flux run"}
     assert listed({"containers": [container], "size": 2, "tasks": 2, "flux": flux, "logging": {"quiet": True}}) == []
 
 
@@ -45,3 +45,22 @@ def test_images_volumes_and_pod_settings_are_listed_by_path() -> None:
         "spec.pod",
         "spec.services[0] (db)",
     ]
+
+
+def test_what_another_field_leaves_without_effect_is_listed_with_the_reason() -> None:
+    config = "[bootstrap]\nhosts = []\n[resource]\nexclude = '0'\n[tbon]\n"
+    flux = {"brokerConfig": config, "scheduler": {"queuePolicy": "easy"}, "submitCommand": "x", "optionFlags": "-x"}
+    placement = ["spec.flux.brokerConfig [bootstrap]", "spec.flux.brokerConfig [resource]"]
+    replaced = "spec.flux.scheduler (brokerConfig stands in for it)"
+    runner = {"command": "x", "launcher": True, "commands": {"servicePre": "x"}}
+    assert listed({"containers": [runner], "flux": flux}) == [
+        "spec.containers[0].commands.servicePre",
+        *placement,
+        replaced,
+        "spec.flux.submitCommand (a launcher submits by itself)",
+        "spec.flux.optionFlags (a launcher submits by itself)",
+    ]
+    batch = [*placement, replaced, "spec.flux.submitCommand (a batch is submitted by flux batch)"]
+    assert listed({"containers": [{"command": "x", "batch": True}], "flux": flux}) == batch
+    simple = {"scheduler": {"simple": True, "queuePolicy": "fcfs"}}
+    assert listed({"containers": [{"command": "x"}], "flux": simple}) == ["spec.flux.scheduler.simple"]

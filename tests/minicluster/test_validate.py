@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.minicluster.validate import InvalidMiniCluster, check, load
+from headrace.minicluster.problems import InvalidMiniCluster
+from headrace.minicluster.validate import check, load
 
 
 def document(spec: Any = None, **head: Any) -> dict[str, Any]:
@@ -117,6 +118,14 @@ def test_a_null_field_is_an_absent_one() -> None:
         ({"flux": {"brokerConfig": "a ="}}, "spec.flux.brokerConfig"),
         ({"flux": {"brokerConfig": "access.allow-guest-user = 'yes'"}}, "spec.flux.brokerConfig"),
         ({"flux": {"connectTimeout": "soon"}}, "spec.flux.connectTimeout"),
+        ({"flux": {"topology": "kary:x"}}, "spec.flux.topology"),
+        ({"flux": {"environment": {"A=B": "x"}}}, "spec.flux.environment.A=B"),
+        ({"flux": {"bursting": {"hostlist": "x["}}}, "spec.flux.bursting.hostlist"),
+        ({"flux": {"bursting": {"clusters": [{"name": "A_", "size": 1}]}}}, "spec.flux.bursting.clusters[0].name"),
+        (
+            {"flux": {"bursting": {"leadBroker": {"address": "a", "name": "x", "size": 1, "port": 0}}}},
+            "spec.flux.bursting.leadBroker.port",
+        ),
         ({"flux": {"scheduler": {"queuePolicy": "best"}}}, "spec.flux.scheduler.queuePolicy"),
         ({"flux": {"bursting": {"leadBroker": {"name": "x", "size": 1}}}}, "spec.flux.bursting.leadBroker.address"),
         ({"pod": {"hostIpc": True}}, "spec.pod.hostIpc"),
@@ -141,6 +150,8 @@ def test_a_broken_rule_of_the_cluster_names_its_field(fields: dict[str, Any], pa
         ({"command": "# x\n\n", "batch": True}, "command"),
         ({"commands": {"script": "x"}}, "command"),
         ({"environment": {"a b": "c"}}, "environment.a b"),
+        ({"environment": {"A": "\0"}}, "environment.A"),
+        ({"secrets": {"a=b": {"name": "n", "key": "k"}}}, "secrets.a=b"),
         ({"resources": {"limits": {"memory": "1Gb"}}}, "resources.limits.memory"),
         ({"secrets": {"A": {"name": "n"}}}, "secrets.A.key"),
         ({"imagePullPolicy": "sometimes"}, "imagePullPolicy"),

@@ -23,7 +23,7 @@ from instance import FLUX, clean_env, processes_with, start
 
 from headrace.broker import config as configuration
 from headrace.minicluster.plan import make_plan
-from headrace.minicluster.validate import InvalidMiniCluster
+from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import load as load_minicluster
 from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.spec import jobspec_build

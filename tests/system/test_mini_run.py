@@ -195,6 +195,19 @@ def test_a_file_without_a_command_is_called_interactive_unless_it_says_so(env: d
         assert mini(env, "validate", write(tmp_path, container, **said)).stderr == ""
 
 
+def test_validate_names_doubtful_keys_of_the_brokers_and_a_batch_that_does_not_get_all_nodes(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    path = write(tmp_path, {"command": "x", "batch": True}, size=4, flux={"brokerConfig": "[tbon]\ntopoo = 'x'"})
+    told = mini(env, "validate", path)
+    assert told.returncode == 0
+    assert told.stderr.splitlines() == [
+        f"{path}: spec.tasks: the batch gets what 1 task takes, not all 4 nodes; tasks: 0 takes them",
+        f"{path}: spec.flux.brokerConfig: tbon.topoo: unknown key, did you mean topo?",
+    ]
+    assert mini(env, "validate", write(tmp_path, {"command": "x", "batch": True}, size=4, tasks=0)).stderr == ""
+
+
 def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [HEADRACE, "mini", "run", write(tmp_path, {}, size=2, interactive=True)],

@@ -39,7 +39,13 @@ def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
     source = _load(options.file)
     if options.action == "validate":
+        from headrace.broker.config_keys import doubts
+        from headrace.minicluster.plan import given_config
+
         spec = source.cluster.spec
+        # At a run the lead says so.
+        for line in doubts(given_config(source.cluster.flux.broker_config)):
+            sys.stderr.write(f"{options.file}: spec.flux.brokerConfig: {line}\n")
         print(f"{options.file}: MiniCluster {source.cluster.name} is valid (size {spec.size}, tasks {spec.tasks})")
         return 0
     return _run(source, options.file, options.json, options.quiet)
@@ -47,7 +53,8 @@ def main(argv: List[str]) -> int:
 
 def _load(path: str) -> Source:
     from headrace.minicluster.plan import Mode, mode_of
-    from headrace.minicluster.validate import InvalidMiniCluster, load
+    from headrace.minicluster.problems import InvalidMiniCluster
+    from headrace.minicluster.validate import load
 
     try:
         if path == "-":
@@ -67,8 +74,14 @@ def _load(path: str) -> Source:
         raise CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True) from None
     for doubt in source.doubts:
         sys.stderr.write(f"{path}: {doubt}\n")
-    if mode_of(source.cluster) is Mode.INTERACTIVE and not source.cluster.spec.interactive:
+    mode, spec = mode_of(source.cluster), source.cluster.spec
+    if mode is Mode.INTERACTIVE and not spec.interactive:
         sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")
+    if mode is Mode.BATCH and 0 < spec.tasks < spec.size and not source.cluster.logging.quiet:
+        sys.stderr.write(
+            f"{path}: spec.tasks: the batch gets what {spec.tasks} task{'s take' if spec.tasks > 1 else ' takes'}, "
+            f"not all {spec.size} nodes; tasks: 0 takes them\n"
+        )
     return source
 
 

@@ -8,6 +8,7 @@ times are seconds, quantities are Kubernetes quantities (text or whole numbers).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -18,8 +19,8 @@ KIND = "MiniCluster"
 INT64 = 2**63
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
 DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
-QUANTITY = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+QUANTITY = re.compile(
+    r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
 
 # Marks of the schema on a type; validation reads them from Meta.title.

@@ -26,8 +26,6 @@ else:
 
 DEFAULT_OUTPUT = "/tmp/fluxout"
 _END = "HEADRACE_END_OF_TEXT"
-# Tables of a broker configuration that describe where the brokers are; whoever starts them decides these.
-_PLACEMENT = ("bootstrap", "resource")
 
 
 class Mode(enum.Enum):
@@ -228,12 +226,23 @@ def _attributes(cluster: MiniCluster) -> dict[str, str]:
     return attrs
 
 
+def given_config(text: str) -> dict[str, Any]:
+    """The tables of a `brokerConfig`. Raises tomllib.TOMLDecodeError (a ValueError)."""
+    tables: dict[str, Any] = tomllib.loads(text)
+    return tables
+
+
+def placement_of(config: dict[str, Any]) -> list[str]:
+    """The tables in it that say where brokers are and what they have: whoever starts the brokers decides that."""
+    return [name for name in config if name in ("bootstrap", "resource")]
+
+
 def _config(cluster: MiniCluster) -> dict[str, Any]:
     """The brokers' configuration without what says where they are."""
     flux = cluster.flux
     if flux.broker_config:
-        given = tomllib.loads(flux.broker_config)
-        return {key: table for key, table in given.items() if key not in _PLACEMENT}
+        given = given_config(flux.broker_config)
+        return {key: table for key, table in given.items() if key not in placement_of(given)}
     policy = (flux.scheduler.queue_policy if flux.scheduler else "") or "fcfs"
     access = {"allow-guest-user": True, "allow-root-owner": True}
     return {"access": access, "sched-fluxion-qmanager": {"queue-policy": policy}}

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from .fields import MiniCluster, Record
+from .fields import Commands, Flux, MiniCluster, Record
+from .plan import Mode, given_config, mode_of, placement_of
 
 # Honoured by the local runner, as attribute paths below the record; a name covers what lies under it.
 _SPEC = frozenset({"size", "tasks", "interactive", "cleanup", "logging", "flux", "containers", "services", "min_size"})
@@ -29,6 +30,12 @@ _FLUX = frozenset(
 _RUNNER = frozenset(
     {"name", "run_flux", "command", "commands", "working_dir", "environment", "launcher", "batch", "batch_raw", "logs"}
 )
+# Who submits where it is not the submit command.
+_SUBMITS = {
+    Mode.BATCH: "a batch is submitted by flux batch",
+    Mode.LAUNCHER: "a launcher submits by itself",
+    Mode.INTERACTIVE: "there is no command",
+}
 
 
 def not_applied(cluster: MiniCluster) -> list[str]:
@@ -39,15 +46,33 @@ def not_applied(cluster: MiniCluster) -> list[str]:
         path = f"spec.containers[{index}]"
         if container is cluster.runner:
             found += list(_given(container, _RUNNER, path))
+            if (container.commands or Commands()).service_pre:
+                found.append(f"{path}.commands.servicePre")
         else:
             found.append(f"{path} ({container.name})")
     found += [f"spec.services[{index}] ({one.name})" for index, one in enumerate(spec.services)]
     found += list(_given(spec, _SPEC, "spec"))
     if spec.flux:
         found += list(_given(spec.flux, _FLUX, "spec.flux"))
+        found += _without_effect(spec.flux, mode_of(cluster))
     if cluster.logging.zeromq:
         found.append("spec.logging.zeromq")
     return found
+
+
+def _without_effect(flux: Flux, mode: Mode) -> Iterator[str]:
+    """What another field of the same file leaves without effect."""
+    if flux.broker_config:
+        for name in placement_of(given_config(flux.broker_config)):
+            yield f"spec.flux.brokerConfig [{name}]"
+        if flux.scheduler:
+            yield "spec.flux.scheduler (brokerConfig stands in for it)"
+    elif flux.scheduler and flux.scheduler.simple:
+        yield "spec.flux.scheduler.simple"
+    if flux.submit_command and mode is not Mode.SUBMIT:
+        yield f"spec.flux.submitCommand ({_SUBMITS[mode]})"
+    if flux.option_flags and mode in (Mode.LAUNCHER, Mode.INTERACTIVE):
+        yield f"spec.flux.optionFlags ({_SUBMITS[mode]})"
 
 
 def _given(record: Record, honoured: frozenset[str], path: str) -> Iterator[str]:

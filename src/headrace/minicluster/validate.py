@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -20,17 +19,13 @@ import yaml
 
 from ..broker import config_keys
 from ..broker.config import ConfigError
-from .fields import API_VERSION, INT64, KIND, QUANTITY, Container, MiniCluster, Record, Spec, Volume
-from .plan import job_lines
+from ..broker.topology import Topology, TopologyError
+from ..spec.hostlist import Hostlist
+from .fields import API_VERSION, INT64, KIND, QUANTITY, Bursting, Container, MiniCluster, Record, Spec
+from .object_rules import check_key, check_labels, check_objects
+from .plan import given_config, job_lines
+from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
-_LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
-_QUANTITY = re.compile(QUANTITY.replace("$", r"\Z"))
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _HOST_LIMIT = 63
 _POLICIES = ("fcfs", "easy", "hybrid", "conservative")
@@ -45,25 +40,13 @@ _LOOKED_AT = {
     "path": ("emptyDir",),
     "items": ("configMapName",),
 }
-_SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 
 
-class Problem(NamedTuple):
-    """One thing that is wrong: `path` in the document ("" is the file itself) and the rule that it breaks."""
-
-    path: str
-    rule: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.rule}" if self.path else self.rule
-
-
-class InvalidMiniCluster(ValueError):
-    """The file holds no usable MiniCluster; `problems` has everything that is wrong with it."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = problems
+_METADATA = (
+    *("annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers"),
+    *("generateName", "generation", "labels", "managedFields", "name", "namespace", "ownerReferences"),
+    *("resourceVersion", "selfLink", "uid"),
+)
 
 
 class Source(NamedTuple):
@@ -93,7 +76,7 @@ def check(document: Any) -> MiniCluster:
         raise InvalidMiniCluster([Problem("", f"a {KIND} must be a mapping with apiVersion, kind, metadata and spec")])
     problems = list(_check_head(document))
     raw = document.get("spec")
-    spec = None
+    spec, wrong = None, set[str]()
     if raw is None:
         problems.append(Problem("spec", _REQUIRED))
     else:
@@ -102,9 +85,12 @@ def check(document: Any) -> MiniCluster:
         left, wrong = _well_shaped(raw, shape)
         if "spec" not in wrong:
             spec = msgspec.convert(_without_nulls(left), Spec)
-            problems += [one for one in _check_rules(spec) if not _depends(one.path, wrong)]
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
+    if spec:
+        cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
+        found = (*_check_rules(spec), *check_objects(cluster))
+        problems += [one for one in found if not _depends(one.path, wrong)]
     if isinstance(name, str):
         problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
         problems += _check_name_is_free(name, spec.containers if spec else [])
@@ -195,8 +181,20 @@ def _check_head(document: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("metadata.name", "is required and must be text")
     if not isinstance(metadata.get("namespace", ""), (str, NoneType)):
         yield Problem("metadata.namespace", f"must be text, not {_kind_of(metadata['namespace'])}")
+    for key in metadata:
+        if key not in _METADATA:
+            yield Problem(f"metadata.{key}", _unknown(key, _METADATA))
+    if metadata.get("namespace") and not LABEL.match(str(metadata["namespace"])):
+        yield Problem("metadata.namespace", f"{metadata['namespace']!r} is no name: {LABEL_RULE}")
     for key in ("labels", "annotations"):
-        yield from _check_shape(metadata.get(key) or {}, dict[str, str], f"metadata.{key}")
+        given = metadata.get(key) or {}
+        wrong = list(_check_shape(given, dict[str, str], f"metadata.{key}"))
+        yield from wrong
+        if not wrong and key == "labels":
+            yield from check_labels(given, "metadata.labels")
+        elif not wrong:
+            for name in given:
+                yield from check_key(name, "metadata.annotations")
 
 
 def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
@@ -229,6 +227,8 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
     elif not isinstance(value, str):
         advice = f'; write "{value}" in quotes' if isinstance(value, (int, float)) else ""
         yield Problem(path, f"must be text, not {_kind_of(value)}{advice}")
+    elif "\0" in value:
+        yield Problem(path, "must not contain the character NUL")
 
 
 def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Problem]:
@@ -251,7 +251,7 @@ def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
     title = get_args(hint)[1].title
     if title == "int64":
         yield from _check_integer(value, INT64, path)
-    elif isinstance(value, bool) or not isinstance(value, (str, int)) or not _QUANTITY.match(str(value)):
+    elif isinstance(value, bool) or not isinstance(value, (str, int)) or not QUANTITY.match(str(value)):
         yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
 
 
@@ -336,8 +336,8 @@ def _is_flat(item: dict[str, Any]) -> bool:
 
 
 def _check_name(name: str, size: int) -> Iterator[Problem]:
-    if not _LABEL.match(name) or not name[0].isalpha():
-        yield Problem("metadata.name", f"{name!r} cannot name hosts: {_LABEL_RULE}; the first must be a letter")
+    if not LABEL.match(name) or not name[0].isalpha():
+        yield Problem("metadata.name", f"{name!r} cannot name hosts: {LABEL_RULE}; the first must be a letter")
     longest = len(name) + 1 + len(str(max(size, 1) - 1))
     if longest > _HOST_LIMIT:
         rule = (
@@ -367,7 +367,6 @@ def _check_rules(spec: Spec) -> Iterator[Problem]:
         if commands and any(getattr(commands, one) for one in ("pre", "broker_pre", "worker_pre", "prefix", "script")):
             yield Problem(f"{path}.commands", "a service runs its image's own entry point and takes no commands")
     yield from _check_flux(spec)
-    yield from _check_pod(spec)
 
 
 def _check_sizes(spec: Spec) -> Iterator[Problem]:
@@ -408,50 +407,22 @@ def _check_roles(spec: Spec) -> Iterator[Problem]:
 
 
 def _check_container(container: Container, path: str) -> Iterator[Problem]:
-    if container.name and not _LABEL.match(container.name):
-        yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {_LABEL_RULE}")
+    if container.name and not LABEL.match(container.name):
+        yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
     elif len(container.name) > _HOST_LIMIT:
         yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
-    yield from _check_choice(
-        container.image_pull_policy, ("Always", "IfNotPresent", "Never"), f"{path}.imagePullPolicy"
-    )
+    yield from check_choice(container.image_pull_policy, ("Always", "IfNotPresent", "Never"), f"{path}.imagePullPolicy")
     for index, port in enumerate(container.ports):
         if not 1 <= port <= 65535:
             yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
-    for name in (*container.environment, *container.secrets):
-        if not _VARIABLE.match(name):
-            where = "environment" if name in container.environment else "secrets"
-            yield Problem(f"{path}.{where}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")
+    yield from _check_variables(container.environment, f"{path}.environment")
+    yield from _check_variables(container.secrets, f"{path}.secrets")
     if container.batch_raw and not container.batch:
         yield Problem(f"{path}.batchRaw", "has no meaning without batch: true")
     if container.batch and container.launcher:
         yield Problem(f"{path}.launcher", "cannot be combined with batch")
     if container.batch and not (container.command if container.batch_raw else list(job_lines(container.command))):
         yield Problem(f"{path}.command", "is required with batch: the lines to submit")
-    for key, volume in container.volumes.items():
-        yield from _check_volume(volume, f"{path}.volumes.{key}", key)
-
-
-def _check_volume(volume: Volume, path: str, key: str) -> Iterator[Problem]:
-    if not _LABEL.match(key):
-        yield Problem(path, f"{key!r} cannot name a volume: {_LABEL_RULE}")
-    given = (
-        volume.csi_driver,
-        volume.secret_name,
-        volume.empty_dir,
-        volume.host_path,
-        volume.config_map_name,
-        volume.claim_name,
-    )
-    if not any(given):
-        yield Problem(path, f"has no source: give one of {', '.join(_SOURCES)}")
-    elif not volume.path and not volume.empty_dir:
-        yield Problem(f"{path}.path", "is required: where the volume appears in the container")
-    if volume.config_map_name and not volume.items:
-        yield Problem(f"{path}.items", "is required with configMapName: which keys become which files")
-    if volume.empty_dir_size_limit and not _QUANTITY.match(volume.empty_dir_size_limit):
-        rule = f"must be a quantity such as 500Mi or 2Gi, not {volume.empty_dir_size_limit!r}"
-        yield Problem(f"{path}.emptyDirSizeLimit", rule)
 
 
 def _check_flux(spec: Spec) -> Iterator[Problem]:
@@ -459,40 +430,49 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         return
     flux = spec.flux
     if flux.scheduler:
-        yield from _check_choice(flux.scheduler.queue_policy, _POLICIES, "spec.flux.scheduler.queuePolicy")
+        yield from check_choice(flux.scheduler.queue_policy, _POLICIES, "spec.flux.scheduler.queuePolicy")
     if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
         yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
     if not 0 <= flux.log_level <= 7:
         yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
     if flux.broker_config:
         try:
-            config_keys.check(tomllib.loads(flux.broker_config))
-        except tomllib.TOMLDecodeError as exc:
-            yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
+            config_keys.check(given_config(flux.broker_config))
         except ConfigError as exc:
             yield Problem("spec.flux.brokerConfig", str(exc))
-    bursting = flux.bursting
-    if bursting:
-        if bursting.hostlist and bursting.clusters:
-            yield Problem("spec.flux.bursting.clusters", "cannot be combined with hostlist, which names all hosts")
-        for index, cluster in enumerate(bursting.clusters):
-            if cluster.size < 1:
-                yield Problem(f"spec.flux.bursting.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")
-        if bursting.lead_broker and bursting.lead_broker.size < 1:
-            yield Problem("spec.flux.bursting.leadBroker.size", f"must be 1 or more, not {bursting.lead_broker.size}")
+        except ValueError as exc:
+            yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
+    try:
+        Topology(max(spec.size, 1), flux.topology or "kary:2")
+    except TopologyError as exc:
+        yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
+    yield from _check_variables(flux.environment, "spec.flux.environment")
+    if flux.bursting:
+        yield from _check_bursting(flux.bursting)
 
 
-def _check_pod(spec: Spec) -> Iterator[Problem]:
-    if spec.pod:
-        yield from _check_choice(spec.pod.restart_policy, ("OnFailure", "Never"), "spec.pod.restartPolicy")
-        policies = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-        yield from _check_choice(spec.pod.dns_policy, policies, "spec.pod.dnsPolicy")
-        for index, one in enumerate(spec.pod.tolerations):
-            path = f"spec.pod.tolerations[{index}]"
-            yield from _check_choice(one.operator, ("Exists", "Equal"), f"{path}.operator")
-            yield from _check_choice(one.effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"), f"{path}.effect")
+def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
+    path = "spec.flux.bursting"
+    if bursting.hostlist and bursting.clusters:
+        yield Problem(f"{path}.clusters", "cannot be combined with hostlist, which names all hosts")
+    try:
+        Hostlist.parse(bursting.hostlist)
+    except ValueError as exc:
+        yield Problem(f"{path}.hostlist", str(exc))
+    for index, cluster in enumerate(bursting.clusters):
+        if cluster.size < 1:
+            yield Problem(f"{path}.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")
+        if cluster.name and not LABEL.match(cluster.name):
+            yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")
+    lead = bursting.lead_broker
+    if lead:
+        if lead.size < 1:
+            yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
+        if not 1 <= lead.port <= 65535:
+            yield Problem(f"{path}.leadBroker.port", f"must lie between 1 and 65535, not {lead.port}")
 
 
-def _check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
-    if value and value not in choices:
-        yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")
+def _check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
+    for name in names:
+        if not _VARIABLE.match(name):
+            yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")

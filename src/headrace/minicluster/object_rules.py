@@ -1,0 +1,228 @@
+"""Rules that the API server holds the objects of a MiniCluster to: labels, names, pods, resources, volumes, mounts.
+
+The operator copies these parts of a specification into a Job, a Service and a ConfigMap, and tries for ever where one
+is refused. Sources: the API conventions of Kubernetes and the reference of its Pod (version 1.34). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from .fields import QUANTITY, Container, MiniCluster, Pod, Resources, SeccompProfile, SecurityContext, View, Volume
+from .problems import LABEL, LABEL_RULE, Problem, check_choice
+
+_NUMBER = re.compile(r"([-+]?[0-9.]+)(?:[eE]([-+]?[0-9.]+))?([a-zA-Z]*)\Z")
+_WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
+_WORD_RULE = "up to 63 letters, digits, '-', '_' and '.', the first and last a letter or digit"
+_PREFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_SCALES = {
+    **{prefix: Fraction(1000) ** (power - 3) for power, prefix in enumerate(_PREFIXES)},
+    **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", 1)},
+}
+_MOST_ID = 2**31 - 1
+_SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
+# What the operator mounts beside the view.
+_BASE_VOLUMES = ("spack-software", "flux-operator-home")
+_BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/opt/software")
+
+
+def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
+    """What the API server would refuse in the objects of a cluster whose specification has the right shape."""
+    spec = cluster.spec
+    if spec.network:
+        yield from _check_name(spec.network.headless_name, "spec.network.headlessName")
+    yield from check_labels(spec.job_labels, "spec.jobLabels")
+    affinity = not (spec.network and spec.network.disable_affinity)
+    yield from _check_pod(spec.pod or Pod(), affinity)
+    view = cluster.flux.container or View()
+    yield from _check_name(view.name, "spec.flux.container.name")
+    yield from _check_image(view.image, "spec.flux.container")
+    yield from _check_resources(view.resources, "spec.flux.container.resources")
+    yield from _check_security(view.security_context, "spec.flux.container.securityContext")
+    for index, one in enumerate(spec.containers):
+        path = f"spec.containers[{index}]"
+        # The container that runs Flux has the cluster's name.
+        runs = one.run_flux or len(spec.containers) == 1
+        name, where = (cluster.name, "metadata.name") if runs else (one.name, f"{path}.name")
+        if name == view.name:
+            rule = f"is {name!r}, as the container that brings Flux is called: choose another, or flux.container.name"
+            yield Problem(where, rule)
+        yield from _check_container(one, path)
+        taken = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint")
+        yield from _check_volumes(one.volumes, taken, {*_BASE_MOUNTS, view.mount_path}, f"{path}.volumes")
+    for index, one in enumerate(spec.services):
+        path = f"spec.services[{index}]"
+        yield from _check_container(one, path)
+        yield from _check_volumes(one.volumes, (), set(), f"{path}.volumes")
+
+
+def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
+    """Labels, or what selects by them: names with an optional domain, and values that may be empty."""
+    for key, value in labels.items():
+        yield from check_key(key, path)
+        if value and (len(value) > 63 or not _WORD.match(value)):
+            yield Problem(f"{path}.{key}", f"must be {_WORD_RULE}, not {value!r}")
+
+
+def check_key(key: str, path: str) -> Iterator[Problem]:
+    """The name of a label, annotation or resource: [DOMAIN/]NAME."""
+    domain, slash, name = key.rpartition("/")
+    if len(name) > 63 or not _WORD.match(name) or (slash and not _is_domain(domain)):
+        yield Problem(f"{path}.{key}", f"its name must be NAME or DOMAIN/NAME, with a NAME of {_WORD_RULE}")
+
+
+def _is_domain(text: str) -> bool:
+    return len(text) <= 253 and all(LABEL.match(part) for part in text.split("."))
+
+
+def _check_name(name: str, path: str) -> Iterator[Problem]:
+    if name and (len(name) > 63 or not LABEL.match(name)):
+        yield Problem(path, f"{name!r} is no name: {LABEL_RULE}, 63 at most")
+
+
+def _check_pod(pod: Pod, affinity: bool) -> Iterator[Problem]:
+    path = "spec.pod"
+    yield from check_labels(pod.labels, f"{path}.labels")
+    yield from check_labels(pod.node_selector, f"{path}.nodeSelector")
+    for key in pod.annotations:
+        yield from check_key(key, f"{path}.annotations")
+    for field, name in (("serviceAccountName", pod.service_account_name), ("runtimeClassName", pod.runtime_class_name)):
+        if name and not _is_domain(name):
+            yield Problem(f"{path}.{field}", f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
+    yield from check_choice(pod.restart_policy, ("OnFailure", "Never"), f"{path}.restartPolicy")
+    policies = ("ClusterFirst", "ClusterFirstWithHostNet", "Default")
+    if pod.dns_policy == "None":
+        yield Problem(f"{path}.dnsPolicy", "None needs name servers, which a MiniCluster cannot give")
+    else:
+        yield from check_choice(pod.dns_policy, policies, f"{path}.dnsPolicy")
+    if pod.security_context:
+        yield from _check_id(pod.security_context.fs_group, f"{path}.securityContext.fsGroup")
+    if affinity:
+        for key, values in pod.node_affinity.items():
+            yield from check_key(key, f"{path}.nodeAffinity")
+            if not values:
+                yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
+            for index, value in enumerate(values):
+                if value and (len(value) > 63 or not _WORD.match(value)):
+                    yield Problem(f"{path}.nodeAffinity.{key}[{index}]", f"must be {_WORD_RULE}, not {value!r}")
+    for index, one in enumerate(pod.tolerations):
+        where = f"{path}.tolerations[{index}]"
+        yield from check_choice(one.operator, ("Exists", "Equal"), f"{where}.operator")
+        yield from check_choice(one.effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"), f"{where}.effect")
+        if one.operator == "Exists" and one.value:
+            yield Problem(f"{where}.value", "cannot be combined with operator: Exists")
+        if not one.key and one.operator != "Exists":
+            yield Problem(f"{where}.key", "is required, but with operator: Exists")
+
+
+def _check_id(number: int | None, path: str) -> Iterator[Problem]:
+    if number is not None and not 0 <= number <= _MOST_ID:
+        yield Problem(path, f"must lie between 0 and {_MOST_ID}, not {number}")
+
+
+def _check_container(container: Container, path: str) -> Iterator[Problem]:
+    yield from _check_image(container.image, path)
+    yield from _check_resources(container.resources, f"{path}.resources")
+    yield from _check_security(container.security_context, f"{path}.securityContext")
+
+
+def _check_image(image: str, path: str) -> Iterator[Problem]:
+    if not image or image.split() != [image]:
+        yield Problem(f"{path}.image", f"must be the name of an image, without spaces, not {image!r}")
+
+
+def _check_security(context: SecurityContext | None, path: str) -> Iterator[Problem]:
+    if not context:
+        return
+    yield from _check_id(context.run_as_user, f"{path}.runAsUser")
+    yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
+    yield from check_choice(context.proc_mount or "", ("Default", "Unmasked"), f"{path}.procMount")
+    if context.privileged and context.allow_privilege_escalation is False:
+        yield Problem(f"{path}.allowPrivilegeEscalation", "cannot be false with privileged: true")
+    if context.seccomp_profile:
+        yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
+
+
+def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
+    yield from check_choice(profile.type, ("Localhost", "RuntimeDefault", "Unconfined"), f"{path}.type")
+    if (profile.type == "Localhost") != bool(profile.localhost_profile):
+        yield Problem(f"{path}.localhostProfile", "must be given with type: Localhost, and with no other")
+
+
+def quantity(text: str) -> Fraction:
+    """The value of a Kubernetes quantity such as 500m, 1Gi or 2e3, whose form has been checked."""
+    found = _NUMBER.match(text)
+    assert found
+    digits, exponent, suffix = found.groups()
+    # Kubernetes knows 18 digits; beyond those a number is as good as any.
+    power = max(-40, min(int(Fraction(exponent or 0)), 40))
+    return Fraction(digits.rstrip(".")) * Fraction(10) ** power * _SCALES[suffix]
+
+
+def _check_resources(resources: Resources | None, path: str) -> Iterator[Problem]:
+    if not resources:
+        return
+    for kind, given in (("limits", resources.limits), ("requests", resources.requests)):
+        for name, text in given.items():
+            where = f"{path}.{kind}.{name}"
+            standard = name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-")
+            if not standard and "/" not in name:
+                yield Problem(where, "is no resource: cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME")
+            else:
+                yield from check_key(name, f"{path}.{kind}")
+            value = quantity(text)
+            if value < 0:
+                yield Problem(where, f"must not be negative, it is {text}")
+            elif "/" in name and value.denominator != 1:
+                yield Problem(where, f"must be a whole number, not {text}")
+    for name, text in resources.requests.items():
+        limit = resources.limits.get(name)
+        if "/" in name and (limit is None or quantity(limit) != quantity(text)):
+            yield Problem(f"{path}.requests.{name}", "must be the same as the limit: such resources are not shared")
+        elif limit is not None and quantity(text) > quantity(limit):
+            yield Problem(f"{path}.requests.{name}", f"must not be above the limit, which is {limit}")
+
+
+def _check_volumes(
+    volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str
+) -> Iterator[Problem]:
+    """`taken` are names, `mounts` are paths in the container that the operator's own volumes have."""
+    for key, volume in volumes.items():
+        where = f"{path}.{key}"
+        if not LABEL.match(key):
+            yield Problem(where, f"{key!r} cannot name a volume: {LABEL_RULE}")
+        elif key in taken:
+            yield Problem(where, "is the name of a volume that the operator makes, choose another")
+        yield from _check_volume(volume, where)
+        mount = "/dev/shm" if volume.empty_dir else volume.path
+        if mount and mount in mounts:
+            rule = "cannot be where another volume is, or what the operator mounts"
+            yield Problem(f"{where}.path", f"{mount} {rule}")
+        mounts.add(mount)
+
+
+def _check_volume(volume: Volume, path: str) -> Iterator[Problem]:
+    given = (
+        volume.csi_driver,
+        volume.secret_name,
+        volume.empty_dir,
+        volume.host_path,
+        volume.config_map_name,
+        volume.claim_name,
+    )
+    if not any(given):
+        yield Problem(path, f"has no source: give one of {', '.join(_SOURCES)}")
+    elif not volume.path and not volume.empty_dir:
+        yield Problem(f"{path}.path", "is required: where the volume appears in the container")
+    if ".." in volume.host_path.split("/"):
+        yield Problem(f"{path}.hostPath", f"must not contain '..', it is {volume.host_path}")
+    if volume.config_map_name and not volume.items:
+        yield Problem(f"{path}.items", "is required with configMapName: which keys become which files")
+    for key, name in volume.items.items():
+        if not name or name.startswith("/") or ".." in name.split("/"):
+            yield Problem(f"{path}.items.{key}", f"must be a path below the volume, without '..', not {name!r}")
+    if volume.empty_dir_size_limit and not QUANTITY.match(volume.empty_dir_size_limit):
+        rule = f"must be a quantity such as 500Mi or 2Gi, not {volume.empty_dir_size_limit!r}"
+        yield Problem(f"{path}.emptyDirSizeLimit", rule)

@@ -1,0 +1,34 @@
+"""What is wrong with a MiniCluster: each thing with its path in the document and the rule that it breaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+LABEL_RULE = "use lower case letters, digits and '-', and begin and end with a letter or digit"
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: `path` in the document ("" is the file itself) and the rule that it breaks."""
+
+    path: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.rule}" if self.path else self.rule
+
+
+class InvalidMiniCluster(ValueError):
+    """The file holds no usable MiniCluster; `problems` has everything that is wrong with it."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def check_choice(value: str, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
+    """A problem unless `value` is one of `choices`, or "" (not given)."""
+    if value and value not in choices:
+        yield Problem(path, f"must be one of {', '.join(choices)}, not {value!r}")

@@ -1,0 +1,141 @@
+"""What the API server would refuse in a cluster's objects is told of its fields; what it takes is taken."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from headrace.minicluster.object_rules import quantity
+from headrace.minicluster.problems import InvalidMiniCluster
+from headrace.minicluster.validate import check
+
+
+def paths(spec: dict[str, Any], **metadata: Any) -> list[str]:
+    """The paths of all problems of a cluster; `spec` may leave the containers out."""
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c", **metadata}}
+    try:
+        check({**head, "spec": {"containers": [{"command": "x"}], **spec}})
+    except InvalidMiniCluster as exc:
+        return [problem.path for problem in exc.problems]
+    return []
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"command": "x", **fields}]}
+
+
+GOOD: list[dict[str, Any]] = [
+    {"jobLabels": {"kueue.x-k8s.io/queue-name": "user-queue", "empty": ""}},
+    {"network": {"headlessName": "flux-service"}},
+    {"pod": {"nodeSelector": {"kubernetes.io/arch": "amd64"}, "annotations": {"a.b/c": "any text"}}},
+    {"pod": {"nodeAffinity": {"zone": ["a", "b-1"]}, "serviceAccountName": "flux.sa", "dnsPolicy": "Default"}},
+    {"pod": {"nodeAffinity": {"zone": []}}, "network": {"disableAffinity": True}},
+    {"pod": {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b"}]}},
+    {"pod": {"resources": {"cpu": 1}}},
+    container(resources={"limits": {"nvidia.com/gpu": 1, "cpu": "1500m"}, "requests": {"cpu": 1}}),
+    container(securityContext={"privileged": True, "runAsUser": 0, "capabilities": {"add": ["SYS_PTRACE"]}}),
+    container(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}),
+    container(volumes={"a": {"hostPath": "/a..b", "path": "/a"}, "b": {"emptyDir": True, "path": "/a"}}),
+    container(volumes={"m": {"configMapName": "m", "items": {"k": "d/f"}, "path": "/m"}}),
+    {"flux": {"container": {"name": "view", "mountPath": "/opt/view"}}},
+]
+
+
+@pytest.mark.parametrize("spec", GOOD)
+def test_what_the_api_server_takes_is_taken(spec: dict[str, Any]) -> None:
+    assert paths(spec) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"jobLabels": {"a b": "c"}}, "spec.jobLabels.a b"),
+        ({"jobLabels": {"a": "x" * 64}}, "spec.jobLabels.a"),
+        ({"jobLabels": {"UPPER.io/a": "x"}}, "spec.jobLabels.UPPER.io/a"),
+        ({"network": {"headlessName": "My_Service"}}, "spec.network.headlessName"),
+        ({"pod": {"labels": {"a": "b c"}}}, "spec.pod.labels.a"),
+        ({"pod": {"annotations": {"a b": ""}}}, "spec.pod.annotations.a b"),
+        ({"pod": {"nodeSelector": {"a": "-"}}}, "spec.pod.nodeSelector.a"),
+        ({"pod": {"nodeAffinity": {"a": []}}}, "spec.pod.nodeAffinity.a"),
+        ({"pod": {"nodeAffinity": {"a": ["b", "c d"]}}}, "spec.pod.nodeAffinity.a[1]"),
+        ({"pod": {"serviceAccountName": "A"}}, "spec.pod.serviceAccountName"),
+        ({"pod": {"runtimeClassName": "a..b"}}, "spec.pod.runtimeClassName"),
+        ({"pod": {"dnsPolicy": "None"}}, "spec.pod.dnsPolicy"),
+        ({"pod": {"dnsPolicy": "none"}}, "spec.pod.dnsPolicy"),
+        ({"pod": {"securityContext": {"fsGroup": -1}}}, "spec.pod.securityContext.fsGroup"),
+        ({"pod": {"tolerations": [{"operator": "Exists", "value": "x"}]}}, "spec.pod.tolerations[0].value"),
+        ({"pod": {"tolerations": [{"value": "x"}]}}, "spec.pod.tolerations[0].key"),
+        ({"pod": {"tolerations": [{"key": "a", "effect": "no"}]}}, "spec.pod.tolerations[0].effect"),
+        ({"flux": {"container": {"name": "A"}}}, "spec.flux.container.name"),
+        ({"flux": {"container": {"name": "c"}}}, "metadata.name"),
+        ({"flux": {"container": {"image": ""}}}, "spec.flux.container.image"),
+        ({"services": [{"name": "s", "image": "a b"}]}, "spec.services[0].image"),
+        ({"containers": [{"runFlux": True}, {"name": "flux-view"}]}, "spec.containers[1].name"),
+    ],
+)
+def test_what_a_cluster_cannot_have_is_told_of_its_field(spec: dict[str, Any], path: str) -> None:
+    assert paths(spec) == [path]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"image": ""}, "image"),
+        ({"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1001m"}}}, "resources.requests.cpu"),
+        ({"resources": {"limits": {"memory": "-1Gi"}}}, "resources.limits.memory"),
+        ({"resources": {"limits": {"gpu": 1}}}, "resources.limits.gpu"),
+        ({"resources": {"limits": {"a.b/gpu": "500m"}}}, "resources.limits.a.b/gpu"),
+        ({"resources": {"requests": {"a.b/gpu": 1}}}, "resources.requests.a.b/gpu"),
+        ({"resources": {"limits": {"A_/gpu": 1}}}, "resources.limits.A_/gpu"),
+        ({"securityContext": {"runAsUser": -1}}, "securityContext.runAsUser"),
+        ({"securityContext": {"runAsGroup": 2**31}}, "securityContext.runAsGroup"),
+        ({"securityContext": {"procMount": "none"}}, "securityContext.procMount"),
+        (
+            {"securityContext": {"privileged": True, "allowPrivilegeEscalation": False}},
+            "securityContext.allowPrivilegeEscalation",
+        ),
+        ({"securityContext": {"seccompProfile": {"type": "x"}}}, "securityContext.seccompProfile.type"),
+        (
+            {"securityContext": {"seccompProfile": {"type": "Localhost"}}},
+            "securityContext.seccompProfile.localhostProfile",
+        ),
+        ({"volumes": {"flux-view": {"hostPath": "/a", "path": "/b"}}}, "volumes.flux-view"),
+        ({"volumes": {"c-entrypoint": {"hostPath": "/a", "path": "/b"}}}, "volumes.c-entrypoint"),
+        ({"volumes": {"v": {"hostPath": "/a/../b", "path": "/b"}}}, "volumes.v.hostPath"),
+        ({"volumes": {"v": {"hostPath": "/a", "path": "/mnt/flux"}}}, "volumes.v.path"),
+        ({"volumes": {"v": {"hostPath": "/a", "path": "/b"}, "w": {"hostPath": "/c", "path": "/b"}}}, "volumes.w.path"),
+        ({"volumes": {"v": {"emptyDir": True}, "w": {"emptyDir": True}}}, "volumes.w.path"),
+        ({"volumes": {"v": {"configMapName": "m", "path": "/b", "items": {"k": "../f"}}}}, "volumes.v.items.k"),
+    ],
+)
+def test_what_a_container_cannot_have_is_told_of_its_field(fields: dict[str, Any], path: str) -> None:
+    assert paths(container(**fields)) == [f"spec.containers[0].{path}"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "path"),
+    [
+        ({"lables": {}}, "metadata.lables"),
+        ({"labels": {"a": "b c"}}, "metadata.labels.a"),
+        ({"labels": {"a": 1}}, "metadata.labels.a"),
+        ({"annotations": {"a b": "c"}}, "metadata.annotations.a b"),
+        ({"namespace": "Mine"}, "metadata.namespace"),
+    ],
+)
+def test_what_metadata_cannot_have_is_told_of_its_field(metadata: dict[str, Any], path: str) -> None:
+    assert paths({}, **metadata) == [path]
+    assert paths({}, labels={"a": ""}, annotations={"b/c": "d e"}, namespace="mine", finalizers=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("500m", Fraction(1, 2)), ("1Gi", 2**30), ("2e3", 2000), ("1E", 10**18), (".5k", 500), ("5.", 5), ("-1Ki", -1024)],
+)
+def test_a_quantity_has_the_value_that_kubernetes_gives_it(text: str, value: Fraction) -> None:
+    assert quantity(text) == value
+
+
+def test_a_quantity_with_a_huge_exponent_is_no_work() -> None:
+    assert quantity("1e999999999") > quantity("1E")
