@@ -243,8 +243,8 @@ def test_what_hides_whose_it_is_ends_with_the_last_job_that_may_have_begun_it(wo
         hidden = f"env -i setsid sh -c 'echo $$ > {tmp_path}/{name}; exec sleep 60' >/dev/null 2>&1 </dev/null"
         return f"({hidden} &); until [ -s {tmp_path}/{name} ]; do sleep .01; done"
 
-    earlier = world.start(["sh", "-c", hide("first") + "; sleep 60"])
-    world.pump((tmp_path / "first").exists)
+    earlier = world.start(["sh", "-c", hide("first") + "; echo up; sleep 60"])
+    world.pump(lambda: earlier.text() == "up\n")
     world.shell(hide("second"))
     assert all(is_running(int((tmp_path / name).read_text())) for name in ("first", "second"))
     world.kill(earlier, signal.SIGKILL)
@@ -290,6 +290,55 @@ def test_the_first_task_to_end_starts_the_exit_timeout(world: World) -> None:
     assert job.exceptions[0]["note"] == "sh: task rank 1 on host host0 exited and exit-timeout=0.2s expired"
 
 
+def test_no_task_is_late_when_all_have_ended_though_something_holds_their_output(world: World) -> None:
+    options = {"exit-timeout": ".2s"}
+    one = world.start(["sh", "-c", "sleep .8 & exit 3"], 2, options=options)
+    both = world.start(["sh", "-c", "sleep .8 & exit 3"], 2, nodes=[0, 1], options=options)
+    late = world.start(["sh", "-c", "[ $FLUX_TASK_RANK = 0 ] || sleep 60"], 2, nodes=[0, 1], options=options)
+    for job in (one, both):
+        assert (world.finish(job).status, job.exceptions) == (3 << 8, [])
+    world.pump(lambda: bool(late.exceptions))
+    assert late.exceptions[0]["note"] == "sh: task rank 0 on host host0 exited and exit-timeout=0.2s expired"
+    world.kill(late, signal.SIGKILL)
+    world.finish(late)
+
+
+def test_what_other_nodes_say_after_a_signal_or_the_end_of_the_first_is_awaited(world: World) -> None:
+    """For longer than after a SIGKILL."""
+    last = "trap 'sleep 2.3; echo last; exit 0' TERM; echo up; while :; do sleep .01; done"
+    script = f"if [ $FLUX_TASK_RANK = 1 ]; then {last}; else echo up; read line; exit 3; fi"
+    told = world.start(["sh", "-c", script], 2, nodes=[0, 1])
+    failed = world.start(["sh", "-c", script], 2, nodes=[0, 1], options={"exit-on-error": 1})
+    world.pump(lambda: told.text() == failed.text() == "up\nup\n")
+    world.rpc(failed, "stdin", {"stream": "stdin", "rank": "0", "eof": True})
+    world.pump(lambda: bool(failed.exceptions))
+    world.send({"op": "kill", "id": failed.id, "signum": int(signal.SIGTERM)}, 1)
+    world.kill(told, signal.SIGTERM)
+    for job in (told, failed):
+        assert world.finish(job).text(rank=1) == "up\nlast\n"
+
+
+def test_a_node_that_says_nothing_any_more_is_not_waited_for_after_a_sigkill(world: World) -> None:
+    job = world.start(["sleep", "60"], 2, nodes=[0, 1])
+    world.pump(lambda: "shell.start" in dict(job.events))
+    world.send({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL)})
+    world.pump(lambda: 0 in job.finished)
+    assert 1 not in job.finished
+    world.kill(job, signal.SIGKILL)
+    world.finish(job)
+
+
+def test_who_asks_for_the_processes_of_a_job_does_not_wait_for_a_node_that_is_done(world: World) -> None:
+    job = world.start(["sh", "-c", "[ $FLUX_TASK_RANK = 1 ] || read line"], 2, nodes=[0, 1])
+    world.pump(lambda: 1 in job.finished)
+    asked = world.rpc(job, "proctable", {})
+    world.pump(lambda: bool(world.replies[asked]))
+    ((rank, host, _pid),) = world.replies[asked][0]["payload"]["tasks"]
+    assert (rank, host) == (0, "host0")
+    world.kill(job, signal.SIGKILL)
+    world.finish(job)
+
+
 def test_exit_on_error_ends_the_other_tasks(world: World) -> None:
     job = world.shell("[ $FLUX_TASK_RANK = 0 ] || exit 2; sleep 60", 2, options={"exit-on-error": 1})
     assert job.status == 2 << 8
@@ -297,12 +346,19 @@ def test_exit_on_error_ends_the_other_tasks(world: World) -> None:
 
 
 def test_an_unknown_service_method_is_refused_and_a_broken_payload_too(world: World) -> None:
-    job = world.start(["sleep", "60"])
-    unknown = world.rpc(job, "moon", {})
-    broken = world.rpc(job, "stdin", {"rank": 7})
-    gone = world.rpc(Job(12345, 1), "stdin", {})
-    world.pump(lambda: all(world.replies[token] for token in (unknown, broken, gone)))
-    assert [world.replies[token][0]["errnum"] for token in (unknown, broken, gone)] == [38, 71, 2]
+    job = world.start(["sleep", "60"], options={"pty": 1})
+    asked = {
+        world.rpc(job, "moon", {}): 38,
+        world.rpc(job, "stdin", {"rank": 7}): 71,
+        world.rpc(Job(12345, 1), "stdin", {}): 2,
+        world.rpc(job, "kill", {"signum": 999}): 71,
+        world.rpc(job, "kill", {"signum": 1 << 40}): 71,
+        world.rpc(job, "kill", {"signum": []}): 71,
+        world.rpc(job, "pty", {"type": "attach", "winsize": "large"}, streaming=True): 71,
+        world.rpc(job, "pty", {"type": "data", "data": 7}): 71,
+    }
+    world.pump(lambda: all(world.replies[token] for token in asked))
+    assert {token: world.replies[token][0]["errnum"] for token in asked} == asked
     world.kill(job, signal.SIGKILL)
     assert world.finish(job).status == 137 << 8
 

@@ -59,20 +59,18 @@ def test_a_command_of_flux_alloc_is_interrupted_from_the_terminal():
         assert "never" not in screen.text
 
 
-def test_a_job_keeps_its_terminal_until_somebody_has_seen_it(tmp_path):
+def test_a_job_keeps_its_terminal_until_somebody_has_seen_it():
     job = "sh -c 'echo out; tty >/dev/null && echo at a terminal; exit 3'"
     with terminal(FLUX, "start", "bash", "--norc", TERM="dumb", PS1="ready> ") as screen:
         screen.expect("ready> ")
-        screen.type(
-            f"flux submit -o pty.interactive {job} >id; flux job wait-event $(cat id) start; sleep .5; flux jobs\n"
-        )
+        screen.type(f"id=$(flux submit -o pty.interactive {job}); flux job wait-event $id start; sleep .5; flux jobs\n")
         screen.expect(" R ")
         screen.expect("ready> ")
-        screen.type("flux job attach $(cat id); echo status=$?\n")
+        screen.type("flux job attach $id; echo status=$?\n")
         screen.expect("out\r\nat a terminal\r\n")
         screen.expect("status=3")
         # Nobody has to be there again.
-        screen.type("flux job attach $(cat id); echo status=$?\n")
+        screen.type("flux job attach $id; echo status=$?\n")
         screen.expect("status=3")
         screen.type("exit\n")
         assert screen.wait() == 0

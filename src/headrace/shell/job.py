@@ -21,6 +21,7 @@ from ..spec.idset import Idset
 from ..spec.os_error import reason
 from . import affinity, layout, oom, warning
 from . import options as known
+from .deadline import Deadline
 from .environment import job_environment, task_environment
 from .input import Input, opened
 from .mustache import expand
@@ -74,7 +75,7 @@ class ShellJob:
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = Window(self._hold)
         self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
-        self._proctable = ProcTable(self.host, self.nnodes, self.to_peer, self._reply)
+        self._proctable = ProcTable(self.host, self.to_peer, self._reply)
         self._barrier = 0
         self._status = 0
         self._finished = False
@@ -83,9 +84,10 @@ class ShellJob:
         # Nodes whose shells are still at work, as far as the lead shell knows.
         self._others = set(range(1, self.nnodes)) if self.lead else set()
         self._waiting_for_peers = False
-        self._signalled = False
+        self._exit_told = False
         self._failed = False
         self._lost = False
+        self._deadline: Deadline | None = None
         self._alarm: warning.Alarm | None = None
 
     # -- starting
@@ -305,7 +307,7 @@ class ShellJob:
             self._emit_output([header, [time.time(), "log", stdio.log(_FATAL, trace or note, self.nodeid, component)]])
         self.exception(note)
         self._status = max(self._status, (code << 8) if status is None else status)
-        self.kill(signal.SIGKILL)
+        self._signal_tasks(signal.SIGKILL)
         self._maybe_finish()
 
     # -- PMI
@@ -342,10 +344,17 @@ class ShellJob:
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind == "proctable":
-            self._proctable.from_peer(data, self.tasks)
+            self._proctable.from_peer(source, data, self.tasks)
+        elif kind == "overdue":
+            if self._task_runs():
+                self.to_peer(0, {"kind": "runs"})
+        elif kind == "runs":
+            if self._deadline is not None:
+                self._deadline.missed()
         elif kind == "done":
             # Said twice where a node is lost whose shell said it.
             self._others.discard(source)
+            self._proctable.done(source)
             self._maybe_finish()
 
     def rpc(self, op: dict[str, Any]) -> None:
@@ -361,10 +370,10 @@ class ShellJob:
             if method == "stdin" and self._input.from_clients:
                 self._input.from_client(op["payload"], self.size, partial(self._reply, token, None))
             elif method == "kill":
-                self.kill(int(op["payload"]["signum"]))
+                self.kill(_signal_number(op["payload"]["signum"]))
                 self._reply(token, None)
             elif method == "proctable":
-                self._proctable.ask(token, self.tasks)
+                self._proctable.ask(token, self.tasks, self._others)
             elif method == "pty" and self.tasks and self.tasks[0].pty is not None:
                 self.tasks[0].pty.request(op)
             else:
@@ -372,7 +381,7 @@ class ShellJob:
                 self._refuse(token, errno.ENOSYS, text)
         except BrokenPipeError:
             self._refuse(token, errno.EPIPE, "Broken pipe")
-        except (KeyError, TypeError, ValueError) as exc:
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
             self._refuse(token, errno.EPROTO, f"{method}: {exc}")
 
     def input_taken(self) -> None:
@@ -389,12 +398,17 @@ class ShellJob:
 
     def kill(self, signum: int) -> None:
         """Signal every task's process group."""
-        self._signalled = True
-        self._window.open()
+        self._signal_tasks(signum)
+        if signum == signal.SIGKILL and not self._killed:
+            # The tasks of other nodes got it, too, and nothing that takes long can come from there any more.
+            self._killed = True
+            self._maybe_finish()
+
+    def _signal_tasks(self, signum: int) -> None:
+        if signum == signal.SIGKILL:
+            self._window.open()
         for task in self.tasks:
             task.kill(signum)
-        if self._others:
-            self._maybe_finish()
 
     def kill_all(self, signum: int) -> None:
         """A job did not end when it was told to: `signum` to all that is left of it, wherever that went."""
@@ -454,22 +468,23 @@ class ShellJob:
 
     def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
         """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
-        if self._killed:
+        if self._exit_told:
             return
-        self._killed = True
+        self._exit_told = True
         self.event("shell.task-exit", context)
         limit = known.exit_timeout(self.options) if self.size > 1 else None
-        if limit is None:
-            return
+        if limit is not None:
+            note = f"{program}: task rank {context['rank']} on host {host} exited and exit-timeout={limit:g}s expired"
+            fail = partial(self.fail, code=1, component="task-exit")
+            self._deadline = Deadline(note, self._task_runs, self._ask_who_runs, fail)
+            self._deadline.set(self.agent.after, limit)
 
-        def expired() -> None:
-            if not self._finished:
-                note = (
-                    f"{program}: task rank {context['rank']} on host {host} exited and exit-timeout={limit:g}s expired"
-                )
-                self.fail(note, 1, component="task-exit")
+    def _task_runs(self) -> bool:
+        return any(task.pid > 0 for task in self.tasks)
 
-        self.agent.after(limit, expired)
+    def _ask_who_runs(self) -> None:
+        for nodeid in self._others:
+            self.to_peer(nodeid, {"kind": "overdue"})
 
     def task_closed(self, _task: Task) -> None:
         """A task has ended and its streams are at their end."""
@@ -479,8 +494,8 @@ class ShellJob:
         if self._finished or not all(task.closed for task in self.tasks):
             return
         if self._others:
-            # Output of the other nodes is still to come; a node that was lost sends none, so a kill ends the wait.
-            if self._signalled and not self._waiting_for_peers:
+            # Output of the other nodes is still to come: of one that was lost, we are told that it is done.
+            if self._killed and not self._waiting_for_peers:
                 self._waiting_for_peers = True
                 self.agent.after(_PEER_GRACE, self._stop_waiting)
             return
@@ -503,6 +518,13 @@ class ShellJob:
         """The broker is gone: leave nothing behind."""
         self.kill(signal.SIGKILL)
         self.agent.folders.give_back(self.tmpdir)
+
+
+def _signal_number(value: Any) -> int:
+    """What a client asks for. Raises TypeError, ValueError."""
+    if value not in signal.valid_signals():
+        raise ValueError(f"invalid signal number {value}")
+    return int(value)
 
 
 def _exit_status(status: int) -> int:

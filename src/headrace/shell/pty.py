@@ -169,8 +169,8 @@ class Pty:
         payload, token, sender = op["payload"], op["token"], op.get("sender", "")
         kind = payload["type"]
         if kind == "attach":
-            self._clients[sender] = token
             self._resize(payload)
+            self._clients[sender] = token
             self._send(token, {"type": "attach"})
             held, self._held = self._decoder.decode(self._held), bytearray()
             if held:
