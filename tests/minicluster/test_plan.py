@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.local import outer_text, resources, start_command
-from headrace.minicluster.plan import Mode, Plan, batch_script, job_lines, make_plan
+from headrace.minicluster.plan import Mode, Plan, batch_script, job_lines, make_plan, one_line
 from headrace.minicluster.validate import check
 
 
@@ -43,6 +43,24 @@ def test_the_fields_decide_how_the_command_is_run(container: dict[str, Any], mod
 def test_tasks_and_size_give_nodes_and_tasks_to_the_job(tasks: int, flags: str) -> None:
     plan = plan_of({"command": "prog -x"}, size=4, tasks=tasks)
     assert plan.initial_program == f"flux submit {flags} --quiet --watch prog -x\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("lmp -v x 2\n  -in file\n", "lmp -v x 2   -in file"),
+        ("# first\nhostname\n  # last", "hostname"),
+        ("sh -c '\n# kept\necho \"a\nb'\n-x", "sh -c '\n# kept\necho \"a\nb' -x"),
+        ('echo "it\\"s\n#x" a', 'echo "it\\"s\n#x" a'),
+        ("echo it\\'s\nb", "echo it\\'s b"),
+        ("echo a \\\nb", "echo a  b"),
+        ("echo a\\", "echo a"),
+    ],
+)
+def test_lines_of_a_command_are_words_of_one_but_for_what_is_in_quotes(command: str, line: str) -> None:
+    assert one_line(command) == line
+    assert plan_of({"command": command}).initial_program.endswith(f"--watch {line}\n")
+    assert plan_of({"command": command, "launcher": True}).initial_program == f"{line}\n"
 
 
 def test_prefix_submit_command_options_and_debug_are_put_around_the_command() -> None:

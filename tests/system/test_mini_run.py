@@ -237,6 +237,26 @@ def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[st
     assert left(env) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("commands", "flux", "told"),
+    [
+        (
+            {"init": "echo never", "post": "if"},
+            {},
+            "not shell text, init, pre, brokerPre, workerPre and post put together",
+        ),
+        ({"init": "echo never"}, {"optionFlags": "-o 'x"}, "not shell text, command, prefix and flux.optionFlags put"),
+    ],
+)
+def test_what_no_shell_can_read_is_told_before_anything_runs(
+    env: dict[str, str], tmp_path: Path, commands: dict[str, str], flux: dict[str, str], told: str
+) -> None:
+    done = mini(env, "run", write(tmp_path, {"command": "echo never", "commands": commands}, flux=flux))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"headrace-mini: {told}")
+    assert left(env) == ([], [])
+
+
 def test_validate_prints_every_error_with_file_and_path(env: dict[str, str], tmp_path: Path) -> None:
     path = write(tmp_path, {"comand": "x"}, size="two")
     for action in ("validate", "run"):

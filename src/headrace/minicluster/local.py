@@ -74,6 +74,7 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
             _write_files(plan, work, flux)
         except OSError as exc:
             raise StartError(f"cannot write to {work}: {exc.strerror}; TMPDIR names another place") from None
+        _check_texts(work)
         pipe = os.open(os.path.join(work, "marks"), os.O_RDWR | os.O_NONBLOCK)
         try:
             command = [_shell(), os.path.join(work, "outer")]
@@ -170,6 +171,17 @@ def _write_files(plan: Plan, work: str, flux: str) -> None:
     for name, text in (("outer", outer_text(plan, start_command(plan, work, flux))), ("inner", inner_text(plan))):
         with open(os.path.join(work, name), "w", encoding="utf-8") as handle:
             handle.write(text)
+
+
+def _check_texts(work: str) -> None:
+    """Have the shell read the texts before anything runs; it would find a mistake at the end when all else is done."""
+    fields = {"outer": "init, pre, brokerPre, workerPre and post", "inner": "command, prefix and flux.optionFlags"}
+    for name, parts in fields.items():
+        path = os.path.join(work, name)
+        done = subprocess.run([_shell(), "-n", path], stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        if done.returncode:
+            first = next(iter(done.stderr.splitlines()), "").removeprefix(f"{path}: ")
+            raise StartError(f"not shell text, {parts} put together: {first}")
 
 
 def resources(plan: Plan) -> dict[str, Any]:

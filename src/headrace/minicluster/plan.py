@@ -198,11 +198,36 @@ def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands) -> st
     prefix = " ".join(commands.prefix.split("\n")).strip()
     if mode is Mode.BATCH:
         return _batch_program(prefix, flags, cluster.logging.quiet)
-    command = '"$HEADRACE_MINI_DIR/script"' if commands.script else runner.command.strip()
+    command = '"$HEADRACE_MINI_DIR/script"' if commands.script else one_line(runner.command)
     if mode is Mode.LAUNCHER:
         return f"{prefix} {command}".strip() + "\n"
     submit = flux.submit_command.strip() or "flux submit"
     return " ".join([prefix, submit, *flags, "--quiet --watch", command]).strip() + "\n"
+
+
+def one_line(command: str) -> str:
+    """A command over several lines as one, as the operator passes it on: lines are no more than words apart.
+
+    Text in quotes stays as it is. Lines that begin with `#` are left out.
+    """
+    out: list[str] = []
+    quote = ""
+    for line in command.strip().split("\n"):
+        if not quote and line.lstrip().startswith("#"):
+            continue
+        out += ["\n" if quote else " ", line]
+        characters = iter(line)
+        for character in characters:
+            if character == "\\" and quote != "'":
+                next(characters, None)
+            elif character == quote:
+                quote = ""
+            elif not quote and character in "'\"":
+                quote = character
+        if not quote and line.endswith("\\"):
+            # Goes on in the next line anyway.
+            out[-1] = line[:-1]
+    return "".join(out).strip()
 
 
 def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
