@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -337,6 +338,37 @@ def test_who_asks_for_the_processes_of_a_job_does_not_wait_for_a_node_that_is_do
     assert (rank, host) == (0, "host0")
     world.kill(job, signal.SIGKILL)
     world.finish(job)
+
+
+def test_a_signal_goes_to_nobody_who_got_the_number_of_a_task_that_is_gone(world: World) -> None:
+    daemon = world.start(["sh", "-c", "setsid sleep 60 & echo $$; sleep .1"])
+    world.pump(lambda: "shell.task-exit" in dict(daemon.events))
+    number = int(daemon.text())
+    with heir_of(number) as heir:
+        world.kill(daemon, signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            heir.wait(0.3)
+    world.send({"op": "kill", "id": daemon.id, "signum": int(signal.SIGKILL), "all": True})
+    world.finish(daemon)
+
+
+@contextlib.contextmanager
+def heir_of(number: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the number of one that is gone."""
+    for _ in range(50):
+        try:
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+        except OSError:
+            pytest.skip("the kernel lets nobody else choose numbers of processes")
+        process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        try:
+            if process.pid == number:
+                yield process
+                return
+        finally:
+            process.kill()
+            process.wait()
+    pytest.skip("others were given the number first")
 
 
 def test_exit_on_error_ends_the_other_tasks(world: World) -> None:

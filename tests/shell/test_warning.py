@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -97,3 +98,13 @@ def test_only_the_last_end_that_was_set_warns_and_none_after_the_job() -> None:
     alarm.off()
     timers[2]()
     assert killed == [12]
+
+
+def test_nothing_of_a_job_that_is_over_stays_until_its_limit() -> None:
+    timers: list[Any] = []
+    alarm = Alarm(Warn(10, 1.0), lambda _seconds, fn: timers.append(fn), lambda _text: None, lambda _signum: None)
+    alarm.set(time.time() + 3600)
+    kept = weakref.ref(alarm)
+    del alarm
+    assert kept() is None
+    timers[0]()

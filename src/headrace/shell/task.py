@@ -54,7 +54,7 @@ class Task:
         # Descriptors that output is read from, with the names of the streams.
         self._fds: dict[int, str] = {}
         self._held = False
-        # Whether its process group was killed: from then on the number may be another's.
+        # Whether its process group is empty or was killed: from then on the number may be another's.
         self._swept = False
         self._pmi = -1
         self._pmi_buffer = b""
@@ -226,6 +226,12 @@ class Task:
             self.feed.close()
         self._close_pmi()
         self._job.task_exited(self, status)
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            self._swept = True
+        except PermissionError:
+            pass
         # A negative pid marks a collected process whose group may still hold background members.
         self.pid = -self.pid
         if self.pty is not None:

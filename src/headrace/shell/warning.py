@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,15 +74,20 @@ class Alarm:
         if not expiration:
             self._tell(f"job has no expiration, {warn.name} will not be sent")
             return
+        # Most jobs end long before their limit, and nothing of them must stay until then.
+        own = weakref.ref(self)
 
         def fire() -> None:
-            if self._expiration != expiration:
-                return
-            left = max(0.0, expiration - time.time())
-            self._tell(f"job will expire in {left:.1f}s, sending {warn.name} to job")
-            self._kill(warn.signum)
+            alarm = own()
+            if alarm is not None and alarm._expiration == expiration:
+                alarm._fire(expiration)
 
         self._after(max(0.0, expiration - warn.before - time.time()), fire)
+
+    def _fire(self, expiration: float) -> None:
+        left = max(0.0, expiration - time.time())
+        self._tell(f"job will expire in {left:.1f}s, sending {self._warn.name} to job")
+        self._kill(self._warn.signum)
 
     def off(self) -> None:
         """The job has ended."""
