@@ -67,6 +67,7 @@ def test_the_status_and_output_are_those_of_the_job_and_nothing_is_left(env: dic
     assert lines[0] == "first" and lines[-1] == "last"
     assert sorted(lines[1:-1]) == [f"rank {rank} of 3 deep blue" for rank in range(3)]
     assert done.stderr.count("not applied on this machine: spec.containers[0].image") == 1
+    assert "headrace-mini: running the commands before the brokers\n" in done.stderr
     assert "CREATE" in done.stderr and "DELETE" in done.stderr
     assert left(env) == ([], [])
 
@@ -206,6 +207,13 @@ def test_validate_names_doubtful_keys_of_the_brokers_and_a_batch_that_does_not_g
         f"{path}: spec.flux.brokerConfig: tbon.topoo: unknown key, did you mean topo?",
     ]
     assert mini(env, "validate", write(tmp_path, {"command": "x", "batch": True}, size=4, tasks=0)).stderr == ""
+
+
+def test_queues_that_nobody_will_start_are_told(env: dict[str, str], tmp_path: Path) -> None:
+    flux = {"brokerConfig": "[queues.debug]"}
+    path = write(tmp_path, {"command": "x"}, flux=flux)
+    assert mini(env, "validate", path).stderr.startswith(f"{path}: spec.flux.brokerConfig: named queues begin stopped")
+    assert mini(env, "validate", write(tmp_path, {"command": "x", "launcher": True}, flux=flux)).stderr == ""
 
 
 def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def main(argv: List[str]) -> int:
 
 
 def _load(path: str) -> Source:
-    from headrace.minicluster.plan import Mode, mode_of
+    from headrace.minicluster.plan import Mode, make_plan, mode_of
     from headrace.minicluster.problems import InvalidMiniCluster
     from headrace.minicluster.validate import load
 
@@ -77,6 +77,11 @@ def _load(path: str) -> Source:
     mode, spec = mode_of(source.cluster), source.cluster.spec
     if mode is Mode.INTERACTIVE and not spec.interactive:
         sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")
+    if mode in (Mode.SUBMIT, Mode.BATCH) and make_plan(source.cluster).config.get("queues"):
+        sys.stderr.write(
+            f"{path}: spec.flux.brokerConfig: named queues begin stopped, and the job waits until somebody starts them "
+            "(flux queue start --all)\n"
+        )
     if mode is Mode.BATCH and 0 < spec.tasks < spec.size and not source.cluster.logging.quiet:
         sys.stderr.write(
             f"{path}: spec.tasks: the batch gets what {spec.tasks} task{'s take' if spec.tasks > 1 else ' takes'}, "

@@ -83,6 +83,8 @@ def run(plan: Plan, folder: str, say: Say) -> Result:
                     command, cwd=_directory(plan, folder), env=_environment(plan, work, flux), start_new_session=True
                 )
                 started(process.pid)
+                if plan.before:
+                    say("running the commands before the brokers")
                 try:
                     marks = _follow(plan, process, pipe, stopped, work, say)
                 finally:
