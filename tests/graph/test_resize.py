@@ -144,17 +144,45 @@ def test_nodes_join_the_rack_they_name() -> None:
     assert graph.find_path("/cluster0/rack1/node3") != []
 
 
-@pytest.mark.parametrize(
-    ("added", "message"),
-    [(part([1]), "is part of the graph already"), (part([1], racks=1), "rank 1 is that of /cluster0/node1")],
-)
-def test_what_is_there_cannot_join(added: Graph, message: str) -> None:
+def test_a_rank_that_is_there_cannot_join_elsewhere() -> None:
     graph = part([0, 1])
     before = recount(graph)
-    with pytest.raises(GraphError, match=message):
-        grow(graph, added)
+    with pytest.raises(GraphError, match="rank 1 is that of /cluster0/node1"):
+        grow(graph, part([1], racks=1))
     assert recount(graph) == before
     assert graph.count == len(graph)
+
+
+def test_what_is_there_already_stays_as_it_is() -> None:
+    graph = part([0, 1], racks=1)
+    before = recount(graph)
+    assert grow(graph, part([1], racks=1)) == []
+    assert recount(graph) == before
+    added = grow(graph, part([1, 2], racks=1))
+    assert {graph.path(v).split("/")[3] for v in added} == {"node2"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_node_in_use_gains_resources(policy: str) -> None:
+    graph = part([0, 1])
+    more = part([1], cores=4)
+    more.uniq = [900 + v for v in range(len(more))]
+    scheduler = Scheduler(graph, policy)
+    core = {"type": "slot", "count": 1, "label": "t", "with": [{"type": "core", "count": 1}]}
+    assert scheduler.allocate(1, parse_jobspec({"resources": [core]}), 0).allocation is not None
+    added = scheduler.grow(more)
+    # Sockets of three cores have numbers 0-2 and 3-5, those of four 0-3 and 4-7.
+    assert sorted((graph.path(v), graph.uniq[v]) for v in added) == [
+        ("/cluster0/node1/socket0/core3", 906),
+        ("/cluster0/node1/socket1/core6", 911),
+        ("/cluster0/node1/socket1/core7", 912),
+    ]
+    assert {graph.path(v): graph.totals[v] for v in graph.preorder(graph.root)} == recount(graph)
+    assert free_everywhere(scheduler) == free_everywhere(again(scheduler))
+    scheduler.cancel(1)
+    wanted = {"type": "socket", "count": 1, "with": [{**core, "count": 5}]}
+    assert scheduler.allocate(2, parse_jobspec({"resources": [wanted]}), 0).allocation is not None
+    assert free_everywhere(scheduler) == free_everywhere(again(scheduler))
 
 
 def test_other_root_cannot_join() -> None:

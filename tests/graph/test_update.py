@@ -117,3 +117,28 @@ def test_an_exclusive_vertex_in_shorthand_stands_for_all_below_it() -> None:
     scheduler.add(1, update.read(graph, "jgf_shorthand", text), 0, 10, False)
     scheduler.release(1, update.read(graph, "jgf_shorthand", text))
     assert not scheduler.jobs
+
+
+def test_r_gives_back_all_that_a_job_has_of_the_nodes_it_names() -> None:
+    graph = Graph()
+    rack = graph.add("rack", graph.add("cluster", id=0), id=0)
+    for n in range(3):
+        node = graph.add("node", rack, id=n, rank=n)
+        for s in range(2):
+            graph.add("core", graph.add("socket", node, id=s, rank=n), id=s, rank=n)
+    graph.add("ssd", rack, id=0, size=5)
+    scheduler = Scheduler(graph.finish(), "low")
+    slot = {"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}
+    ssd = {"type": "ssd", "count": 5, "exclusive": True}
+    given = scheduler.allocate(1, parse_jobspec({"resources": [slot, ssd]}), 0).allocation
+    assert given is not None
+    r = json.loads(rv1_nosched(graph, given))
+    r["execution"]["R_lite"] = [{"rank": "1", "children": {"core": "0"}}]
+    r["execution"]["nodelist"] = ["node1"]
+    scheduler.release(1, update.freed(graph, "rv1exec", json.dumps(r)))
+    left = {graph.path(v) for v, mark in scheduler.jobs[1].selection.marks.items() if mark.exclusive}
+    assert left >= {"/cluster0/rack0/node0", "/cluster0/rack0/ssd0"}
+    assert not any("node1" in path for path in left)
+    # What R has no words for stays with the job.
+    scheduler.release(1, update.freed(graph, "rv1exec", json.dumps(r).replace('"1"', '"0"').replace("node1", "node0")))
+    assert {graph.name(v) for v, mark in scheduler.jobs[1].selection.marks.items() if mark.exclusive} == {"ssd0"}

@@ -296,7 +296,7 @@ class Engine:
             self.err("ERROR: reservations not currently supported by partial cancel\n")
             return
         try:
-            freed = update.read(self.graph, form, text)
+            freed = update.freed(self.graph, form, text)
         except ValueError as exc:
             self.err(f"ERROR: {exc}\nERROR: error encountered while removing job {jobid}\n")
             return
@@ -332,12 +332,11 @@ class Engine:
                 roots = self.graph.find_path(target.rstrip("/"))
                 if not roots:
                     raise GraphError(f"{target}: not in the graph")
-                # Nothing is taken from jobs this way.
-                self.scheduler.prune(roots)
+                lost = self.scheduler.prune(roots, take=True)
             else:
                 lost = self.scheduler.shrink(Idset.parse(target).bits, take=True)
-                for jobid in lost.ended:
-                    self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
+            for jobid in lost.ended:
+                self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
         except IdsetError:
             self.err("ERROR: failed to decode ranks.\n")
         except ValueError as exc:
@@ -472,7 +471,7 @@ _LIST = (
         "enter what a job holds: update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID START SECONDS",
     ),
     _Command("attach", "j", Engine.attach, "add nodes to the graph: attach JGF"),
-    _Command("remove", "r", Engine.remove, "take them out: remove PATH true, or remove RANKS false"),
+    _Command("remove", "r", Engine.remove, "take them out, also from jobs: remove PATH true, or remove RANKS false"),
     _Command("find", "f", Engine.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
     _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID"),
     _Command(

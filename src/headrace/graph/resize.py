@@ -1,4 +1,4 @@
-"""A graph that grows and shrinks in use: nodes come and go, and every other vertex keeps its number.
+"""A graph that grows and shrinks in use: vertices come and go, and every other one keeps its number.
 
 Whoever holds vertices holds numbers, so nothing is renumbered: a vertex that left is an empty row, of no type and with
 nothing in it, until a later one takes its place. Totals are kept current by what came or went, not counted anew.
@@ -7,15 +7,35 @@ nothing in it, until a later one takes its place. Totals are kept current by wha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.graph.model import MAX_VERTICES, Graph, GraphError
+
+
+class Difference(NamedTuple):
+    """What another graph has: `place` is where it is in this one, and `new` what is not, parents before children."""
+
+    place: dict[int, int]
+    new: list[int]
+
+    def above(self, part: Graph) -> frozenset[int]:
+        """The vertices below which something is new."""
+        return frozenset(self.place[part.parent[u]] for u in self.new if part.parent[u] in self.place)
 
 
 def grow(graph: Graph, part: Graph) -> list[int]:
     """Add to `graph` what `part` has and it has not; returns the new vertices, parents before children.
 
+    Raises GraphError, with nothing changed.
+    """
+    return insert(graph, part, compare(graph, part))
+
+
+def compare(graph: Graph, part: Graph) -> Difference:
+    """What `part` has that `graph` has not.
+
     The roots are taken for one another, and below them what has the same type and name in the same place, such as
-    racks; nodes must be new, in their names and their ranks. Raises GraphError, with nothing changed.
+    racks; a new node must be of a new rank. Raises GraphError.
     """
     root, start = graph.root, part.root
     if graph.type[root] != part.type[start]:
@@ -32,8 +52,6 @@ def grow(graph: Graph, part: Graph) -> list[int]:
                 beside = known[above] = {(graph.type[c], graph.name(c)): c for c in graph.children[above]}
             found = beside.get((kind, part.name(u)))
             if found is not None:
-                if kind == "node":
-                    raise GraphError(f"{part.path(u)}: is part of the graph already")
                 place[u] = found
                 continue
         if kind == "node" and part.rank[u] in ranks:
@@ -41,22 +59,31 @@ def grow(graph: Graph, part: Graph) -> list[int]:
         new.append(u)
     if graph.count + len(new) > MAX_VERTICES:
         raise GraphError(f"more than {MAX_VERTICES} vertices")
-    return _insert(graph, part, place, new)
+    return Difference(place, new)
 
 
-def _insert(graph: Graph, part: Graph, place: dict[int, int], new: list[int]) -> list[int]:
+def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
+    """Add what is new; returns it, parents before children. A number that is taken already is replaced by another."""
+    place, new = difference
     added: list[int] = []
-    uniq = max(graph.uniq) + 1
+    known = set(graph.uniq)
+    following = max(known) + 1
     existing = set(place)
     for u in new:
-        v = place[u] = graph.add_copy(part, u, uniq + len(added))
+        uniq = part.uniq[u]
+        if uniq in known:
+            uniq = following
+        known.add(uniq)
+        following = max(following, uniq + 1)
+        v = place[u] = graph.add_copy(part, u, uniq)
         graph.place(v, place[part.parent[u]])
         graph.totals[v] = part.totals[u]
         added.append(v)
         if part.parent[u] in existing:
             graph.adjust(v, 1)
     for subsystem, relation, source, target in part.edges:
-        graph.edges.append((subsystem, relation, place[source], place[target]))
+        if source not in existing or target not in existing:
+            graph.edges.append((subsystem, relation, place[source], place[target]))
     return added
 
 

@@ -358,12 +358,25 @@ class Scheduler:
     # Growing and shrinking
 
     def grow(self, part: Graph) -> list[int]:
-        """Add the nodes of another graph to this one (`resize.grow`); returns the new vertices.
+        """Add what another graph has and this one has not (`resize.grow`); returns the new vertices.
 
-        Nothing moves, and no vertex changes its number. Raises GraphError, with nothing changed.
+        Nothing moves, and no vertex changes its number. Who holds a vertex exclusively holds what is new in it too.
+        Raises GraphError, with nothing changed.
         """
-        added = resize.grow(self.graph, part)
+        graph = self.graph
+        difference = resize.compare(graph, part)
+        above = {u for v in difference.above(part) for u in (v, *graph.ancestors(v))}
+        held = [
+            job
+            for job in self.jobs.values()
+            if any(mark.exclusive for v in above if (mark := job.selection.inner.get(v)) is not None)
+        ]
+        for job in held:
+            self.cancel(job.jobid)
+        added = resize.insert(graph, part, difference)
         self._regrown()
+        for job in held:
+            self.enter(job.jobid, select(graph, _picks(job.selection)), job.start, job.end, job.reserved)
         return added
 
     def users(self, ranks: int) -> list[int]:
@@ -391,11 +404,7 @@ class Scheduler:
         self._regrown()
         loss = Loss([], [])
         for jobid, start, end, reserved, selection in held:
-            kept = [
-                Pick(v, needs, exclusive, whole, ())
-                for v, needs, exclusive, path, whole in selection.marks.values()
-                if v not in gone and (whole or not path)
-            ]
+            kept = [pick for pick in _picks(selection) if pick.vertex not in gone]
             if (reserved and start > self._timeline.now) or not any(pick.exclusive for pick in kept):
                 loss.ended.append(jobid)
             else:
@@ -416,3 +425,12 @@ class Scheduler:
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""
         return self._usage.free(v, type, at)
+
+
+def _picks(selection: Selection) -> list[Pick]:
+    """What was picked for a selection."""
+    return [
+        Pick(v, needs, exclusive, whole, ())
+        for v, needs, exclusive, path, whole in selection.marks.values()
+        if whole or not path
+    ]

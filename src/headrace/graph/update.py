@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.graph import jgf, rv1
+from headrace.graph.constraints import HOSTS
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.selection import Selection, from_vertices, select
@@ -31,6 +32,17 @@ def read(graph: Graph, form: str, text: str) -> Selection:
     if not selection.marks:
         raise GraphError(f"{form}: names no vertices")
     return selection
+
+
+def freed(graph: Graph, form: str, text: str) -> Selection:
+    """What a job is to give back: as `read`, but R names nodes, of which everything is given back, also what R has no
+    words for, such as sockets.
+    """
+    named = read(graph, form, text)
+    if form != "rv1exec":
+        return named
+    nodes = [v for v in named.marks if graph.type[v] in HOSTS]
+    return select(graph, [Pick(v, graph.size[v], True, True, ()) for v in nodes])
 
 
 def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]]) -> Selection:
@@ -69,7 +81,7 @@ def _from_rv1(graph: Graph, text: str) -> Selection:
         obj = msgspec.json.decode(text)
     except msgspec.MsgspecError as exc:
         raise GraphError(f"R: {exc}") from None
-    nodes = {(graph.rank[v], graph.name(v)): v for v, kind in enumerate(graph.type) if kind == "node"}
+    nodes = {(graph.rank[v], graph.name(v)): v for v, kind in enumerate(graph.type) if kind in HOSTS}
     taken = []
     seen: set[int] = set()
     full: dict[int, int] = {}
