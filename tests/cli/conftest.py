@@ -202,6 +202,12 @@ class Answers:
         self.asked.append((topic, obj))
         return _Call(list(self.given[topic]))
 
+    def attr_get(self, name: str) -> str:
+        return str(self.given[name][0])
+
+    def send(self, msg: Message) -> None:
+        self.asked.append((msg.topic, _payload(msg)))
+
     def close(self) -> None:
         pass
 
@@ -210,6 +216,10 @@ class _Call:
     def __init__(self, answers: list[object]) -> None:
         self.answers = answers
         self.canceled = False
+
+    @property
+    def done(self) -> bool:
+        return not self.answers
 
     def get(self, _timeout: float | None = None) -> object:
         answer = self.answers.pop(0) if self.answers else OSError(errno.ENODATA, os.strerror(errno.ENODATA))
@@ -223,6 +233,12 @@ class _Call:
 
     def cancel(self) -> None:
         self.canceled = True
+
+
+@pytest.fixture
+def scripted() -> type[Answers]:
+    """`scripted({topic: [answers]})` stands for a handle."""
+    return Answers
 
 
 @pytest.fixture

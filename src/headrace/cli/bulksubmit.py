@@ -147,7 +147,10 @@ def _lines(path: str, separator: Any) -> List[str]:
         text = sys.stdin.read()
     else:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            try:
+                text = file.read()
+            except ValueError as exc:
+                raise CommandError(f"{path}: {exc}") from None
     if separator is not None and separator.lower() == "none":
         return text.split()
     return [line.rstrip("\n") for line in (text.split(separator) if separator else text.splitlines()) if line.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from headrace.cli.errors import CommandError
@@ -29,6 +30,9 @@ def main(argv: List[str]) -> int:
         return 0
     try:
         os.execvp(argv[0], argv)
+    except ValueError:
+        # An empty name, for which this Python does not even ask the system.
+        raise CommandError(f"{argv[0]}: {os.strerror(errno.ENOENT)}", 127) from None
     except OSError as exc:
         raise CommandError(f"{argv[0]}: {exc.strerror}", 127 if isinstance(exc, FileNotFoundError) else 126) from None
 

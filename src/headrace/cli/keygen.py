@@ -39,14 +39,17 @@ def main(argv: List[str]) -> int:
         sys.stderr.write("flux-keygen: WARNING: add PATH argument to save generated certificate\n")
         return 0
     fd = os.open(operands[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w", encoding="ascii") as file:
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(text)
     return 0
 
 
 def certificate(name: str, meta: str = "") -> str:
-    """The text of a new certificate with its secret key. Raises CommandError for metadata that is not KEY=VALUE."""
+    """The text of a new certificate with its secret key.
+
+    Raises CommandError for metadata that is not KEY=VALUE, and for what the format has no place for.
+    """
     zmq = __import__("zmq")
     public, secret = zmq.curve_keypair()
     now = time.localtime()
@@ -60,9 +63,12 @@ def certificate(name: str, meta: str = "") -> str:
     }
     for pair in [pair for pair in meta.split(",") if pair]:
         key, sep, value = pair.partition("=")
-        if not sep or '"' in value:
+        if not sep or not key:
             raise CommandError(f"--meta: '{pair}' is not KEY=VALUE")
         entries[key] = value
+    for key, value in entries.items():
+        if '"' in value or not (key + value).isprintable() or len(key.split()) != 1:
+            raise CommandError(f"{key}={value!r}: a certificate takes no quotes, control characters or spaces in names")
     lines = [
         f"#   ****  Generated on {time.strftime('%Y-%m-%d %H:%M:%S', now)} by headrace  ****",
         "#   ZeroMQ CURVE **Secret** Certificate",

@@ -80,7 +80,10 @@ def _append(argv: List[str]) -> int:
             context = json.loads(" ".join(words))
         except ValueError as exc:
             raise CommandError(f"context is not a JSON object: {exc}") from None
-    stamp = float(options.get("timestamp")) if options.has("timestamp") else time.time()
+    try:
+        stamp = float(options.get("timestamp")) if options.has("timestamp") else time.time()
+    except ValueError:
+        raise CommandError(f"--timestamp: '{options.get('timestamp')}' is no number of seconds") from None
     line = encode(Event(stamp, name, context))
     kvs.commit(Handle(), kvs.namespace(options), [kvs.op(key, kvs.val(line.encode()), APPEND)])
     return 0
@@ -89,7 +92,14 @@ def _append(argv: List[str]) -> int:
 def _watch(handle: Handle, key: str, options: Options, limit: Optional[float]) -> Iterator[Any]:
     """Events as they are appended. Raises TimeoutError when `limit` (monotonic seconds) passes."""
     for data in _portions(handle, key, options, WATCH | WATCH_APPEND, limit):
-        yield from decode(data.decode())
+        yield from _events(key, data)
+
+
+def _events(key: str, data: bytes) -> List[Event]:
+    try:
+        return decode(data.decode())
+    except ValueError as exc:
+        raise CommandError(f"{key}: not an eventlog: {exc}") from None
 
 
 def _stream(handle: Handle, key: str, options: Options) -> Iterator[Any]:
@@ -97,7 +107,8 @@ def _stream(handle: Handle, key: str, options: Options) -> Iterator[Any]:
     rest = b""
     for data in _portions(handle, key, options, STREAM, None):
         whole, newline, rest = (rest + data).rpartition(b"\n")
-        yield from decode((whole + newline).decode())
+        yield from _events(key, whole + newline)
+    yield from _events(key, rest)
 
 
 def _portions(handle: Handle, key: str, options: Options, flags: int, limit: Optional[float]) -> Iterator[bytes]:
@@ -138,7 +149,7 @@ def _get(argv: List[str]) -> int:
         elif options.has("watch") or options.has("waitcreate"):
             events = _watch(handle, key, options, None)
         else:
-            events = decode(kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)).decode())
+            events = _events(key, kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)))
         for event in events:
             eventlog_format.write(_line(formatter, event, options))
             left -= 1

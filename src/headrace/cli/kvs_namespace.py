@@ -38,7 +38,10 @@ def namespace(argv: List[str]) -> int:
 
 def _create(argv: List[str]) -> int:
     options = _CREATE.parse(argv)
-    request: Dict[str, Any] = {"owner": options.get_int("owner", os.getuid()), "flags": 0}
+    owner = options.get_int("owner", os.getuid())
+    if not 0 <= owner <= _ANYONE:
+        raise CommandError(f"--owner: {owner} is no user id")
+    request: Dict[str, Any] = {"owner": owner, "flags": 0}
     if options.has("rootref"):
         request["rootref"] = options.get("rootref")
     return _each("create", options.need(1), request)

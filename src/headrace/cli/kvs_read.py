@@ -213,7 +213,7 @@ def version(argv: List[str]) -> int:
 def wait(argv: List[str]) -> int:
     options = _WAIT.parse(argv)
     (text,) = options.need(1, 1)
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise CommandError(f"invalid version '{text}'")
     Handle().rpc("kvs.wait-version", {"namespace": kvs.namespace(options), "rootseq": int(text)}).get()
     return 0

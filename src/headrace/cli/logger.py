@@ -36,11 +36,15 @@ def main(argv: List[str]) -> int:
     level = options.get("severity", "notice")
     if level not in _SEVERITIES:
         raise CommandError(f"invalid severity: {level}: use one of {', '.join(_SEVERITIES)}")
-    handle = Handle()
     app = options.get("appname", "logger")
+    if not app.isprintable() or len(app.split()) != 1:
+        raise CommandError(f"invalid appname: {app!r}: use one word")
+    handle = Handle()
     head = f"<{_USER_FACILITY | _SEVERITIES.index(level)}>1"
     name = f"{handle.attr_get('rank')} {app} {os.getpid()} - -"
-    for text in [" ".join(words)] if words else sys.stdin.buffer.read().decode("utf-8", "replace").splitlines():
+    data = os.fsencode(" ".join(words)) if words else sys.stdin.buffer.read()
+    # An entry is a line: one that could hold several could look like those of others.
+    for text in data.decode("utf-8", "replace").splitlines():
         if text.strip("\r\n\0"):
             # Real brokers do not answer log.append; the next answer shows that it was taken.
             handle.send(request("log.append", payload=f"{head} {_stamp(time.time())} {name} {text}".encode()))

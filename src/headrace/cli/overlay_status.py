@@ -5,6 +5,7 @@ Brokers below one that is offline or lost cannot be asked: they are shown in its
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -211,7 +212,11 @@ def _wait(tree: _Tree, root: int, wanted: str, limit: Optional[float]) -> None:
     if wanted not in _STATES:
         raise CommandError(f"invalid --wait state '{wanted}': use {', '.join(_STATES)}")
     end = time.monotonic() + (limit or 0.0)
-    while tree.health(root)[0]["status"] != wanted:
+    while True:
+        # One that does not answer is not in that state yet.
+        with contextlib.suppress(TimeoutError):
+            if tree.health(root)[0]["status"] == wanted:
+                return
         if limit is not None and time.monotonic() > end:
             raise CommandError(os.strerror(errno.ETIMEDOUT))
         time.sleep(_POLL)

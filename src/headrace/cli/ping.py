@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PREFIX = "flux-ping: "
 # Seconds after which somebody at a terminal is told that nobody answers.
 _PATIENCE = 2.0
+# Seconds that nobody waits from one ping to the next.
+_LONGEST = 1e6
 
 _COMMAND = Command(
     "flux-ping",
@@ -43,7 +45,7 @@ def main(argv: List[str]) -> int:
     print(f"flux-ping {shown}", flush=True)
     count = options.get_int("count", 0)
     pad = "z" * options.get_int("pad", 0)
-    interval = float(options.get("interval", "1"))
+    interval = _interval(options.get("interval", "1"))
     pings = _Pings(handle, node, service, pad, options.has("userid"))
     if options.has("batch"):
         if not count:
@@ -63,6 +65,16 @@ def main(argv: List[str]) -> int:
         if seq == count:
             return 0
         time.sleep(interval)
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= _LONGEST:
+        raise CommandError(f"--interval: '{text}' is no number of seconds")
+    return seconds
 
 
 def _target(handle: Handle, text: str, rank: str) -> Tuple[int, str]:

@@ -8,7 +8,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, Set
 
 
 class Progress:
@@ -21,6 +21,9 @@ class Progress:
         self.total = total
         self.submitted = self.pending = self.running = self.completed = self.failed = 0
         self._followed = followed
+        # Ids of the jobs that wait, and of those that run.
+        self._waits: Set[int] = set()
+        self._runs: Set[int] = set()
         self._show_rate = show_rate
         self._start = time.monotonic()
 
@@ -36,20 +39,34 @@ class Progress:
         self.submitted += 1
         self.failed += 1
 
-    def event(self, name: str, context: Dict[str, Any]) -> None:
-        """Move a job between the counts."""
-        if name == "alloc":
-            self.pending -= 1
+    def event(self, job: int, name: str, context: Dict[str, Any]) -> None:
+        """Move the job with this id between the counts."""
+        if name == "submit":
+            self._waits.add(job)
+        elif name == "alloc":
+            self._move(job, self._waits)
+            self._runs.add(job)
             self.running += 1
         elif name == "finish":
-            self.running -= 1
+            self._move(job, self._runs)
             if context["status"]:
                 self.failed += 1
             else:
                 self.completed += 1
-        elif name == "exception" and context.get("severity") == 0 and context.get("type") in ("alloc", "dependency"):
+        elif name == "clean" or (name == "exception" and context.get("severity") == 0 and job in self._waits):
+            # It never ran, or ended before it began to.
+            self.failed += self._move(job, self._waits) or self._move(job, self._runs)
+
+    def _move(self, job: int, counted: Set[int]) -> bool:
+        """Count a job no longer; False if it was not."""
+        if job not in counted:
+            return False
+        counted.remove(job)
+        if counted is self._waits:
             self.pending -= 1
-            self.failed += 1
+        else:
+            self.running -= 1
+        return True
 
     def line(self, width: int) -> str:
         """The line for a terminal of `width` columns."""

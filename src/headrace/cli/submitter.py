@@ -114,7 +114,7 @@ class Submitter:
         if not path:
             return default
         if path not in self._files:
-            self._files[path] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+            self._files[path] = open(path, "w", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
         return self._files[path]
 
     def _stdout(self, args: Namespace) -> IO[str]:
@@ -181,7 +181,7 @@ class Submitter:
         if self.args.verbose > 1:
             self._tell(job, event.timestamp, f"{name} {_sorted_json(event.context)}")
         if self._progress is not None:
-            self._progress.event(name, context)
+            self._progress.event(job.id, name, context)
         if name == "exception" and context.get("severity") == 0:
             if self.args.verbose < 2:
                 note = context.get("note", "")

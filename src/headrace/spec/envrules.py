@@ -85,7 +85,10 @@ def _matcher(pattern: str, rule: str) -> Callable[[str], object]:
 
 def _read(path: str) -> List[str]:
     with open(os.path.expanduser(path), encoding="utf-8") as file:
-        lines = [line.strip() for line in file]
+        try:
+            lines = [line.strip() for line in file]
+        except ValueError as exc:
+            raise EnvRuleError(f"--env-file: {path}: {exc}") from None
     return [line for line in lines if line and not line.startswith("#")]
 
 
