@@ -231,7 +231,7 @@ class _Call:
         while self.answers:
             yield self.get()
 
-    def cancel(self) -> None:
+    def cancel(self, _topic: str = "") -> None:
         self.canceled = True
 
 
