@@ -448,3 +448,19 @@ def test_each_file_that_lost_output_is_named_wherever_it_is(world: World, tmp_pa
     assert sorted(job.logs()) == [text.format(tmp_path, task) for task in (2, 3)]
     assert (job.finished, len(job.exceptions)) == ({0: 0, 1: 1 << 8}, 1)
     assert [(tmp_path / str(task)).stat().st_size for task in range(4)] == [23893, 23893, 10, 10]
+
+
+def test_a_file_in_the_private_folder_is_that_of_the_first_node_and_has_all(world: World, tmp_path: Path) -> None:
+    script = f"echo $FLUX_TASK_RANK; read line; cp $FLUX_JOB_TMPDIR/out {tmp_path}/$FLUX_TASK_RANK; true"
+    job = world.start(["sh", "-c", script], 2, nodes=[0, 1], options=_file("{{tmpdir}}/out"))
+    world.pump(lambda: any(name == "redirect" for name, _ in job.entries))
+    out = Path(next(context["path"] for name, context in job.entries if name == "redirect"))
+    for _ in range(1000):
+        # Each answer comes after what the nodes have sent before.
+        asked = world.rpc(job, "proctable", {})
+        world.pump(lambda asked=asked: bool(world.replies[asked]))  # type: ignore[misc]
+        if len(out.read_text().split()) == 2:
+            break
+    world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    assert world.finish(job).status == 0
+    assert sorted((tmp_path / "0").read_text().split()) == ["0", "1"]

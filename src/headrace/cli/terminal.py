@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _CHUNK = 4096
 _ESCAPE = b"~"
 _END = b"\x04"
-# Why there is nothing to join: the job has ended, before or while we asked.
-_OVER = (errno.ENODATA, errno.ENOSYS, errno.ENOENT)
+# Why there is nothing to join: the job has ended, before or while we asked, or its node is lost, of which we hear.
+_OVER = (errno.ENODATA, errno.ENOSYS, errno.ENOENT, errno.EHOSTUNREACH)
 
 
 class TerminalLink:

@@ -174,11 +174,11 @@ class Output:
         if path is not None:
             self._put(path, self._labelled(rank, stream, data))
         elif stream in self._shared:
-            path, data = self._shared[stream], self._labelled(rank, stream, data)
+            data = self._labelled(rank, stream, data)
             if self._lead:
-                self._put(path, data)
+                self._put(self._shared[stream], data)
             else:
-                self._to_lead({"kind": "file", "path": path, "data": data.decode("latin-1")})
+                self._to_lead({"kind": "file", "stream": stream, "data": data.decode("latin-1")})
         else:
             self._log([time.time(), "data", stdio.data(stream, str(rank), data)], len(data))
 
@@ -235,7 +235,8 @@ class Output:
     def from_peer(self, message: dict[str, Any]) -> None:
         """What another node's shell sent to the lead."""
         if message["kind"] == "file":
-            self._put(message["path"], message["data"].encode("latin-1"))
+            # Its name may be another there: that of a file in the job's private folder is.
+            self._put(self._shared[message["stream"]], message["data"].encode("latin-1"))
             return
         for entry in message["entries"]:
             context = entry[2]
@@ -256,7 +257,7 @@ class Output:
         elif self._lead and path is not None:
             self._put(path, line)
         else:
-            self._to_lead({"kind": "file", "path": path, "data": line.decode("latin-1")})
+            self._to_lead({"kind": "file", "stream": "stderr", "data": line.decode("latin-1")})
 
     def close(self) -> None:
         for stream in sorted(self._cut):
