@@ -92,6 +92,7 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("sched-fluxion-qmanager.queue-polcy = 'easy'", "sched-fluxion-qmanager.queue-polcy: unknown key, did you "),
         ("job-manager.inactive-age-limt = 3", "job-manager.inactive-age-limt: unknown key, did you mean inactive"),
         ("job-manager.epilog.command = ['x']", "job-manager.epilog: has no effect in Headrace"),
+        ("job-manager.stop-queues-on-restart = true", "job-manager.stop-queues-on-restart: has no effect in Headrace"),
         ("ingest.validator.arg = []", "ingest.validator.arg: unknown key, did you mean args?"),
         ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
@@ -133,7 +134,14 @@ def test_values_of_a_wrong_kind_are_no_doubts() -> None:
 def test_what_flux_knows_is_of_the_right_kind() -> None:
     check(tomllib.loads(KNOWN))
     check(tomllib.loads(RECORDED.read_text()))
-    check({"my-plugin": 3, "job-manager": {"mine": 1}, "exec": {"mine": [], "kill-timeout": 5, "kill-signal": "INT"}})
+    check(
+        {
+            "sched": "simple",
+            "my-plugin": 3,
+            "job-manager": {"mine": 1},
+            "exec": {"mine": [], "kill-timeout": 5, "kill-signal": "INT"},
+        }
+    )
 
 
 @pytest.mark.parametrize(

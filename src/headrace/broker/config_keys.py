@@ -73,6 +73,7 @@ _TABLES: dict[str, dict[str, Any]] = {
     "job-manager": {
         **dict.fromkeys(("inactive-age-limit", "inactive-num-limit", "journal-size-limit"), _ANY),
         **dict.fromkeys(("epilog", "housekeeping", "perilog", "plugins", "prolog"), _NO_EFFECT),
+        "stop-queues-on-restart": _NO_EFFECT,
     },
     "policy": _POLICY,
     "resource": {
@@ -111,7 +112,8 @@ _STRICT = ("policy", "queues")
 def check(config: dict[str, Any]) -> None:
     """Raises ConfigError with the path of the first value of a wrong kind, or key that a policy or queue has not."""
     for name, keys in _TABLES.items():
-        if name in config:
+        # `sched = "simple"` is short for the key of the table.
+        if name in config and not (name == "sched" and isinstance(config[name], str)):
             _check(config[name], keys, name)
     queues = config.get("queues")
     if isinstance(queues, dict):
