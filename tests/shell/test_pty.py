@@ -25,7 +25,6 @@ class Terminal:
         self.ends: list[str] = []
         self.watched: dict[int, Callable[[], None]] = {}
         agent = SimpleNamespace(
-            send=self.sent.append,
             watch=self.watched.__setitem__,
             unwatch=self.watched.pop,
             watch_writable=self.watched.__setitem__,
@@ -35,7 +34,14 @@ class Terminal:
             data=lambda _rank, _stream, data: self.logged.append(data),
             eof=lambda _rank, stream: self.ends.append(stream),
         )
-        job = SimpleNamespace(agent=agent, output=output, options={"pty": option}, lead=lead, input_taken=lambda: None)
+        job = SimpleNamespace(
+            agent=agent,
+            output=output,
+            options={"pty": option},
+            lead=lead,
+            input_taken=lambda: None,
+            reply=lambda token, payload=None, errnum=0: self.sent.append(_reply(token, errnum, payload)),
+        )
         self.ended = 0
         task = SimpleNamespace(rank=0, stream_ended=self._stream_ended, maybe_close=lambda: None)
         self.pty = Pty(job, task)  # type: ignore[arg-type]
@@ -101,8 +107,8 @@ def test_who_attaches_again_sees_the_last_of_what_was_printed(interactive: Termi
     assert seen.endswith("xxƒ")
 
 
-def _reply(token: int, errnum: int) -> dict[str, Any]:
-    return {"op": "rpc-reply", "token": token, "errnum": errnum, "payload": None, "text": ""}
+def _reply(token: int, errnum: int, payload: Any = None) -> dict[str, Any]:
+    return {"token": token, "errnum": errnum, "payload": payload}
 
 
 def test_what_the_first_client_has_to_see_waits_in_the_terminal_when_it_is_much(interactive: Terminal) -> None:

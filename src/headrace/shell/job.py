@@ -29,6 +29,7 @@ from .names import Names
 from .output import Entry, Output, OutputError
 from .pmi import PmiServer, kvs_name
 from .proctable import ProcTable
+from .service import Service
 from .task import Task
 from .tmpdir import temporary, unpack
 from .window import Receipts, Window, size_of
@@ -75,7 +76,6 @@ class ShellJob:
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = Window(self._hold)
         self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
-        self._proctable = ProcTable(self.host, self.to_peer, self._reply)
         self._barrier = 0
         self._status = 0
         self._finished = False
@@ -83,6 +83,8 @@ class ShellJob:
         self._exit_seen = False
         # Nodes whose shells are still at work, as far as the lead shell knows.
         self._others = set(range(1, self.nnodes)) if self.lead else set()
+        self._proctable = ProcTable(self.host, self._others, self.to_peer, self.reply)
+        self._service = Service(self, self._input, self._proctable)
         self._waiting_for_peers = False
         self._exit_told = False
         self._failed = False
@@ -359,40 +361,15 @@ class ShellJob:
 
     def rpc(self, op: dict[str, Any]) -> None:
         """A request to the shell's service."""
-        method = op["method"]
-        token = op["token"]
-        if method == "disconnect":
-            for task in self.tasks:
-                if task.pty is not None:
-                    task.pty.disconnect(op.get("sender", ""))
-            return
-        try:
-            if method == "stdin" and self._input.from_clients:
-                self._input.from_client(op["payload"], self.size, partial(self._reply, token, None))
-            elif method == "kill":
-                self.kill(_signal_number(op["payload"]["signum"]))
-                self._reply(token, None)
-            elif method == "proctable":
-                self._proctable.ask(token, self.tasks, self._others)
-            elif method == "pty" and self.tasks and self.tasks[0].pty is not None:
-                self.tasks[0].pty.request(op)
-            else:
-                text = f"Unknown service method '{self.op['service']}.{method}'"
-                self._refuse(token, errno.ENOSYS, text)
-        except BrokenPipeError:
-            self._refuse(token, errno.EPIPE, "Broken pipe")
-        except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            self._refuse(token, errno.EPROTO, f"{method}: {exc}")
+        self._service.request(op)
+
+    def reply(self, token: int, payload: dict[str, Any] | None = None, errnum: int = 0, text: str = "") -> None:
+        """Answer a request; an error is its last answer, and without one it may have more if it is a stream."""
+        self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": payload, "text": text})
 
     def input_taken(self) -> None:
         """A task has read what had waited for it."""
         self._input.answer()
-
-    def _reply(self, token: int, payload: dict[str, Any] | None) -> None:
-        self.agent.send({"op": "rpc-reply", "token": token, "errnum": 0, "payload": payload, "text": ""})
-
-    def _refuse(self, token: int, errnum: int, text: str = "") -> None:
-        self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": None, "text": text})
 
     # -- signals and the end
 
@@ -518,13 +495,6 @@ class ShellJob:
         """The broker is gone: leave nothing behind."""
         self.kill(signal.SIGKILL)
         self.agent.folders.give_back(self.tmpdir)
-
-
-def _signal_number(value: Any) -> int:
-    """What a client asks for. Raises TypeError, ValueError."""
-    if value not in signal.valid_signals():
-        raise ValueError(f"invalid signal number {value}")
-    return int(value)
 
 
 def _exit_status(status: int) -> int:

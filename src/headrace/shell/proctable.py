@@ -5,7 +5,7 @@ Nobody asks for most jobs, so nothing is collected until the lead shell is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from .task import Task
@@ -15,21 +15,29 @@ Entry = list[Any]
 
 
 class ProcTable:
-    """One shell's part. `send(nodeid, message)` goes to another shell, `answer(token, payload)` to who asked."""
+    """One shell's part. `send(nodeid, message)` goes to another shell, `answer(token, payload)` to who asked.
+
+    `others` are, in the lead, the nodes whose shells are still at work at any time.
+    """
 
     def __init__(
-        self, host: str, send: Callable[[int, dict[str, Any]], None], answer: Callable[[int, dict[str, Any]], None]
+        self,
+        host: str,
+        others: Collection[int],
+        send: Callable[[int, dict[str, Any]], None],
+        answer: Callable[[int, dict[str, Any]], None],
     ) -> None:
         self._host = host
+        self._others = others
         self._send = send
         self._answer = answer
         # By request: the nodes that have not answered, and what is known.
         self._asked: dict[int, tuple[set[int], list[Entry]]] = {}
 
-    def ask(self, token: int, tasks: Iterable[Task], others: Iterable[int]) -> None:
-        """In the lead: a request came. `others` are the nodes whose shells are still at work."""
-        self._asked[token] = (set(others), self._own(tasks))
-        for nodeid in others:
+    def ask(self, token: int, tasks: Iterable[Task]) -> None:
+        """In the lead: a request came."""
+        self._asked[token] = (set(self._others), self._own(tasks))
+        for nodeid in self._others:
             self._send(nodeid, {"kind": "proctable", "token": token})
         self._answer_if_known(token)
 

@@ -115,7 +115,7 @@ class Pty:
 
     def _show(self, text: str) -> None:
         for token in self._clients.values() if text else ():
-            self._send(token, {"type": "data", "data": text})
+            self._job.reply(token, {"type": "data", "data": text})
 
     def end(self) -> None:
         """The terminal's last output was read."""
@@ -149,8 +149,8 @@ class Pty:
             return
         self._show(self._decoder.decode(b"", final=True))
         for token in self._clients.values():
-            self._send(token, {"type": "exit", "status": self._status, "message": "session exiting"})
-            self._answer(token, errno.ENODATA)
+            self._job.reply(token, {"type": "exit", "status": self._status, "message": "session exiting"})
+            self._job.reply(token, None, errno.ENODATA)
         self._clients.clear()
 
     def signalled(self, signum: int) -> None:
@@ -171,10 +171,10 @@ class Pty:
         if kind == "attach":
             self._resize(payload)
             self._clients[sender] = token
-            self._send(token, {"type": "attach"})
+            self._job.reply(token, {"type": "attach"})
             held, self._held = self._decoder.decode(self._held), bytearray()
             if held:
-                self._send(token, {"type": "data", "data": held})
+                self._job.reply(token, {"type": "data", "data": held})
             self._say_exit()
             self._await_nobody()
             return
@@ -186,13 +186,13 @@ class Pty:
             attached = self._clients.get(sender)
             self.disconnect(sender)
             if attached is not None:
-                self._answer(attached, errno.ENODATA)
+                self._job.reply(attached, None, errno.ENODATA)
         if op.get("noresponse"):
             return
         if kind in ("data", "write") and self._feed is not None and self._feed.backlog > _TYPED:
             self._typed.append(token)
         else:
-            self._answer(token)
+            self._job.reply(token)
 
     def type(self, data: bytes) -> None:
         """Input for the task, as from a keyboard."""
@@ -207,7 +207,7 @@ class Pty:
     def _taken(self) -> None:
         typed, self._typed = self._typed, []
         for token in typed:
-            self._answer(token)
+            self._job.reply(token)
         self._job.input_taken()
 
     @property
@@ -224,9 +224,3 @@ class Pty:
         if self.master >= 0 and isinstance(rows, int) and isinstance(cols, int):
             with contextlib.suppress(OSError, struct.error):
                 fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-
-    def _send(self, token: int, payload: dict[str, Any]) -> None:
-        self._job.agent.send({"op": "rpc-reply", "token": token, "errnum": 0, "payload": payload, "text": ""})
-
-    def _answer(self, token: int, errnum: int = 0) -> None:
-        self._job.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": None, "text": ""})

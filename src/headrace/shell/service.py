@@ -1,0 +1,58 @@
+"""What clients ask of a job's shell (`UID-shell-ID.METHOD`): input, signals, its processes, the first task's terminal.
+
+Whatever they ask for, they are answered.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .input import Input
+from .proctable import ProcTable
+
+if TYPE_CHECKING:
+    from .job import ShellJob
+
+
+class Service:
+    """Of one job, in its lead shell."""
+
+    def __init__(self, job: ShellJob, stdin: Input, proctable: ProcTable) -> None:
+        self._job = job
+        self._stdin = stdin
+        self._proctable = proctable
+
+    def request(self, op: dict[str, Any]) -> None:
+        """`op` is the broker's operation (docs/dev/interfaces.md)."""
+        job, method, token = self._job, op["method"], op["token"]
+        if method == "disconnect":
+            for task in job.tasks:
+                if task.pty is not None:
+                    task.pty.disconnect(op.get("sender", ""))
+            return
+        try:
+            if method == "stdin" and self._stdin.from_clients:
+                self._stdin.from_client(op["payload"], job.size, partial(job.reply, token))
+            elif method == "kill":
+                job.kill(_signal_number(op["payload"]["signum"]))
+                job.reply(token)
+            elif method == "proctable":
+                self._proctable.ask(token, job.tasks)
+            elif method == "pty" and job.tasks and job.tasks[0].pty is not None:
+                job.tasks[0].pty.request(op)
+            else:
+                job.reply(token, None, errno.ENOSYS, f"Unknown service method '{job.op['service']}.{method}'")
+        except BrokenPipeError:
+            job.reply(token, None, errno.EPIPE, "Broken pipe")
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            job.reply(token, None, errno.EPROTO, f"{method}: {exc}")
+
+
+def _signal_number(value: Any) -> int:
+    """What a client asks for. Raises TypeError, ValueError."""
+    if value not in signal.valid_signals():
+        raise ValueError(f"invalid signal number {value}")
+    return int(value)
