@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.graph import GraphError, Scheduler, grug, jgf, parse_jobspec, resource_query
+from headrace.graph import GraphError, Scheduler, grug, jgf, parse_jobspec, resource_query, update
 from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import jgf as write_jgf
 
@@ -129,9 +129,40 @@ def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> No
     assert given[0] is not None
     written = write_jgf(graph, given[0])
     assert json.loads(written)["graph"]["edges"][0]["metadata"] == {"subsystem": "power", "relation": "supplies_to"}
-    assert all(set(node["metadata"]["paths"]) == {"power"} for node in json.loads(written)["graph"]["nodes"])
+    paths = {
+        node["metadata"]["type"]: list(node["metadata"]["paths"]) for node in json.loads(written)["graph"]["nodes"]
+    }
+    both = ["containment", "power"]
+    assert paths == {"powerpanel": ["power"], "pdu": both, "node": both, "power": ["power"]}
     again = jgf.read(written, "power")
     assert again.totals[again.root] == {"powerpanel": 1, "pdu": 1, "node": 2, "power": 40}
+
+
+def test_what_is_in_both_trees_is_the_same_vertex_with_both_paths_in_either() -> None:
+    contained, fed = grug.read(recipe()), grug.read(recipe(), "power")
+    shared = {fed.uniq[v]: v for v in fed.elsewhere}
+    assert shared.keys() == {contained.uniq[v] for v in contained.elsewhere}
+    for v in contained.elsewhere:
+        other = shared[contained.uniq[v]]
+        assert contained.elsewhere[v] == {"power": fed.path(other)}
+        assert fed.elsewhere[other] == {"containment": contained.path(v)}
+    assert len({*contained.uniq, *fed.uniq}) == len(contained) + len(fed) - len(shared)
+
+
+def test_what_a_job_was_given_in_one_tree_is_taken_in_the_other() -> None:
+    nodes = {"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}
+    given = Scheduler(grug.read(recipe()), "high").allocate(1, parse_jobspec({"resources": [nodes]}), 0).allocation
+    assert given is not None
+    fed = grug.read(recipe(), "power")
+    taken = update.read(fed, "jgf", write_jgf(grug.read(recipe()), given))
+    held = [fed.elsewhere[v]["containment"] for v, mark in taken.marks.items() if mark.exclusive]
+    graph = given.selection.graph
+    assert sorted(held) == sorted(graph.path(v) for v in given.selection.marks if graph.type[v] == "node")
+    # A document read again has them all.
+    again = jgf.read(write_jgf(graph, given))
+    assert {again.path(v): again.elsewhere[v] for v in again.elsewhere} == {
+        graph.path(v): graph.elsewhere[v] for v in given.selection.marks if v in graph.elsewhere
+    }
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,18 @@ def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
                 if end not in kinds:
                     raise GraphError(f"{where}: there is no recipe node {end!r}")
             edges.append((source, target, _Attributes(element, defaults["edge"], where)))
-    graph = _contain(kinds, edges, _root(kinds, DOMINANT))
-    return graph if subsystem == DOMINANT else _associate(kinds, edges, subsystem, graph)
+    contained = _contain(kinds, edges, _root(kinds, DOMINANT))
+    if subsystem != DOMINANT:
+        return _associate(kinds, edges, subsystem, contained)[0]
+    for name in sorted({kind.text("subsystem", DOMINANT) for kind in kinds.values()} - {DOMINANT}):
+        try:
+            other, origin = _associate(kinds, edges, name, contained)
+        except GraphError:
+            # Nobody asked for it.
+            continue
+        for u, v in origin.items():
+            contained.elsewhere.setdefault(v, {})[name] = other.path(u)
+    return contained
 
 
 def _root(kinds: dict[str, _Attributes], subsystem: str) -> str:
@@ -130,8 +140,10 @@ def _contain(kinds: dict[str, _Attributes], edges: list[_Edge], root: str) -> Gr
     return graph.finish()
 
 
-def _associate(kinds: dict[str, _Attributes], edges: list[_Edge], subsystem: str, contained: Graph) -> Graph:
-    """The tree of another subsystem, some of whose vertices are `contained` already."""
+def _associate(
+    kinds: dict[str, _Attributes], edges: list[_Edge], subsystem: str, contained: Graph
+) -> tuple[Graph, dict[int, int]]:
+    """The tree of another subsystem, and those of its vertices that are `contained` already, as what they are there."""
     graph = Graph()
     graph.subsystem = subsystem
     root = _root(kinds, subsystem)
@@ -182,7 +194,15 @@ def _associate(kinds: dict[str, _Attributes], edges: list[_Edge], subsystem: str
                 )
                 origin[place[v]] = v
                 made[target].append(place[v])
-    return graph.finish()
+    following = max(contained.uniq) + 1
+    for u in graph.vertices():
+        if u in origin:
+            graph.uniq[u] = contained.uniq[origin[u]]
+            graph.elsewhere[u] = {DOMINANT: contained.path(origin[u])}
+        else:
+            graph.uniq[u] = following
+            following += 1
+    return graph.finish(), origin
 
 
 def _above(graph: Graph, v: int, levels: int) -> int:

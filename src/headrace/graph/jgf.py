@@ -122,7 +122,9 @@ class Vertex(msgspec.Struct):
 
 
 def vertices(text: str | bytes, subsystem: str = DOMINANT) -> list[Vertex]:
-    """The vertices of a JGF document that describes part of a graph, in its own order. Raises GraphError."""
+    """The vertices of a JGF document that describes part of a graph, in its own order; without those that have paths
+    in other hierarchies only. Raises GraphError.
+    """
     try:
         nodes = list(_each(_decode(text).graph.nodes, _decode_node, "nodes"))
     except msgspec.MsgspecError as exc:
@@ -131,6 +133,8 @@ def vertices(text: str | bytes, subsystem: str = DOMINANT) -> list[Vertex]:
     for node in nodes:
         meta = node.metadata
         path = (meta.paths or {}).get(subsystem)
+        if path is None and meta.paths and subsystem != DOMINANT:
+            continue
         if path is None:
             raise GraphError(f"JGF vertex {node.id}: has no {subsystem} path")
         found.append(Vertex(path, meta.type, _uniq(node), meta.rank, meta.size, meta.exclusive))
@@ -194,6 +198,8 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
             raise GraphError(f"JGF vertex {key}: {exc}") from None
         if meta.status:
             graph.up[v] = 0
+        if meta.paths and len(meta.paths) > 1:
+            graph.elsewhere[v] = {name: path for name, path in meta.paths.items() if name != tree}
         index[key] = v
     inside: set[int] = set()
     elsewhere: set[int] = set()

@@ -31,7 +31,7 @@ class Graph:
     Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank`
     (execution target, -1 for none), `parent` (-1 for the root), `position` (place among the parent's children),
     `uniq` (the reader's own number, shown by writers), `up`. Sparse: `unit`, `names` (names that are not basename
-    plus id), `properties`.
+    plus id), `properties`, `elsewhere` (paths in other hierarchies, by their names).
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class Graph:
         "by_path",
         "children",
         "edges",
+        "elsewhere",
         "end",
         "id",
         "inside",
@@ -81,6 +82,7 @@ class Graph:
         self.unit: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.properties: dict[int, dict[str, str]] = {}
+        self.elsewhere: dict[int, dict[str, str]] = {}
         # Edges outside the tree: (subsystem, relation, source, target).
         self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
@@ -180,6 +182,8 @@ class Graph:
             properties=other.properties.get(u),
         )
         self.up[v] = other.up[u]
+        if u in other.elsewhere:
+            self.elsewhere[v] = other.elsewhere[u]
         return v
 
     def _describe(self, v: int, parent: int, unit: str, name: str | None, properties: Mapping[str, str] | None) -> int:
@@ -306,7 +310,7 @@ class Graph:
             self.size[v], self.up[v] = 0, 1
             self.children[v] = _NO_CHILDREN
             self.totals[v] = {}
-            for column in (self.unit, self.names, self.properties, self.inside, self._kinds):
+            for column in (self.unit, self.names, self.properties, self.elsewhere, self.inside, self._kinds):
                 column.pop(v, None)
             self._vacant.append(v)
         self._ranked = {key: found for key, found in self._ranked.items() if self.type[key[0]]}

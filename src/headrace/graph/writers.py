@@ -62,7 +62,12 @@ def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | N
     amount = graph.size[v] if size is None else size
     if amount != 1:
         meta["size"] = amount
-    meta["paths"] = {graph.subsystem: graph.path(v)}
+    paths = {graph.subsystem: graph.path(v)}
+    if v in graph.elsewhere:
+        paths.update(graph.elsewhere[v])
+        if graph.subsystem != DOMINANT and DOMINANT in paths:
+            paths = {DOMINANT: paths[DOMINANT], **paths}
+    meta["paths"] = paths
     return meta
 
 
