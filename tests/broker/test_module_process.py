@@ -141,3 +141,35 @@ def test_a_streaming_request_is_kept_for_its_sender_until_it_is_forgotten(tmp_pa
         await module.unload()
 
     asyncio.run(main())
+
+
+class Service:
+    """Who is asked by a module: keeps what comes."""
+
+    uuid = "service"
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, str]] = []
+
+    def send(self, msg: m.Message) -> None:
+        self.got.append((msg.topic, msg.sender))
+
+
+def test_a_service_that_was_asked_with_the_last_word_of_a_module_hears_that_it_is_gone(tmp_path: Path):
+    """The module itself told it before that: who still acquires something would keep it for ever."""
+
+    async def main() -> None:
+        broker = LittleBroker()
+        text = (
+            "def load(ctx, args):\n"
+            "    last = lambda: ctx.call('service.watch', {}, print, streaming=True)\n"
+            "    ctx.on_unload(lambda: ctx.at_turn_end(last))\n"
+        )
+        module = await running(broker, tmp_path / "late.py", text)
+        service = Service()
+        broker.router.services["service"] = cast(module_process.ModuleProcess, service)
+        await module.unload()
+        await until(lambda: len(service.got) == 2)
+        assert service.got == [("service.watch", module.uuid), ("service.disconnect", module.uuid)]
+
+    asyncio.run(main())

@@ -26,9 +26,15 @@ def broken(_journal: Any) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
+@pytest.mark.parametrize(
+    ("error", "why"), [(errno.EIO, "Input/output error"), (errno.ENOSPC, "the disk is full: make room there")]
+)
 def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
-    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: int, why: str, in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_journal: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
     monkeypatch.setattr(jobs_pipeline, "_RETRY", 0.02)
     expected: dict[int, list[str]] = {}
 
@@ -38,17 +44,14 @@ def test_what_a_failed_sync_leaves_in_doubt_is_written_again_and_read_once(
         done = await world.job()
         await world.run(done)
         with monkeypatch.context() as patch:
-            patch.setattr(SYNC, broken)
+            patch.setattr(SYNC, fail)
             submitted = asyncio.ensure_future(world.job(urgency=0))
             purged = asyncio.ensure_future(
                 world.client.rpc("job-manager.purge-id", {"jobs": [done], "force": True}),
             )
             await world.until(lambda: any("no job is accepted" in line for line in broker.logged))
             refused = await world.submit(urgency=0)
-            assert (refused.errnum, refused.text) == (
-                errno.EIO,
-                f"the journal in {tmp_path}/jobs cannot be written: Input/output error",
-            )
+            assert (refused.errnum, refused.text) == (error, f"the journal in {tmp_path}/jobs cannot be written: {why}")
             assert not (submitted.done() or purged.done()), "nobody hears of what is not on the disk"
             assert not any("jobs are accepted" in line for line in broker.logged)
         await asyncio.gather(submitted, purged)

@@ -78,7 +78,7 @@ class _Manager:
         self.events = EventsJournal(ctx, self.store)
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
-        self.admin = Admin(ctx, self.core, self.store, touch)
+        self.admin = Admin(ctx, self.core, self.store, touch, self.requests.settled)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._serve()

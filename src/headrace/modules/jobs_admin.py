@@ -23,11 +23,19 @@ _PURGE_BATCH = 100
 class Admin:
     """The handlers. `touch` is called after every input to the core."""
 
-    def __init__(self, ctx: ModuleContext, core: Core, store: Store, touch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ctx: ModuleContext,
+        core: Core,
+        store: Store,
+        touch: Callable[[], None],
+        settled: Callable[[Message, int | None], bool],
+    ) -> None:
         self.ctx = ctx
         self.core = core
         self.store = store
         self.touch = touch
+        self.settled = settled
         self.draining: list[Message] = []
         self.idling: list[Message] = []
         self.age_limit = self.number_limit = -1.0
@@ -87,8 +95,7 @@ class Admin:
         """`queue-start {start, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
         names = self._selected(body)
-        if not self.core.heirs.settled(None, lambda: self.ctx.again(msg)):
-            self.touch()
+        if not self.settled(msg, None):
             return
         self.core.now = self.ctx.now()
         self.core.start_queues(names, body["start"], body.get("reason"), not body.get("nocheckpoint"))

@@ -66,7 +66,7 @@ class Requests:
             self.core.effects.append(("answer", msg, body))
         self.touch()
 
-    def _settled(self, msg: Message, id: int | None) -> bool:
+    def settled(self, msg: Message, id: int | None) -> bool:
         """Whether a job (None: any) can be changed now; if not, the request is handled anew when it can."""
         settled = self.core.heirs.settled(id, lambda: self.ctx.again(msg))
         if not settled:
@@ -101,7 +101,7 @@ class Requests:
         body = msg.obj
         job = self._job(msg, "can only raise exceptions on")
         kind, severity = _exception(body)
-        if not self._settled(msg, job.id):
+        if not self.settled(msg, job.id):
             return
         self._begin()
         self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
@@ -113,7 +113,7 @@ class Requests:
         kind, severity = _exception(body)
         jobs = self._selected(msg, body["states"])
         if not body["dry_run"]:
-            if not self._settled(msg, None):
+            if not self.settled(msg, None):
                 return
             self._begin()
             for job in jobs:
@@ -150,7 +150,7 @@ class Requests:
             raise RpcError(errno.EPERM, "guests can only adjust urgency <= MAX(current, default)")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
-        if not self._settled(msg, job.id):
+        if not self.settled(msg, job.id):
             return
         old = job.urgency
         if old != urgency or urgency == URGENCY_HOLD:
@@ -240,7 +240,7 @@ class Requests:
         self._apply_update(msg, job, updates)
 
     def _apply_update(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
-        if not self._settled(msg, job.id):
+        if not self.settled(msg, job.id):
             return
         self._begin()
         self.core.update(job, updates)
