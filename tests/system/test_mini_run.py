@@ -100,6 +100,15 @@ def test_a_batch_runs_each_line_and_tells_a_failure(
     assert left(env) == ([], [])
 
 
+def test_a_batch_that_is_refused_shows_nothing_of_an_earlier_one(env: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "flux-job.out").write_text("earlier\n")
+    container = {"batch": True, "logs": str(out), "command": "true"}
+    done = mini(env, "run", write(tmp_path, container, flux={"optionFlags": "--no-such-option"}))
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_the_example_of_a_batch_does_what_the_manual_shows(env: dict[str, str], tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "batch.yaml"
     done = mini(env, "run", "-q", shutil.copy(example, tmp_path))

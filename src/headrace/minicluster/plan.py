@@ -25,6 +25,8 @@ else:
     import tomli as tomllib
 
 DEFAULT_OUTPUT = "/tmp/fluxout"
+# What a batch prints, as a word for the shell.
+_PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
 
 
@@ -79,7 +81,7 @@ def make_plan(cluster: MiniCluster) -> Plan:
     before.append(commands.pre)
     lead = [commands.broker_pre]
     if mode is Mode.BATCH:
-        lead.append('mkdir -p "$FLUX_OUTPUT_DIR"')
+        lead.append(f'mkdir -p "$FLUX_OUTPUT_DIR"\nrm -f {_PRINTED}')
         lead.append(_here_document("$HEADRACE_MINI_DIR/flux-job.batch", batch_script(runner.command, runner.batch_raw)))
     return Plan(
         name=cluster.name,
@@ -232,12 +234,11 @@ def one_line(command: str) -> str:
 
 def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
     """Submits the batch, waits for it, and shows what it printed: its jobs' table and errors, even where one failed."""
-    output = '"$FLUX_OUTPUT_DIR/flux-job.out"'
-    words = ["flux batch", *flags, f"--flags=waitable --output={output}", '"$HEADRACE_MINI_DIR/flux-job.batch"']
+    words = ["flux batch", *flags, f"--flags=waitable --output={_PRINTED}", '"$HEADRACE_MINI_DIR/flux-job.batch"']
     run = f"{prefix} sh -c {shlex.quote(' '.join(words) + ' && flux job wait --all')}".strip()
     if quiet:
         return f"{run} > /dev/null\n"
-    return f"{run}\nresult=$?\n[ ! -f {output} ] || cat {output}\n(exit $result)\n"
+    return f"{run}\nresult=$?\n[ ! -f {_PRINTED} ] || cat {_PRINTED}\n(exit $result)\n"
 
 
 def _attributes(cluster: MiniCluster) -> dict[str, str]:
