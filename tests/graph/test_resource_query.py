@@ -74,6 +74,8 @@ def test_a_graph_in_shorthand_leaves_out_what_is_given_whole_and_can_be_loaded(
         found[form] = json.loads(capsys.readouterr().out.splitlines()[0])
     types = {form: [node["metadata"]["type"] for node in graph["graph"]["nodes"]] for form, graph in found.items()}
     assert types == {"jgf": ["core"] * 4 + ["node", "cluster"], "jgf_shorthand": ["node", "cluster"]}
+    assert "metadata" not in found["jgf"]["graph"]
+    assert found["jgf_shorthand"]["graph"]["metadata"] == {"version": 1, "complete": False}
     (tmp_path / "short.json").write_text(json.dumps(found["jgf_shorthand"]))
     options = ["-L", str(tmp_path / "short.json"), "-f", "jgf_shorthand"]
     assert resource_query.main(options, io.StringIO(f"match allocate {tmp_path}/job.yaml\n")) == 0

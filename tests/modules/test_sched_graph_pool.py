@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.graph import Scheduler, parse_jobspec
 from headrace.graph.model import GraphError
-from headrace.graph.writers import graph_object
+from headrace.graph.writers import graph_object, short_graph_object
 from headrace.modules.sched_graph_jgf import graph_of
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_r import Nodes
@@ -95,7 +95,7 @@ class TestR:
 
 
 class TestGraphs:
-    def allocated(self, hosts: str = "") -> dict[str, Any]:
+    def allocated(self, hosts: str = "", write: Any = graph_object) -> dict[str, Any]:
         """R with a scheduling key of two nodes of four, as an instance that runs in a job gets it."""
         r = r_of(4, hosts=hosts)
         graph = graph_of(r, ResourceSet.from_obj(r))
@@ -107,7 +107,7 @@ class TestGraphs:
         assert allocation is not None
         inner = r_of(2)
         inner["execution"]["nodelist"] = [",".join(r["execution"]["nodelist"][0].split(",")[2:]) or "node[2-3]"]
-        return {**inner, "scheduling": graph_object(graph, allocation)}
+        return {**inner, "scheduling": write(graph, allocation)}
 
     @pytest.mark.parametrize("hosts", ["", "here,here,here,here"])
     def test_an_instance_in_a_job_gives_the_graph_its_own_ranks(self, hosts: str) -> None:
@@ -118,6 +118,14 @@ class TestGraphs:
         pool.submit(1, pool.request(slots(8)), 16, "")
         assert run(pool) == [1]
         assert pool.held[1].shares == (Share(0, 0b1111, 0), Share(1, 0b1111, 0))
+
+    def test_a_graph_in_shorthand_that_leaves_out_what_nodes_have_is_not_used(self) -> None:
+        r = self.allocated(write=short_graph_object)
+        assert "core" not in str(r["scheduling"])
+        pool = Pool(r, read({}))
+        pool.set_up(0b11)
+        pool.submit(1, pool.request(slots(8)), 16, "")
+        assert run(pool) == [1]
 
     def test_nodes_that_r_leaves_out_are_left_out_of_its_graph(self) -> None:
         r = self.allocated()

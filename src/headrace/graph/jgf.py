@@ -8,7 +8,7 @@ ends in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -108,6 +108,13 @@ def from_object(obj: Any) -> Graph:
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
     return _graph(body.nodes, body.edges, DOMINANT)
+
+
+def is_complete(obj: Mapping[str, Any]) -> bool:
+    """Whether a decoded JGF object does not say of itself that something is left out, as shorthand may be."""
+    graph = obj.get("graph")
+    metadata = graph.get("metadata") if isinstance(graph, Mapping) else None
+    return not (isinstance(metadata, Mapping) and metadata.get("complete") is False)
 
 
 class Vertex(msgspec.Struct):

@@ -89,6 +89,20 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     return {"graph": {"nodes": nodes, "edges": edges}}
 
 
+def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
+    """As graph_object, without what lies below exclusive vertices: their own entries stand for it. The graph's metadata
+    says whether it is `complete` all the same.
+    """
+    selection = allocation.selection
+    found = graph_object(graph, allocation._replace(selection=selection.shortened()))
+    cut = any(
+        mark.exclusive and (selection.below.get(v) or (mark.whole and graph.children[v]))
+        for v, mark in selection.marks.items()
+    )
+    found["graph"]["metadata"] = {"version": 1, "complete": not cut}
+    return found
+
+
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
     groups: dict[tuple[int, int], int] = {}
@@ -132,8 +146,8 @@ def jgf(graph: Graph, allocation: Allocation) -> str:
 
 
 def jgf_shorthand(graph: Graph, allocation: Allocation) -> str:
-    """As jgf, without what lies below an exclusive vertex given whole: its own entry stands for it."""
-    return jgf(graph, _short(allocation))
+    """As jgf, of short_graph_object."""
+    return _json(short_graph_object(graph, allocation)) + "\n"
 
 
 def rlite(graph: Graph, allocation: Allocation) -> str:
@@ -154,12 +168,8 @@ def rv1(graph: Graph, allocation: Allocation) -> str:
 
 def rv1_shorthand(graph: Graph, allocation: Allocation) -> str:
     """As rv1, with the graph of jgf_shorthand."""
-    short = graph_object(graph, _short(allocation))
+    short = short_graph_object(graph, allocation)
     return _json({"version": 1, "execution": execution_object(graph, allocation), "scheduling": short}) + "\n"
-
-
-def _short(allocation: Allocation) -> Allocation:
-    return allocation._replace(selection=allocation.selection.shortened())
 
 
 Writer = Callable[[Graph, Allocation], str]

@@ -17,7 +17,7 @@ import msgspec
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.graph import GraphError
 from headrace.graph.request import JobRequest, RequestError
-from headrace.graph.writers import graph_object
+from headrace.graph.writers import graph_object, short_graph_object
 from headrace.modules import sched_graph_queries as queries
 from headrace.modules import sched_graph_settings as settings
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
@@ -208,10 +208,8 @@ class _Scheduler:
         shares = pool.started(job.id, decision.allocation, expiration)
         r = pool.nodes.write(shares, now, expiration)
         if self.settings.match_format != "rv1_nosched":
-            allocation = decision.allocation
-            if self.settings.match_format == "rv1_shorthand":
-                allocation = allocation._replace(selection=allocation.selection.shortened())
-            r["scheduling"] = graph_object(pool.graph, allocation)
+            write = short_graph_object if self.settings.match_format == "rv1_shorthand" else graph_object
+            r["scheduling"] = write(pool.graph, decision.allocation)
         sched: dict[str, Any] = dict.fromkeys(job.annotated)
         sched["resource_summary"] = summary(r)
         self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})

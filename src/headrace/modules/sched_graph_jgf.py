@@ -1,8 +1,8 @@
 """The graph of an instance's R, and a graph without the ranks that left it.
 
-R's own graph (the scheduling key, RFC 20) wins where it has one. In an instance that runs in a job that graph still has
-the ranks of the instance around it: its nodes are told apart by host, in the order of their old ranks where brokers
-share one.
+R's own graph (the scheduling key, RFC 20) wins where it has one that leaves nothing out. In an instance that runs in a
+job that graph still has the ranks of the instance around it: its nodes are told apart by host, in the order of their
+old ranks where brokers share one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOR_EVER = 2**53
 
 def graph_of(r: Mapping[str, Any], rset: ResourceSet) -> Graph:
     """The graph of R, with the ranks that R's execution key says. Raises GraphError."""
-    if isinstance(r.get("scheduling"), Mapping):
+    if isinstance(r.get("scheduling"), Mapping) and jgf.is_complete(r["scheduling"]):
         graph = _reranked(jgf.from_object(r["scheduling"]), rset)
         numbers = [graph.id[v] for v, kind in enumerate(graph.type) if kind == "node"]
         distinct = len(set(numbers)) == len(numbers)
