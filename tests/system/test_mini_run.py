@@ -245,6 +245,15 @@ def test_an_interactive_cluster_says_how_to_reach_it_and_stops_at_ctrl_c(env: di
     assert left(env) == ([], [])
 
 
+def test_times_are_those_of_a_job_that_there_was(env: dict[str, str], tmp_path: Path) -> None:
+    logging = {"timed": True, "quiet": True}
+    done = mini(env, "run", write(tmp_path, {"command": "true"}, logging=logging))
+    assert re.fullmatch(r"(FLUXTIME flux(submit|start) wall time \d+:\d\d\.\d\d\n){2}", done.stderr)
+    container = {"command": "true", "commands": {"init": "exit 3"}}
+    done = mini(env, "run", write(tmp_path, container, logging=logging))
+    assert done.returncode == 3 and "FLUXTIME" not in done.stderr
+
+
 def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[str, str], tmp_path: Path) -> None:
     container = {"command": "echo never", "commands": {"pre": "false"}}
     done = mini(env, "run", write(tmp_path, container, logging={"strict": True}))

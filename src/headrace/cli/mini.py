@@ -92,7 +92,7 @@ def _load(path: str) -> Source:
 
 def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     from headrace.minicluster.local import StartError, run
-    from headrace.minicluster.plan import make_plan
+    from headrace.minicluster.plan import Mode, make_plan
     from headrace.minicluster.unapplied import not_applied
 
     plan = make_plan(source.cluster)
@@ -118,7 +118,7 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
             "headrace-mini: no broker was started: the commands before them (init, pre, brokerPre, workerPre) "
             f"ended with status {result.status}\n"
         )
-    if plan.timed:
+    if plan.timed and result.started and plan.mode is not Mode.INTERACTIVE:
         times = result.times
         sys.stderr.write(f"FLUXTIME fluxsubmit wall time {_elapsed(times.run)}\n")
         sys.stderr.write(f"FLUXTIME fluxstart wall time {_elapsed(times.ready + times.run + times.delete)}\n")
