@@ -23,7 +23,7 @@ attributes: {system: {duration: 60}}
 class Session:
     """An engine on three nodes of one core, with its files in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, form: str = "rlite") -> None:
         graph = Graph()
         root = graph.add("cluster", id=0)
         for n in range(3):
@@ -33,7 +33,7 @@ class Session:
         self.out: list[str] = []
         (folder / "job.yaml").write_text(JOBSPEC)
         scheduler = Scheduler(graph.finish(), "low")
-        self.engine = Engine(scheduler, WRITERS["rlite"], self.out.append, self.out.append, self.text)
+        self.engine = Engine(scheduler, WRITERS[form], self.out.append, self.out.append, self.text)
 
     def text(self, name: str) -> str:
         return (self.folder / name).read_text()
@@ -76,6 +76,27 @@ def test_jobs_are_known_with_state_start_and_file_after_their_end_too(session: S
     assert all(float(seconds) >= 0 for _, seconds in listed)
     assert session.say("stat").splitlines()[0] == "INFO: Num. of Jobs Matched: 3"
     assert session.say("info 4") == "ERROR: jobid doesn't exist: 4\n"
+
+
+def test_a_match_that_is_not_kept_may_be_extended_until_the_next_job(tmp_path: Path) -> None:
+    session = Session(tmp_path, "rv1_nosched")
+    (tmp_path / "one.yaml").write_text(JOBSPEC.replace("count: 2", "count: 1").replace("60", "20"))
+    (tmp_path / "all.yaml").write_text(JOBSPEC.replace("count: 2", "count: 3"))
+
+    def extended() -> str:
+        said = session.say("match without_allocating_extend one.yaml")
+        assert "RESOURCES=MATCHED" in said
+        return said.split('"nodelist": ')[1].split("}")[0]
+
+    assert extended() == '["node0"], "starttime": 0, "expiration": 3153600000'
+    # Two nodes until 60, all of them from then on.
+    session.say("match allocate job.yaml", "match allocate_orelse_reserve all.yaml")
+    assert extended() == '["node2"], "starttime": 0, "expiration": 60'
+    session.say("match allocate one.yaml")
+    assert extended() == '["node2"], "starttime": 20, "expiration": 60'
+    session.say("c 2")
+    assert extended() == '["node2"], "starttime": 20, "expiration": 3153600000'
+    assert session.say("list").count("INFO") == 3
 
 
 def test_several_are_matched_until_one_gets_nothing(session: Session) -> None:

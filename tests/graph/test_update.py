@@ -45,7 +45,8 @@ def test_what_was_written_is_the_same_selection_again(form: str, writer: Any) ->
 @pytest.mark.parametrize(
     ("vertices", "message"),
     [
-        ([vertex("/cluster0/node7")], "no such node"),
+        ([vertex("/cluster0/node7")], "no such node in the graph"),
+        ([vertex("/cluster0/node1", rank=0)], "no such node of rank 0 in the graph"),
         ([vertex("/cluster0/node0/core0", size=2)], "size 2 is not between 1 and what there is, 1"),
         ([vertex("/cluster0/node0/memory0", size=9)], "size 9"),
         ([vertex("/cluster0/node0/memory0", size=-1)], "size -1"),

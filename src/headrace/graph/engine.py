@@ -35,6 +35,8 @@ _MATCH = {
     "wa": "without_allocating",
     "without_allocating_future": "without_allocating_future",
     "waf": "without_allocating_future",
+    "without_allocating_extend": "without_allocating_extend",
+    "wae": "without_allocating_extend",
 }
 
 
@@ -188,9 +190,12 @@ class Engine:
         if keep and outcome.allocation is not None:
             self._note(outcome.allocation, name, seconds)
         if outcome.allocation is not None:
-            self._print(outcome.allocation, None if keep else "MATCHED", seconds)
+            found = outcome.allocation
             if not keep:
                 scheduler.cancel(jobid)
+            if operation == "without_allocating_extend":
+                found = found._replace(end=scheduler.free_until(found))
+            self._print(found, None if keep else "MATCHED", seconds)
         else:
             self._print_none(jobid, outcome.unsatisfiable, seconds)
         if keep:

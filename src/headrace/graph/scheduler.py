@@ -21,7 +21,7 @@ from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.graph.selection import Selection, from_vertices, select
 from headrace.graph.timeline import Timeline
-from headrace.graph.usage import Allocation, Usage
+from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
 
 class InUseError(ValueError):
@@ -290,6 +290,15 @@ class Scheduler:
         return found if len(requests) == 1 else {}
 
     # Spans
+
+    def free_until(self, found: Allocation) -> int:
+        """How long what was found, and not entered, is free: until another job is to have some of it."""
+        for end in sorted({job.start for job in self.jobs.values() if job.start >= found.end}):
+            try:
+                self._usage.check(found.selection, found.start, end + 1)
+            except SpanConflictError:
+                return end
+        return self.graph.end
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """Enter a selection for a job during [start, end).

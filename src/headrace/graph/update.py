@@ -62,10 +62,11 @@ def _named(graph: Graph, text: str) -> list[tuple[int, int, bool]]:
     seen: set[int] = set()
     for vertex in jgf.vertices(text, graph.subsystem):
         matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type]
-        if len(matches) > 1:
-            matches = [v for v in matches if graph.rank[v] == vertex.rank] or matches
+        if vertex.rank >= 0:
+            matches = [v for v in matches if graph.rank[v] == vertex.rank]
         if not matches:
-            raise GraphError(f"{vertex.path}: no such {vertex.type} in the graph")
+            of_rank = f" of rank {vertex.rank}" if vertex.rank >= 0 else ""
+            raise GraphError(f"{vertex.path}: no such {vertex.type}{of_rank} in the graph")
         v = matches[0]
         if not 1 <= vertex.size <= graph.size[v]:
             raise GraphError(f"{vertex.path}: size {vertex.size} is not between 1 and what there is, {graph.size[v]}")
