@@ -105,8 +105,8 @@ class World:
         self.raised.append(msg.obj)
         return EMPTY
 
-    def submit(self, job: int, spec: Jobspec, priority: int = 16, userid: int = 0) -> None:
-        body = {"id": job, "priority": priority, "userid": userid, "t_submit": 1.0, "jobspec": spec}
+    def submit(self, job: int, spec: Jobspec, priority: int = 16, userid: int = 0, t_submit: float = 1.0) -> None:
+        body = {"id": job, "priority": priority, "userid": userid, "t_submit": t_submit, "jobspec": spec}
         if self.ready:
             self._request(body)
         else:

@@ -49,6 +49,27 @@ def test_a_graph_in_r_that_is_of_no_use_is_reported_and_left_out(in_broker: Run)
     in_broker(scenario)
 
 
+def test_a_job_that_comes_again_keeps_the_place_of_its_submission(in_broker: Run) -> None:
+    """As after an update, or a hold and its release."""
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r=four_nodes())
+        whole = jobspec(nnodes=4, exclusive=True)
+        for job in (1, 2, 3):
+            world.submit(job, whole, t_submit=1.0 + job)
+        await world.settle()
+        world.ctx.call("sched.cancel", {"id": 2})
+        await world.settle()
+        world.submit(2, whole, t_submit=3.0)
+        await world.settle()
+        world.free(1)
+        await world.settle()
+        assert [answer["type"] for answer in world.answers[2]][-1:] == [0]
+        assert 3 not in world.answers
+
+    in_broker(scenario)
+
+
 def test_gpus_are_matched_and_listed(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         spec = jobspec(nslots=2)

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.queueing import Planned, Queue, Refused, Started, by_name
+from headrace.queueing.queue import STARTS
 
 
 def cluster(nodes: int = 4, cores: int = 4) -> Graph:
@@ -171,3 +172,69 @@ def test_easy_takes_its_promise_back_from_a_job_that_others_came_ahead_of() -> N
     q.cancel(3)
     q.schedule(2)
     assert q.planned[2].start == 100
+
+
+def test_what_an_early_end_frees_is_the_first_job_s_before_others_may_delay_it() -> None:
+    q = queue("easy")
+    q.submit(1, nodes(3, 1000))
+    q.submit(2, nodes(1, 50))
+    q.submit(3, nodes(4, 100))
+    assert Planned(3, 1000) in q.schedule(0)
+    q.submit(4, nodes(1, 900))
+    assert q.schedule(2) == []
+    q.finish(1)
+    assert q.schedule(10) == [Planned(3, 50)]
+    # What ends in time may go first all the same.
+    q.submit(5, nodes(1, 40))
+    assert started(q.schedule(10)) == [5]
+
+
+def test_jobs_of_a_priority_are_in_order_of_their_arrival_if_that_is_told() -> None:
+    q = queue("fcfs")
+    q.submit(1, nodes(4, 10), arrival=1.0)
+    q.submit(3, nodes(4, 10), arrival=1.2)
+    q.submit(2, nodes(4, 10), arrival=1.1)
+    q.submit(4, nodes(4, 10), arrival=1.1)
+    assert q.first(4) == [1, 2, 4, 3]
+
+
+def test_one_call_starts_no_more_jobs_behind_the_first_than_it_has_time_for() -> None:
+    q = Queue(Scheduler(cluster(130, 1), "low"), "easy")
+    q.submit(1, nodes(1, 100))
+    q.submit(2, nodes(130, 10))
+    for jobid in range(3, 103):
+        q.submit(jobid, nodes(1, 50 + jobid % 2))
+    counts = [len(started(q.schedule(0)))]
+    while q.unfinished:
+        counts.append(len(started(q.schedule(0))))
+    assert sum(counts) == 101
+    assert max(counts) <= STARTS + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_easy_never_delays_the_first_beyond_what_those_before_it_leave(seed: int) -> None:
+    rng = random.Random(seed)
+    q = queue("easy")
+    requests: dict[int, Any] = {}
+    ends: dict[int, int] = {}
+    now = 0
+    for jobid in range(1, 61):
+        now += rng.choice([0, 1, 5, 20])
+        requests[jobid] = nodes(rng.randint(1, 4), rng.choice([10, 50, 200]))
+        q.submit(jobid, requests[jobid])
+        for ended in [each for each, end in ends.items() if end <= now]:
+            q.finish(ended)
+            del ends[ended]
+        before = [q.scheduler.jobs[each] for each in q.running]
+        begun = started(q.schedule(now))
+        first = next(iter(q.first(1)), None)
+        for each in begun:
+            ends[each] = now + rng.randint(1, requests[each].duration)
+        if first is None:
+            continue
+        alone = Scheduler(q.scheduler.graph, "low")
+        for held in (*before, *(q.scheduler.jobs[each] for each in begun if each < first)):
+            alone.add(held.jobid, held.selection, held.start, held.end, False)
+        least = alone.reserve(first, requests[first], now).allocation
+        assert least is not None
+        assert q.planned[first].start <= least.start, f"job {first} at {now}"

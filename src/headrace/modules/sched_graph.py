@@ -66,6 +66,7 @@ class _Alloc(msgspec.Struct):
     priority: int
     jobspec: _Jobspec
     userid: int = 0
+    t_submit: float = 0.0
 
 
 _decode_alloc = msgspec.json.Decoder(_Alloc).decode
@@ -289,7 +290,7 @@ class _Scheduler:
             self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
             return
         self.jobs[body.id] = _Job(body.id, msg, request, duration)
-        pool.submit(body.id, request, body.priority, system.queue or "", body.userid)
+        pool.submit(body.id, request, body.priority, system.queue or "", body.userid, body.t_submit)
         self._changed()
 
     def _cancel(self, msg: Message) -> None:

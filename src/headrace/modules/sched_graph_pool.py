@@ -181,7 +181,7 @@ class Pool:
         for name, queue in waiting.items():
             for jobid in queue.first(len(queue.pending)):
                 entry = queue.pending[jobid]
-                self._queue(name).submit(jobid, entry.request, -entry.place[0])
+                self._queue(name).submit(jobid, entry.request, -entry.place[0], entry.place[1])
             self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
 
     # Jobs
@@ -216,9 +216,11 @@ class Pool:
             queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, EFFORT)
         return queue
 
-    def submit(self, jobid: int, request: JobRequest, priority: int, queue: str, userid: int = 0) -> None:
+    def submit(
+        self, jobid: int, request: JobRequest, priority: int, queue: str, userid: int = 0, t_submit: float | None = None
+    ) -> None:
         """A job waits now. Raises ValueError for an id that is in use."""
-        self._queue(queue).submit(jobid, request, self.fair.enter(jobid, userid, priority))
+        self._queue(queue).submit(jobid, request, self.fair.enter(jobid, userid, priority), t_submit)
         self.where[jobid] = queue
 
     def cancel(self, jobid: int) -> bool:

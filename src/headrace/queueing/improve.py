@@ -26,7 +26,7 @@ class Improver:
         self._outlook = outlook
         self._scheduler: Scheduler = outlook.scheduler
         # The place that the last improving came to, and how much had been given back then.
-        self._reached: tuple[int, ...] = ()
+        self._reached: tuple[float, ...] = ()
         self._gifts = 0
 
     def start_early(self, entry: Entry, kept: Allocation) -> Allocation | None:

@@ -12,7 +12,7 @@ from headrace.graph.request import JobRequest, Request
 from headrace.queueing.misses import FOR_EVER
 from headrace.queueing.row import Row
 
-Place = tuple[int, int, int]
+Place = tuple[int, float, int]
 
 
 class Entry(NamedTuple):
@@ -34,10 +34,10 @@ class Line:
         self.lengths: dict[str, Row[int]] = {}
         self._arrivals = 0
 
-    def add(self, jobid: int, request: JobRequest, priority: int) -> int:
-        """Put a job behind those of its priority; returns how many are before it."""
+    def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
+        """Put a job behind those of its priority that arrived earlier, by default all; returns how many are before."""
         self._arrivals += 1
-        place = (-priority, self._arrivals, jobid)
+        place = (-priority, self._arrivals if arrival is None else arrival, jobid)
         return self._insert(Entry(place, request, shape_of(request), request.duration or FOR_EVER))
 
     def remove(self, jobid: int) -> int:

@@ -104,11 +104,13 @@ class Queue:
 
     # What happens to jobs
 
-    def submit(self, jobid: int, request: JobRequest, priority: int = 16) -> None:
-        """Add a pending job. Raises ValueError for an id that is in use."""
+    def submit(self, jobid: int, request: JobRequest, priority: int = 16, arrival: float | None = None) -> None:
+        """Add a pending job. Those of the same priority are in order of arrival: of all calls, or by `arrival` if all
+        have it. Raises ValueError for an id that is in use.
+        """
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
-        self._promises.first = min(self._promises.first, self.line.add(jobid, request, priority))
+        self._promises.first = min(self._promises.first, self.line.add(jobid, request, priority, arrival))
         self._changed = True
 
     def reprioritize(self, jobid: int, priority: int) -> None:
@@ -200,16 +202,21 @@ class Queue:
         if not (self._changed or outlook.unfinished or (first is not None and first <= now)):
             return []
         decisions: list[Decision] = []
+        fresh = not outlook.unfinished
         outlook.begin()
         self._start_due(now, decisions)
         if not self.policy.keeps:
             self._demote()
+        # What became free is theirs first who were promised a start. When that takes more than a call, every other call
+        # lets new jobs have their turn before.
+        if fresh:
+            self._improve(decisions)
         self._serve_first(now, decisions)
+        if not outlook.unfinished:
+            self._improve(decisions)
         # Nobody goes ahead of jobs that have not had their turn.
         if self.policy.backfill and self.policy.reservations is not None and not outlook.unfinished:
             self._backfill(now, decisions)
-        if not outlook.unfinished:
-            self._improver.improve(self.depth, lambda jobid, allocation: self._start(jobid, allocation, decisions))
         decisions += [Planned(jobid, start) for jobid, start in self._promises.news()]
         self._changed = False
         return decisions
@@ -263,6 +270,9 @@ class Queue:
         self.hold(jobid, allocation)
         decisions.append(Started(jobid, allocation))
 
+    def _improve(self, decisions: list[Decision]) -> None:
+        self._improver.improve(self.depth, lambda jobid, allocation: self._start(jobid, allocation, decisions))
+
     def _try(self, jobid: int, now: int, decisions: list[Decision]) -> bool:
         """Start a job now if it fits."""
         entry, outlook = self.pending[jobid], self._outlook
@@ -298,10 +308,11 @@ class Queue:
                 outlook.unfinished = True
                 break
             elif limit is not None and waiting >= limit:
+                if self.policy.backfill:
+                    break
                 if self._try(jobid, now, decisions):
                     begun += 1
-                    continue
-                if self.policy.backfill or not self._refuse_hopeless(jobid, decisions):
+                elif not self._refuse_hopeless(jobid, decisions):
                     break
             else:
                 left = outlook.left()
@@ -360,13 +371,16 @@ class Queue:
         }
         heap = [(places[0], 0, shape) for shape, places in lists.items()]
         heapify(heap)
-        looked_at = 0
+        looked_at = begun = 0
         while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
             looked_at += 1
             entry = pending.get(jobid)
             if entry is not None and entry.length < dead.get(shape, never) and jobid not in planned:
-                self._try(jobid, now, decisions)
+                begun += self._try(jobid, now, decisions)
+                if begun == STARTS:
+                    self._outlook.unfinished = True
+                    break
             places = lists[shape]
             if i + 1 < len(places) and shortest[shape] < dead.get(shape, never):
                 heapreplace(heap, (places[i + 1], i + 1, shape))
