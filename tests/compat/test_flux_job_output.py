@@ -75,6 +75,24 @@ def test_the_executor_says_what_is_wrong_with_a_job():
     assert lines == ["['OSError', 'TypeError', 'OverflowError', 'ValueError'] [None, -1, 7]", "200 [1, 2] True"]
 
 
+def test_callbacks_of_a_future_may_ask_for_its_id_and_may_fail():
+    lines = run(
+        """
+        import logging
+        logging.disable()
+        with j.FluxExecutor() as executor:
+            future = executor.submit(j.JobspecV1.from_command(["true"]))
+            known = []
+            future.add_jobid_callback(lambda future: 1 / 0)
+            future.add_jobid_callback(lambda future: known.append(future.jobid()))
+            future.add_event_callback("start", lambda future, event: 1 / 0)
+            future.add_event_callback("finish", lambda future, event: known.append(event.name))
+        print(future.result(), known == [future.jobid(), "finish"])
+        """
+    )
+    assert lines == ["0 True"]
+
+
 def test_entries_of_a_job_are_text_or_objects_before_or_after_updates():
     lines = run(
         """

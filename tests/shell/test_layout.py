@@ -42,3 +42,9 @@ def test_gpus_are_left_out_with_their_slot() -> None:
 def test_other_jobs_have_all_that_they_got(spec: dict[str, Any]) -> None:
     assert layout(1, spec).adjusted == []
     assert str(layout(1, spec).mine.cores) == "0-3"
+
+
+def test_of_a_range_of_slots_there_are_as_many_as_the_resources_hold() -> None:
+    slot = {"type": "slot", "count": {"min": 1, "max": 64}, "label": "task", "with": [{"type": "core", "count": 2}]}
+    for resources in ([slot], [{"type": "node", "count": 2, "with": [slot]}]):
+        assert layout(0, {**command(2), "resources": resources}).counts == [2, 2]

@@ -158,7 +158,8 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
         kind = vertex["type"]
         if kind == "slot":
             in_slot = True
-            count = vertex["count"] if isinstance(vertex["count"], int) else 1
+            # Of a range of slots there are as many as the resources hold.
+            count = vertex["count"] if isinstance(vertex["count"], int) else 0
             if jobspec["resources"][0]["type"] == "slot":
                 total = count
             else:

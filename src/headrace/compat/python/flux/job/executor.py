@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import errno
+import logging
 import os
 import threading
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
@@ -22,6 +23,16 @@ EVENTS = frozenset(
     """.split()  # noqa: SIM905
 )
 
+_log = logging.getLogger(__name__)
+
+
+def _call(callback: Callable[..., Any], *args: Any) -> None:
+    """As futures call back: what is raised is logged, and costs nobody else anything."""
+    try:
+        callback(*args)
+    except Exception:
+        _log.exception("exception calling callback for %r", args[0])
+
 
 class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
     """The future of one job: its result is the exit status, or -signal; a fatal exception is a JobException.
@@ -36,6 +47,8 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._jobid: Any = None
         self._submitted = True
         self._known = threading.Event()
+        # The thread that calls back before others go on.
+        self._teller = 0
         self._lock = threading.RLock()
         self._events: List[EventLogEvent] = []
         self._id_callbacks: List[Callable[[Any], Any]] = []
@@ -48,7 +61,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
 
         Raises TimeoutError, CancelledError, RuntimeError of a job that was refused.
         """
-        if not self._known.wait(timeout):
+        if self._teller != threading.get_ident() and not self._known.wait(timeout):
             raise concurrent.futures.TimeoutError()
         if not self._submitted:
             if self.cancelled():
@@ -66,7 +79,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             if not self._known.is_set():
                 self._id_callbacks.append(callback)
                 return self
-        callback(self)
+        _call(callback, self)
         return self
 
     def add_event_callback(self, event: str, callback: Callable[[Any, Any], Any]) -> FluxExecutorFuture:
@@ -77,7 +90,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             self._event_callbacks.setdefault(event, []).append(callback)
             past = [old for old in self._events if old.name == event]
         for old in past:
-            callback(self, old)
+            _call(callback, self, old)
         return self
 
     def cancel(self, *args: Any, **kwargs: Any) -> bool:
@@ -95,9 +108,10 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
             self._jobid = jobid
             self._submitted = submitted
             callbacks, self._id_callbacks = self._id_callbacks, []
-        # Before anybody who waits for the id can go on, as the C bindings have it.
+            self._teller = threading.get_ident()
+        # Before anybody else who waits for the id can go on, as the C bindings have it.
         for callback in callbacks:
-            callback(self)
+            _call(callback, self)
         self._known.set()
 
     def _refused(self, exc: BaseException) -> None:
@@ -113,7 +127,7 @@ class FluxExecutorFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         elif event.name == "exception" and event.context.get("severity") == 0 and self._failure is None:
             self._failure = JobException(event)
         for callback in callbacks:
-            callback(self, event)
+            _call(callback, self, event)
 
     def _ended(self) -> None:
         if self.done():
