@@ -167,7 +167,7 @@ print(*sorted(int(one["id"]) for one in graph["nodes"] if one["metadata"]["type"
 """
 
 
-@pytest.mark.parametrize("form", ["rv1_nosched", "rv1"])
+@pytest.mark.parametrize("form", ["rv1_nosched", "rv1", "rv1_shorthand"])
 def test_an_instance_in_a_job_schedules_on_its_part(form: str, tmp_path: Path) -> None:
     Path(tmp_path, "nodes.py").write_text(_NODES)
     done = shell(
@@ -184,6 +184,6 @@ def test_an_instance_in_a_job_schedules_on_its_part(form: str, tmp_path: Path) -
     )
     cores = len(os.sched_getaffinity(0))
     each = cores + 1
-    # With the graph in R its vertices keep their numbers; else they are numbered from the cluster on.
+    # With the graph in R its vertices keep their numbers; else, or if it leaves cores out, they are numbered anew.
     nodes = [1 + each, 1 + 2 * each] if form == "rv1" else [1, 1 + each]
     assert done.out.split() == [*map(str, nodes), "2", str(2 * cores), "inner", "inner"]
