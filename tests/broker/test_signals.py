@@ -75,6 +75,16 @@ def test_the_leader_ends_with_the_signals_status(number: int) -> None:
     assert (did, broker.exit_code, broker.ended_by) == (["shutdown"], 128 + number, number)
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_warning_is_for_the_jobs_and_one_broker_passes_it_on(number: int, rank: int) -> None:
+    broker, did = leader()
+    broker.rank = rank
+    broker.signal_jobs = did.append
+    signals.received(broker, number)
+    assert (did, broker.exit_code) == ([] if rank else [number], 0)
+
+
 @pytest.mark.parametrize(
     ("state", "ended_by", "wanted"),
     [

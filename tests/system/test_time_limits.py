@@ -49,3 +49,16 @@ def test_a_longer_time_reaches_the_instance_inside_and_its_jobs(scheduler: str, 
     assert 1200 < int(lines[1]) <= 1800
     assert lines[2] == "3"
     assert lines[3] == f'"expiration":{int(json.loads(done.out.splitlines()[-1])["execution"]["expiration"])}'
+
+
+def test_a_signal_for_an_instance_is_for_the_jobs_inside_it(tmp_path: Path) -> None:
+    task = "trap 'echo warned; exit 0' USR1; touch up; while :; do sleep .02; done"
+    (tmp_path / "inside.sh").write_text(f'#!/bin/sh\nflux run -n1 sh -c "{task}"; flux run -n1 echo goes on\n')
+    script = (
+        "id=$(flux batch -N2 --output=out inside.sh); until [ -e up ]; do sleep .02; done;"
+        "flux job kill -s USR1 $id; flux job status $id && cat out"
+    )
+    done = start("--test-size=2", script, cwd=str(tmp_path))
+    # The task's shell may say how its sleep ended, which got the signal too.
+    assert (done.rc, done.left) == (0, []), done.out + done.err
+    assert "warned" in done.out and done.out.endswith("goes on\n"), done.out + done.err

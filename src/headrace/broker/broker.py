@@ -13,6 +13,7 @@ import logging
 import mmap
 import os
 import shutil
+import signal
 import socket
 import time
 import traceback
@@ -332,6 +333,16 @@ class Broker:
         else:
             self._unwanted = True
             self.advance("shutdown")
+
+    def signal_jobs(self, number: int) -> None:
+        """Send signal `number` to all jobs that run here, whoever's they are."""
+        self.spawn(self._signal_jobs(number))
+
+    async def _signal_jobs(self, number: int) -> None:
+        try:
+            await self.context.rpc("job-manager.killall", {"dry_run": False, "userid": -1, "signum": number})
+        except RpcError as exc:
+            self.log(logging.ERROR, "broker", f"{signal.Signals(number).name} was not sent to jobs: {exc}")
 
     def _enter_cleanup(self) -> None:
         if self.rank:

@@ -232,7 +232,7 @@ def serve(sock: socket.socket, path: str) -> int:
     """Be the process of module `path`; returns the exit code."""
     m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
     gc.set_threshold(50_000, 20, 50)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
         # They are meant for the broker; a handler, unlike SIG_IGN, is not inherited by what the module starts.
         signal.signal(number, lambda _number, _frame: None)
     signals.release()

@@ -1,4 +1,5 @@
-"""Signals that end an instance, whenever they come: before there is a loop to handle them, while it runs, at its end.
+"""Signals of an instance: those that end it, whenever they come (before there is a loop to handle them, while it runs,
+at its end), and those that are for the jobs that it runs.
 
 From the first folder until the loop listens, and again from the loop's end until the process has ended, the kernel
 keeps them for us: a signal that nobody handles would leave the run directory, or processes, behind.
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What a job is warned with before its limit: when the job is an instance, it is for its jobs.
+FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
 # Seconds that a new program may not have been in the group of processes yet that a terminal interrupts.
 YOUNG = 0.2
 
@@ -61,7 +64,7 @@ def interruptible() -> Iterator[None]:
 def catch() -> None:
     """Prepare for `listen`. Before asyncio runs: it would put, take away and describe a handler of its own."""
     # SIGALRM is how a job's time limit reaches an instance that is a job.
-    for number in (*_ENDING, signal.SIGALRM):
+    for number in (*_ENDING, *FOR_JOBS, signal.SIGALRM):
         signal.signal(number, _noted)
 
 
@@ -86,8 +89,15 @@ def _noted(_number: int, _frame: Any) -> None:
 
 
 def received(broker: Broker, number: int) -> None:
-    """Broker: `number` arrived. The leader shuts the instance down; a follower that is told to go alone goes."""
+    """Broker: `number` arrived. The leader tells the jobs, or shuts the instance down; a follower that is told to go
+    alone goes."""
     name = signal.Signals(number).name
+    if number in FOR_JOBS:
+        # All brokers of a job get it: once is enough.
+        if not broker.rank:
+            broker.log(logging.INFO, "broker", f"{name}: sent to all running jobs")
+            broker.signal_jobs(number)
+        return
     if broker.rank:
         # What a terminal sends reaches the leader too, whose shutdown reaches us through the tree; but if we have not
         # found it yet, it may be elsewhere.
