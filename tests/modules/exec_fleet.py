@@ -94,6 +94,7 @@ class Fleet:
         loop = asyncio.get_running_loop()
         router = Router(rank, loop)
         attrs = AttrTable()
+        attrs.set("hostlist", "node[0-6]")
         for name, value in (("local-uri", f"local:///run/{rank}"), ("rundir", "/run"), ("jobid-path", "/")):
             attrs.set(name, value)
         children = {child: SimpleNamespace(alive=True) for child in self.topology.children(rank)}

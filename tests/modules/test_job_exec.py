@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 from typing import Any
 
 import pytest
@@ -179,6 +180,18 @@ def test_a_fatal_exception_ends_every_shell_and_sigkill_follows() -> None:
     with_fleet(3, scenario, config={"exec": {"kill-timeout": 0.05}})
 
 
+def test_a_job_that_goes_on_after_its_time_limit_can_be_canceled() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        for kind in ("timeout", "timeout", "cancel", "cancel"):
+            fleet.manager.publish("job-exception", {"id": JOB, "type": kind, "severity": 0})
+        await fleet.settle()
+        assert [op["signum"] for op in fleet.agents[0].got("kill")] == [signal.SIGALRM, signal.SIGTERM]
+
+    with_fleet(1, scenario)
+
+
 def test_an_unkillable_job_gives_up_its_nodes_drained() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start("0-1", "node[0-1]")
@@ -250,7 +263,7 @@ def test_a_lost_broker_fails_its_jobs_and_the_rest_is_told_to_end() -> None:
         await fleet.lose(2)
         kind, data = fleet.told[1]
         assert (kind, data["severity"], data["type"]) == ("exception", 0, "node-failure")
-        assert data["note"] == "lost contact with job shell on ranks 2,5-6"
+        assert data["note"] == "lost contact with job shell on brokers node[2,5-6] (ranks 2,5-6)"
         # The lead shell does not wait for what they would have said.
         assert [(op["from"], op["data"]["kind"]) for op in fleet.agents[0].got("peer")] == [
             (node, "done") for node in (2, 5, 6)

@@ -26,6 +26,7 @@ from headrace.modules.job_exec_sim import SimError, simulation
 from headrace.modules.job_exec_tree import bits_of, ranks_of
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
+from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
 
@@ -305,7 +306,10 @@ class _Leader:
         ranks = Idset.parse(op["ranks"])
         fatal = job.critical is None or bool(ranks & job.critical)
         job.failed = job.failed or fatal
-        note = f"lost contact with job shell on rank{'s' if len(ranks) > 1 else ''} {ranks}"
+        many = "s" if len(ranks) > 1 else ""
+        hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist", "")))
+        names = Hostlist(hosts[rank] for rank in ranks) if hosts else ""
+        note = f"lost contact with job shell on broker{many} {names} (rank{many} {ranks})"
         self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 
     def _finished(self, op: Op) -> None:
@@ -367,8 +371,12 @@ class _Leader:
 
     def _doom(self, job: Job, signum: int) -> None:
         if job.doomed:
+            # Until it is killed, who canceled it need not wait: a job that goes on after SIGALRM may end of this.
+            if job.doomed == signal.SIGALRM != signum:
+                job.doomed = signum
+                self.node.down({"op": "kill", "id": job.id, "signum": int(signum)})
             return
-        job.doomed = True
+        job.doomed = signum
         if job.sim is not None:
             self._end(job, signum)
             return

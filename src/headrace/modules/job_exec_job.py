@@ -38,7 +38,8 @@ class Job:
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
-        self.doomed = False
+        # The signal that was to end it, 0 for none yet.
+        self.doomed = 0
         self.kills = 0
         self.sim: Simulation | None = None
         self.timer: Any = None

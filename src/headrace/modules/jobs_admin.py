@@ -18,6 +18,8 @@ from headrace.spec.message import Message
 # Seconds between two looks at the configured limits on inactive jobs, and how many are purged at a time.
 _PURGE_PERIOD = 2.0
 _PURGE_BATCH = 100
+# The most that one request may ask to be purged.
+_PURGE_BATCH_MAX = 1000
 
 
 class Admin:
@@ -134,10 +136,13 @@ class Admin:
         """`purge {age_limit, num_limit, batch, force}`: {count}; without force only counts."""
         body = msg.obj
         age, number = body.get("age_limit", -1.0), body.get("num_limit", -1)
+        batch = body.get("batch", _PURGE_BATCH_MAX)
+        if not isinstance(batch, int) or not 1 <= batch <= _PURGE_BATCH_MAX:
+            raise RpcError(errno.EINVAL, f"batch must be from 1 to {_PURGE_BATCH_MAX}")
         self.core.now = self.ctx.now()
         ids = self.core.purgeable(age, number)
         if body.get("force"):
-            ids = self._purge(ids[: body.get("batch") or len(ids)])
+            ids = self._purge(ids[:batch])
         self._answer(msg, {"count": len(ids)})
 
     def purge_id(self, msg: Message) -> None:
