@@ -77,6 +77,15 @@ BULK = [
         "".join(f"bulksubmit: submit x {value}\n" for value in "abc"),
     ),
     Line(
+        "flux bulksubmit --dry-run --shuffle {seq}:{} ::: 0 1 2 3 | sort",
+        "".join(f"bulksubmit: submit {n}:{n}\n" for n in range(4)),
+    ),
+    Line(
+        "echo '{' >bad.json; flux submit --dry-run --setattr=^user.x=bad.json true",
+        like("flux-submit: ERROR: --setattr: bad.json: not JSON: .*"),
+        1,
+    ),
+    Line(
         "seq 40 >in; flux bulksubmit --dry-run --shuffle {} :::: in >out; sed 's/.* //' out | cmp -s - in || "
         "sed 's/.* //' out | sort -n | cmp - in && echo shuffled",
         "shuffled\n",
@@ -160,7 +169,8 @@ STARTING = [
         "flux shutdown --quiet $(cat id)",
         "1\n",
     ),
-    Line("flux start --broker-opts=--conf=a.b=3 flux config get a.b", "3\n"),
+    Line("flux start --broker-opts=--conf=resource.noverify=true flux config get resource.noverify", "true\n"),
+    Line("flux alloc -n1 --dry-run | grep -o '\"command\": [^]]*]'", '"command": ["flux", "broker"]\n'),
     Line("flux alloc -n1 --broker-opts=-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
     Line("mkdir rd; flux start -s1 --test-rundir=rd ls rd; ls -d rd", "local-0\nrd\n"),
     Line("flux start --test-rundir=rd true", "flux-start: --test-hosts and --test-rundir need --test-size\n", 1),

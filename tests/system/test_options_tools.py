@@ -78,6 +78,11 @@ REACHING = [
         1,
     ),
     Line("flux hostlist -m 'h[1,1,1]' h1; flux hostlist -um 'h[1,1,1]' h1", "h[1,1]\nh1\n"),
+    Line(
+        "flux config set --type=string x.y meep; flux config get --type=fsd x.y",
+        "flux-config: x.y does not have the requested type: 'meep' is not a valid FSD\n",
+        1,
+    ),
     Line("flux config set --type=integer job-manager.inactive-age-limit 5", like(".*Expected string.*"), 1),
     Line("flux config set --type=string job-manager.inactive-age-limit x", like(".*invalid FSD.*"), 1),
     Line("flux config set --type=integer job-manager.inactive-num-limit -- -5", like(".*must be >= 0.*"), 1),

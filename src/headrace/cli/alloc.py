@@ -10,7 +10,6 @@ from headrace.cli import options
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
-from headrace.client.usershell import user_shell
 from headrace.spec import jobid, jobspec_build
 from headrace.spec.eventlog import decode_line
 from headrace.spec.os_error import text_of
@@ -57,12 +56,9 @@ def main(argv: List[str]) -> int:
 def _jobspec(args: Namespace) -> Dict[str, Any]:
     parameters = options.slot_parameters(args)
     command = options.command_of(args)
-    if args.bg:
-        # Without a command the instance waits for work until it is shut down.
-        if not command:
-            parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
-    elif not command:
-        command = [user_shell(os.environ)]
+    if args.bg and not command:
+        # Without a command the instance waits for work until it is shut down; else its broker runs the user's shell.
+        parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
     jobspec = jobspec_build.from_nest_command(command, **parameters)
     if args.bg:
         jobspec_build.set_shell_option(jobspec, "pty.capture", 1)

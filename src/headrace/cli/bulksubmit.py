@@ -85,7 +85,7 @@ def _parser() -> Parser:
 def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
     command, lists = _split(options.command_of(args), args)
-    combinations = _combinations(lists)
+    combinations = list(enumerate(_combinations(lists)))
     if args.shuffle:
         random.shuffle(combinations)
     definitions = dict(_definition(text) for text in args.define or [])
@@ -213,13 +213,13 @@ def _fill(word: str, values: List[str], seq: int, definitions: Dict[str, Any], c
 
 
 def _filled(
-    args: Namespace, command: List[str], combinations: List[List[str]], definitions: Dict[str, Any]
+    args: Namespace, command: List[str], combinations: List[Tuple[int, List[str]]], definitions: Dict[str, Any]
 ) -> Iterator[Namespace]:
-    """The arguments of each job, with its inputs filled in."""
+    """The arguments of each job, with its number and its inputs filled in."""
     import copy
 
     copies = bool(args.cc or args.bcc)
-    for seq, values in enumerate(combinations):
+    for seq, values in combinations:
         one = copy.copy(args)
         for name, value in vars(args).items():
             where = _option(name).strip("=")

@@ -103,7 +103,7 @@ def _show(value: Any, kind: str, name: str) -> str:
         try:
             seconds = duration.parse(value) if isinstance(value, str) else float(value)
         except (ValueError, TypeError):
-            raise CommandError(f"{name} is not a valid FSD") from None
+            raise CommandError(f"{name} does not have the requested type: {value!r} is not a valid FSD") from None
         if kind == "fsd":
             return str(value) if isinstance(value, str) else duration.encode(seconds)
         return str(int(seconds)) if kind == "fsd-integer" else str(seconds)

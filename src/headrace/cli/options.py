@@ -286,8 +286,11 @@ def finish(jobspec: Jobspec, args: Namespace) -> None:
 
         system["preemptible-after"] = duration.parse(args.preemptible_after)
     for text in args.setattr or []:
-        key, value = jobspec_build.parse_setting(text)
-        jobspec_build.set_attribute(jobspec, key, value)
+        try:
+            key, value = jobspec_build.parse_setting(text)
+            jobspec_build.set_attribute(jobspec, key, value)
+        except ValueError as exc:
+            raise ValueError(f"--setattr: {exc}") from None
     for text in args.add_file or []:
         _add_file(jobspec, text)
 
