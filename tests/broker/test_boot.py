@@ -24,6 +24,12 @@ def test_every_broker_of_a_machine_binds_where_its_children_connect() -> None:
     assert len({info.bind for info in infos}) == 6
 
 
+def test_brokers_of_a_machine_may_use_tcp() -> None:
+    binds = [info.bind for info in boot.on_one_machine(3, "/run/x", "kary:2", ["a", "b", "c"], tcp=True)]
+    assert len(set(binds)) == 3
+    assert all(bind.startswith("tcp://127.0.0.1:") for bind in binds)
+
+
 def test_keys_are_random_and_not_shown() -> None:
     first, second = (boot.on_one_machine(2, "/run/x", "kary:2", ["a", "b"])[1] for _ in range(2))
     assert first.secret_key != second.secret_key

@@ -152,7 +152,7 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("access = 3", "access: must be a table, not 3"),
         ("headrace.exec-modules = 'kvs'", "headrace.exec-modules: must be a list of strings, not 'kvs'"),
         ("headrace.skip-modules = [1]", "headrace.skip-modules: must be a list of strings, not [1]"),
-        ("exec.max-kill-count = true", "exec.max-kill-count: must be an integer, not True"),
+        ("exec.max-kill-count = true", "Config file error [exec]: exec.max-kill-count: Expected integer, got True"),
         ("exec.kill-timeout = true", "exec.kill-timeout: must be a duration such as '5s', not True"),
         ("exec.term-signal = true", "exec.term-signal: must be a signal's name or number, not True"),
         ("policy.limits.job-size.max = 3", "policy.limits.job-size.max: must be a table, not 3"),
@@ -162,10 +162,10 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("policy.limts.duration = '1h'", "policy.limts: unknown key, did you mean limits?"),
         ("queues.debug.requirs = ['x']", "queues.debug.requirs: unknown key, did you mean requires?"),
         ("tbon = 3", "tbon: must be a table, not 3"),
-        ("tbon.tcp_user_timeout = 42", "tbon.tcp_user_timeout: must be a string, not 42"),
-        ("tbon.zmqdebug = 'x'", "tbon.zmqdebug: must be an integer, not 'x'"),
-        ("tbon.zmq_io_threads = true", "tbon.zmq_io_threads: must be an integer, not True"),
-        ("tbon.topo = []", "tbon.topo: must be a string, not []"),
+        ("tbon.tcp_user_timeout = 42", "Config file error [tbon]: tbon.tcp_user_timeout: Expected string, got 42"),
+        ("tbon.zmqdebug = 'x'", "Config file error [tbon]: tbon.zmqdebug: Expected integer, got 'x'"),
+        ("tbon.zmq_io_threads = true", "Config file error [tbon]: tbon.zmq_io_threads: Expected integer, got True"),
+        ("tbon.topo = []", "Config file error [tbon]: tbon.topo: Expected string, got []"),
     ],
 )
 def test_a_value_of_a_wrong_kind_or_an_unknown_key_of_a_queue_is_refused_with_its_path(text: str, message: str) -> None:

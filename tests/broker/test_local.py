@@ -124,3 +124,23 @@ def test_who_may_enter_and_as_what(tmp_path: Path):
             assert tuple(map(server.role_of, (1000, 0, 1001))) == roles, access
 
     asyncio.run(main())
+
+
+def test_messages_are_counted_by_type_until_that_is_cleared(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        server = LocalServer(broker, str(tmp_path / "s"))
+        await server.start()
+        sock = await connected(tmp_path / "s")
+        for msg in (m.request("nosuch.call"), m.event("a"), m.event("b")):
+            await broker.loop.sock_sendall(sock, m.frame(msg))
+        await turns()
+        assert server.stats()["tx"] == {"request": 1, "response": 0, "event": 2, "control": 0}
+        next(iter(server.clients)).send(m.event("c"))
+        assert server.stats()["rx"] == {"request": 0, "response": 0, "event": 1, "control": 0}
+        server.clear_stats()
+        assert server.stats()["tx"]["event"] == 0
+        sock.close()
+        await server.stop()
+
+    asyncio.run(main())

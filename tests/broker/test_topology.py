@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from headrace.broker.topology import Topology, TopologyError
 
 
-@given(st.integers(1, 200), st.sampled_from(["kary:1", "kary:2", "kary:3", "kary:32", "kary:0", "binomial"]))
+@given(
+    st.integers(1, 200),
+    st.sampled_from(["kary:1", "kary:2", "kary:3", "kary:32", "kary:0", "binomial", "mincrit", "mincrit:3"]),
+)
 def test_every_rank_is_reached_hop_by_hop(size, uri):
     tree = Topology(size, uri)
     assert tree.subtree(0) == frozenset(range(size))
@@ -31,7 +34,7 @@ def test_a_message_for_another_branch_goes_up_first():
     assert tree.next_hop(0, 6) == 2
 
 
-@pytest.mark.parametrize("uri", ["", "kary", "kary:x", "kary:-1", "ring:3"])
+@pytest.mark.parametrize("uri", ["", "kary", "kary:x", "kary:-1", "mincrit:x", "ring:3"])
 def test_an_unknown_shape_is_refused(uri):
     with pytest.raises(TopologyError):
         Topology(4, uri)
@@ -41,3 +44,19 @@ def test_an_unknown_shape_is_refused(uri):
 def test_a_parent_list_must_be_a_tree(parents):
     with pytest.raises(TopologyError):
         Topology(max(2, len(parents)), "kary:2", parents)
+
+
+@pytest.mark.parametrize(
+    ("size", "uri", "routers"),
+    [
+        (9, "mincrit:2", [3, 3]),
+        (1, "mincrit:2", []),
+        (3, "mincrit:2", []),
+        (10, "mincrit", []),
+        (2051, "mincrit", [1024] * 2),
+    ],
+)
+def test_mincrit_has_few_routers_with_as_many_leaves_each(size, uri, routers):
+    tree = Topology(size, uri)
+    assert [len(tree.children(rank)) for rank in range(1, size) if tree.children(rank)] == routers
+    assert len(tree.children(0)) == (len(routers) or size - 1)

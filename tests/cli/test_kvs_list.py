@@ -39,6 +39,12 @@ def test_an_empty_directory_prints_nothing(answers: Any, capsys: Any) -> None:
     assert capsys.readouterr().out == ""
 
 
+def test_a_directory_that_is_empty_is_shown_among_all_keys(answers: Any, capsys: Any) -> None:
+    answers(kvs_list, kvs__lookup=[folder(d="dir", e="dir"), folder(), folder(s="dir"), folder()])
+    assert kvs_list.dir_(["-R", "-d", "top"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["top.d.", "top.e.s."]
+
+
 def test_what_is_not_there_or_no_directory_is_said_and_the_rest_shown(answers: Any, capsys: Any) -> None:
     gone, value = OSError(errno.ENOENT, ""), {"val": kvs.val(b"x")}
     answers(kvs_list, kvs__lookup=[gone, value, value, folder(x="symlink", y="dir"), folder(x="symlink", y="dir")])

@@ -65,12 +65,12 @@ class World:
         return [told for told in self.told if told["op"] == op]
 
 
-def with_world(in_broker: Run, scenario: Callable[[World], Any]) -> None:
+def with_world(in_broker: Run, scenario: Callable[[World], Any], config: dict[str, Any] | None = None) -> None:
     async def run(broker: Any) -> None:
         world = World(broker)
         await scenario(world)
 
-    in_broker(run)
+    in_broker(run, config)
 
 
 def output(stream: str, **io: Any) -> dict[str, Any]:
@@ -314,3 +314,19 @@ def test_the_server_of_a_jobs_shell_knows_only_what_it_started(in_broker: Run) -
         assert [op["handle"] for op in world.got("exec-kill")] == [1, 2, 1, 2]
 
     with_world(in_broker, scenario)
+
+
+@pytest.mark.parametrize("guests", [True, False])
+def test_where_guests_are_let_in_the_leader_runs_nothing_for_other_brokers(in_broker: Run, guests: bool) -> None:
+    async def scenario(world: World) -> None:
+        world.client.rolemask = m.ROLE_OWNER
+        tag = world.run("hostname")
+        await world.settle()
+        assert len(world.got("exec")) == (not guests)
+        assert await world.answers(tag) == ([errno.EPERM] if guests else [])
+        world.client.rolemask = m.ROLE_OWNER | m.ROLE_LOCAL
+        world.run("hostname")
+        await world.settle()
+        assert len(world.got("exec")) == 1 + (not guests)
+
+    with_world(in_broker, scenario, {"access": {"allow-guest-user": guests}})

@@ -44,7 +44,7 @@ def test_the_table_tbon_takes_effect_and_options_win(tmp_path: Path) -> None:
 def test_a_value_that_tbon_cannot_take_is_refused() -> None:
     done = start("--test-size=2", "--conf=tbon.connect_timeout=soon", "true")
     assert done.rc == 1
-    assert done.err.startswith("flux-broker: tbon.connect_timeout: invalid duration 'soon'")
+    assert done.err.startswith("flux-broker: Error parsing tbon.connect_timeout attribute: invalid duration 'soon'")
 
 
 def test_a_queue_may_be_given_by_its_hosts(tmp_path: Path) -> None:

@@ -186,9 +186,9 @@ def _check(name: str, value: str) -> None:
         try:
             duration.parse(value)
         except duration.DurationError as exc:
-            raise AttrError(f"{name}: {exc}") from None
+            raise AttrError(f"Error parsing {name} attribute: {exc}") from None
     elif name in _COUNTS and not (value.isascii() and value.isdigit() and len(value) < 7):
-        raise AttrError(f"{name}: '{value}' is no number of at most six digits")
+        raise AttrError(f"{name}: value must be an integer of at most six digits, not '{value}'")
     elif name == "log-stderr-mode" and value not in ("leader", "local"):
         raise AttrError(f"{name}: '{value}' is neither leader nor local")
     elif name in ("rundir", "statedir") and not value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 
 from ..spec.hostlist import Hostlist
 from .topology import Topology, TopologyError
@@ -60,6 +61,18 @@ def local_hostname() -> str:
     return os.environ.get("FLUX_FAKE_HOSTNAME") or socket.gethostname().split(".")[0]
 
 
+def prefers_tcp(attrs: Mapping[str, str]) -> bool:
+    return attrs.get("tbon.prefertcp", "0") != "0"
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
     """An instance of one broker. Raises BootError."""
     host = hostname or local_hostname()
@@ -69,19 +82,21 @@ def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
         raise BootError(str(exc)) from None
 
 
-def on_one_machine(size: int, rundir: str, topo: str, hosts: list[str]) -> list[BootInfo]:
+def on_one_machine(size: int, rundir: str, topo: str | Topology, hosts: list[str], tcp: bool = False) -> list[BootInfo]:
     """All brokers of a `--test-size` instance: every endpoint is known beforehand, so there is nothing to exchange.
 
     One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
     """
-    topology, hostlist = Topology(size, topo), str(Hostlist(hosts))
+    topology = Topology(size, topo) if isinstance(topo, str) else topo
+    hostlist = str(Hostlist(hosts))
+    ends = [f"tcp://127.0.0.1:{free_port()}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
     public, secret = new_keys() if size > 1 else (b"", b"")
     infos = []
     for rank in range(size):
         parent = topology.parent(rank)
         info = BootInfo(rank, size, "test", topology, hosts[rank], hosts, hostlist)
-        info.bind = f"ipc://{rundir}/tbon-{rank}"
-        info.parent_uri = f"ipc://{rundir}/tbon-{parent}" if rank else ""
+        info.bind = ends[rank]
+        info.parent_uri = ends[parent] if rank else ""
         info.parent_key = info.public_key = public
         info.secret_key = secret
         info.members = {public}

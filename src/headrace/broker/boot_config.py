@@ -55,13 +55,7 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     if hostname not in names:
         raise BootError(f"bootstrap.hosts: this host, {hostname}, is not among {Hostlist(names)}")
     rank = names.index(hostname)
-    try:
-        parents = None
-        if not topo or any("parent" in entry for entry in entries):
-            parents = [-1] + [names.index(entry.get("parent", names[0])) for entry in entries[1:]]
-        topology = Topology(len(names), topo or _FLAT, parents)
-    except (TopologyError, ValueError) as exc:
-        raise BootError(f"bootstrap.hosts: {exc}") from None
+    topology = _topology(entries, topo)
     info = BootInfo(rank, len(names), "config", topology, hostname, names)
     if len(names) == 1:
         return info
@@ -75,6 +69,23 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     if rank:
         info.parent_uri = _endpoint(entries[topology.parent(rank)], "connect", table, "default_connect")
     return info
+
+
+def topology_of(table: dict[str, Any], topo: str, names: list[str]) -> Topology | None:
+    """The shape that the table gives to hosts that it lists with just these names, None if those are others."""
+    entries = _hosts(table) if isinstance(table, dict) else []
+    return _topology(entries, topo) if names == [entry["host"] for entry in entries] else None
+
+
+def _topology(entries: list[dict[str, str]], topo: str) -> Topology:
+    names = [entry["host"] for entry in entries]
+    try:
+        parents = None
+        if not topo or any("parent" in entry for entry in entries):
+            parents = [-1] + [names.index(entry.get("parent", names[0])) for entry in entries[1:]]
+        return Topology(len(names), topo or _FLAT, parents)
+    except (TopologyError, ValueError) as exc:
+        raise BootError(f"bootstrap.hosts: {exc}") from None
 
 
 def _hosts(table: dict[str, Any]) -> list[dict[str, str]]:

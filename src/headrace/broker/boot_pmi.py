@@ -7,7 +7,6 @@ process manager is the shell of the enclosing instance, which also says how deep
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Mapping
 from typing import Union
 
@@ -80,13 +79,13 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     children = topology.children(rank)
     connect = ""
     if children:
-        tcp = attrs.get("tbon.prefertcp", "0") != "0"
+        tcp = boot.prefers_tcp(attrs)
         if not tcp and _one_host(pmi.lookup("PMI_process_mapping"), size):
             info.bind = connect = f"ipc://{rundir}/tbon-{rank}"
         else:
             from .address import address_of, hint_of
 
-            port = _free_port()
+            port = boot.free_port()
             info.bind, connect = f"tcp://*:{port}", f"tcp://{address_of(hostname, hint_of(attrs, env))}:{port}"
     key = z85.decode(info.public_key).hex()
     pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
@@ -129,10 +128,3 @@ def _one_host(mapping: str, size: int) -> bool:
     except ValueError:
         return False
     return len(numbers) == 1 and numbers[0][1:2] == [1] and numbers[0][2:3] == [size]
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port

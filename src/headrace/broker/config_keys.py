@@ -30,9 +30,9 @@ _Keys = Union[dict[str, Any], _Kind, str]
 _ANY = "any"
 _NO_EFFECT = "no effect"
 _BOOL = _Kind((bool,), "true or false")
-_INTEGER = _Kind((int,), "an integer")
-_FLAG = _Kind((int, bool), "an integer")
-_TEXT = _Kind((str,), "a string")
+_INTEGER = _Kind((int,), "integer")
+_FLAG = _Kind((int, bool), "integer")
+_TEXT = _Kind((str,), "string")
 _TEXTS = _Kind((list,), "a list of strings")
 _SIGNAL = _Kind((int, str), "a signal's name or number")
 _TIME = _Kind((str, int, float), "a duration such as '5s'")
@@ -132,6 +132,9 @@ def _check(value: Any, keys: _Keys, path: str) -> None:
         wanted = keys.text
     else:
         good, wanted = isinstance(value, dict) or isinstance(keys, str), "a table"
+    if not good and keys in (_INTEGER, _FLAG, _TEXT):
+        # As Flux says it, for those who look for that.
+        raise ConfigError(f"Config file error [{path.partition('.')[0]}]: {path}: Expected {wanted}, got {value!r}")
     if not good:
         raise ConfigError(f"{path}: must be {wanted}, not {value!r}")
     if isinstance(keys, dict):

@@ -31,6 +31,7 @@ from .config import ConfigError
 from .config_keys import attributes, check, doubts
 from .modhost import FOLLOWER_MODULES, exec_modules, names_for
 from .module import RpcError
+from .topology import Topology
 
 # A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
 _RUNDIR_LIMIT = 88
@@ -176,6 +177,9 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     agent = spawn_agent(rundir if own or starter else "", starter, info.rank)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
+    if info.rank:
+        # A choice for the one that talks to many.
+        attrs.set("tbon.zmq_io_threads", "1")
     forked = _fork_modules(info.rank, attrs, options.config, agent[1])
     from .broker import Broker
 
@@ -284,7 +288,7 @@ def start_many(options: LaunchOptions) -> int:
     _preload(FOLLOWER_MODULES, size > 1)
     rundir = make_rundir(options)
     try:
-        infos = boot.on_one_machine(size, rundir, options.attrs.get("tbon.topo", "kary:32"), hosts)
+        infos = boot.on_one_machine(size, rundir, _topology(options, hosts), hosts, boot.prefers_tcp(options.attrs))
         keeper.become_keeper()
         quorum = state.quorum_size(options.attrs.get("broker.quorum", ""), size)
         return _wait(_fork_brokers(infos, options, rundir), quorum, rundir)
@@ -294,6 +298,17 @@ def start_many(options: LaunchOptions) -> int:
         if options.attrs.get("rundir-cleanup", "1") == "1":
             # A leader that was killed could not do it.
             shutil.rmtree(rundir, ignore_errors=True)
+
+
+def _topology(options: LaunchOptions, hosts: list[str]) -> str | Topology:
+    """The shape that a `[bootstrap]` table gives brokers with just these names, else that of `tbon.topo`."""
+    if "bootstrap" in options.config:
+        from .boot_config import topology_of
+
+        shape = topology_of(options.config["bootstrap"], options.attrs.get("tbon.topo", ""), hosts)
+        if shape is not None:
+            return shape
+    return options.attrs.get("tbon.topo", "kary:32")
 
 
 def _fork_brokers(infos: list[BootInfo], options: LaunchOptions, rundir: str) -> dict[int, int]:

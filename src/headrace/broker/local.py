@@ -31,6 +31,7 @@ DROP_AT = 64 << 20
 # Services, counted once for each broker, that one client may ask: each is told when it disconnects.
 MOST_SERVICES = 1 << 16
 _CRED = struct.Struct("3i")
+_COUNTED = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
 
 
 class LocalClient(asyncio.BufferedProtocol):
@@ -113,6 +114,7 @@ class LocalClient(asyncio.BufferedProtocol):
         else:
             msg.userid, msg.rolemask = self.userid, self.rolemask
         kind = msg.type
+        self.server.sent[kind] += 1
         if kind == m.REQUEST:
             msg.flags |= m.FLAG_ROUTE
             msg.routes.append(self._route)
@@ -134,6 +136,7 @@ class LocalClient(asyncio.BufferedProtocol):
             return
         if not self._out:
             self.broker.router.at_turn_end(self._write)
+        self.server.received[msg.type] += 1
         self._out.append(m.frame(msg))
 
     def _write(self) -> None:
@@ -178,6 +181,17 @@ class LocalServer:
         self.path = path
         self.clients: set[LocalClient] = set()
         self._server: Any = None
+        self.clear_stats()
+
+    def clear_stats(self) -> None:
+        # Messages by their type: from clients into the broker, and from it to them.
+        self.sent = dict.fromkeys(_COUNTED, 0)
+        self.received = dict.fromkeys(_COUNTED, 0)
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """How many messages of each type were passed on, as Flux counts them: `tx` into the broker, `rx` from it."""
+        tables = {"tx": self.sent, "rx": self.received}
+        return {way: {name: table[kind] for kind, name in _COUNTED.items()} for way, table in tables.items()}
 
     def role_of(self, uid: int) -> int:
         """The rolemask of a uid, ROLE_NONE when it may not connect ([access] allow-guest-user, allow-root-owner)."""

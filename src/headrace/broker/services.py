@@ -40,7 +40,10 @@ def register(broker: Broker) -> None:
     ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
     _config(broker, broker.modules.builtin("config"))
     _overlay(broker, broker.modules.builtin("overlay"))
-    broker.modules.builtin("connector-local").service("connector-local", {})
+    connector = broker.modules.builtin("connector-local")
+    connector.service("connector-local", {})
+    connector.on_stats(lambda: broker.local.stats() if broker.local else {})
+    connector.on_stats_clear(lambda: broker.local.clear_stats() if broker.local else None)
 
 
 def _text(msg: Message, key: str) -> str:

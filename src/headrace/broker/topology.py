@@ -1,12 +1,17 @@
 """The shape of the TBON: which rank is whose parent, and where a message for a rank goes next. Pure arithmetic.
 
 `kary:K` numbers ranks breadth first, so parent and children are a division away; `custom` trees (a `[bootstrap]` table
-with `parent` names) are given as a parent list. `kary:0` is flat: every rank hangs off rank 0.
+with `parent` names) are given as a parent list. `kary:0` is flat: every rank hangs off rank 0. `mincrit:K` has K
+routers between rank 0 and all others, so that few ranks matter to others; without K it takes as many as keep fanouts at
+1024.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
+# The fanout that `mincrit` keeps to, as in real Flux.
+_MOST_CHILDREN = 1024
 
 
 class TopologyError(ValueError):
@@ -34,8 +39,13 @@ class Topology:
                 parents = [-1] + [0] * (size - 1)
             elif scheme == "binomial":
                 parents = [-1] + [rank & (rank - 1) for rank in range(1, size)]
+            elif scheme == "mincrit":
+                if arg and not arg.isdigit():
+                    raise TopologyError(f"tbon.topo={uri}: write mincrit:K with K a number of routers, or mincrit")
+                parents = _few_critical(size, int(arg) if arg else None)
             else:
-                raise TopologyError(f"tbon.topo={uri}: unknown topology, give kary:K, binomial or custom")
+                text = "unknown topology scheme, give kary:K, mincrit:K, binomial or custom"
+                raise TopologyError(f"tbon.topo={uri}: {text}")
         if parents is None:
             parents = [-1] + [(rank - 1) // self.fanout for rank in range(1, size)]
         if len(parents) != size or parents[0] != -1:
@@ -95,3 +105,14 @@ class Topology:
                 return walk
             walk = parent
         return self._parents[here]
+
+
+def _few_critical(size: int, routers: int | None) -> list[int]:
+    """Parents for ranks 1 to `routers` that hang off rank 0 and have about as many of the other ranks each."""
+    others = size - 1
+    if routers is None:
+        routers = 0 if others <= _MOST_CHILDREN else -(-others // (_MOST_CHILDREN + 1))
+    if not 0 < routers < others:
+        return [-1] + [0] * others
+    leaves = others - routers
+    return [-1] + [0] * routers + [1 + leaf * routers // leaves for leaf in range(leaves)]

@@ -147,7 +147,9 @@ def _walk(handle: Handle, key: str, space: str, root: Any, deep: bool) -> Iterat
     for name in sorted(entries):
         full = _join(key, name)
         if deep and entries[name]["type"] in ("dir", "dirref"):
-            yield from _walk(handle, full, space, root, deep)
+            inner = list(_walk(handle, full, space, root, deep))
+            # One that is empty has nothing else to show for it.
+            yield from inner or [(full, entries[name])]
         else:
             yield full, entries[name]
 

@@ -170,12 +170,15 @@ _TAKE_A_WORD = ("-S", "-c", "-s", "-r", "--setattr", "--config-path", "--conf", 
 
 
 def _joined_broker_opts(argv: List[str]) -> List[str]:
-    """`-o -v` as `--broker-opts=-v`: argparse takes no value that begins with a dash, and these all do."""
+    """`-o -v` as `--broker-opts=-v`: argparse takes no value that begins with a dash, and these all do. `--verbose=N`
+    as so many `-v`: it counts them."""
     out: List[str] = []
     words = iter(argv)
     for word in words:
         if word in ("-o", "--broker-opts"):
             out.append(f"--broker-opts={next(words, '')}")
+        elif word.startswith("--verbose=") and word[len("--verbose=") :].isdigit():
+            out += ["-v"] * int(word[len("--verbose=") :])
         elif word == "--" or not word.startswith("-"):
             # The initial program and its own options.
             return [*out, word, *words]

@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.broker import drain
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.spec.message import Message
+from headrace.spec.message import ROLE_LOCAL, Message
 
 NAME = "rexec"
 
@@ -104,6 +104,10 @@ class _Server:
 
     def _exec(self, msg: Message) -> None:
         _check(msg)
+        guests = self.ctx.config.get("access", {}).get("allow-guest-user") is True
+        if guests and self.ctx.rank == 0 and "shell" not in msg.obj and not msg.rolemask & ROLE_LOCAL:
+            # Who takes a follower's node over should not have the leader's with it (as in Flux).
+            raise RpcError(errno.EPERM, "Remote rexec requests are not allowed on rank 0")
         if self.agent is None:
             raise RpcError(errno.ENOSYS, f"rank {self.ctx.rank} has no exec agent")
         label = msg.obj["cmd"].get("label")
