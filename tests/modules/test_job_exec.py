@@ -287,6 +287,16 @@ def test_a_job_for_ranks_that_are_gone_fails_at_once() -> None:
     with_fleet(7, scenario)
 
 
+def test_a_job_without_ranks_fails_at_once() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("", "")
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["exception", "finish", "release"]
+        assert "no rank" in fleet.told[0][1]["note"]
+
+    with_fleet(1, scenario)
+
+
 def test_a_job_may_survive_the_loss_of_ranks_it_calls_uncritical() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start("0-2", "node[0-2]")

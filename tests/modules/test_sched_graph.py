@@ -70,6 +70,47 @@ def test_a_job_that_comes_again_keeps_the_place_of_its_submission(in_broker: Run
     in_broker(scenario)
 
 
+def test_what_has_no_place_for_tasks_or_is_asked_for_twice_is_refused(in_broker: Run) -> None:
+    def vertex(id: int, kind: str, number: int, path: str, **more: Any) -> dict[str, Any]:
+        meta = {"type": kind, "id": number, "paths": {"containment": path}, **more}
+        return {"id": str(id), "metadata": meta}
+
+    nodes = [vertex(0, "cluster", 0, "/cluster0")]
+    for n in range(4):
+        at = f"/cluster0/node{n}"
+        nodes += [vertex(10 * n + 1, "node", n, at, rank=n), vertex(10 * n + 2, "memory", 0, f"{at}/memory0", rank=n)]
+        nodes += [vertex(10 * n + 3 + c, "core", c, f"{at}/core{c}", rank=n) for c in range(2)]
+    edges = [
+        {
+            "source": "0" if node["metadata"]["type"] == "node" else str(int(node["id"]) // 10 * 10 + 1),
+            "target": node["id"],
+        }
+        for node in nodes[1:]
+    ]
+
+    def asking(*types: str) -> Any:
+        spec = jobspec()
+        spec["resources"][0]["with"] = [{"type": kind, "count": 1} for kind in types]
+        return spec
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker, r={**four_nodes(), "scheduling": {"graph": {"nodes": nodes, "edges": edges}}})
+        for job, types in enumerate((["memory"], ["core", "core"], ["memory", "core"]), 1):
+            world.submit(job, asking(*types))
+        await world.settle()
+        assert [(world.answers[job][0]["type"], world.answers[job][0].get("note", "")[:30]) for job in (1, 2, 3)] == [
+            (2, "what was asked for is on no no"),
+            (2, "resources: core is asked for t"),
+            (0, ""),
+        ]
+        # Nothing is held by who was refused.
+        world.submit(4, asking(*["memory", "core"]))
+        await world.settle()
+        assert world.ranks(4)
+
+    in_broker(scenario)
+
+
 def test_gpus_are_matched_and_listed(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         spec = jobspec(nslots=2)

@@ -149,6 +149,9 @@ class _Leader:
             return
         now = self.ctx.now()
         self._append(job_id, _EVENTS, [[now, "init", None], [now, "starting", None]], soon=False)
+        if not ranks:
+            self._fail(job, "R names no rank to start the job on")
+            return
         try:
             job.sim = simulation(body["jobspec"])
         except SimError as exc:

@@ -33,6 +33,7 @@ from headrace.spec.rset import ResourceSet
 NAME = "sched-graph"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
+_NOWHERE = "what was asked for is on no node with a rank: nothing says where tasks would run; ask for a node or core, too"
 # Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
 _EXPLAIN_AFTER = 0.1
 # How many of the first waiting jobs of a queue are told.
@@ -207,6 +208,11 @@ class _Scheduler:
         if self.expiration:
             expiration = min(expiration, self.expiration)
         shares = pool.started(job.id, decision.allocation, expiration)
+        if not shares:
+            pool.free(job.id, self._time())
+            self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": _NOWHERE})
+            self._changed()
+            return
         r = pool.nodes.write(shares, now, expiration)
         if self.settings.match_format != "rv1_nosched":
             write = short_graph_object if self.settings.match_format == "rv1_shorthand" else graph_object

@@ -8,7 +8,7 @@ resources can be promised a start at all, and nobody overtakes it for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any
@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
 from headrace.graph.policies import Policy
-from headrace.graph.request import JobRequest, Request
+from headrace.graph.request import JobRequest, Request, RequestError
 from headrace.graph.scheduler import Loss
 from headrace.modules.sched_graph_fair import Fair
 from headrace.modules.sched_graph_jgf import graph_of
@@ -84,6 +84,16 @@ class Held:
         self.shares = shares
         self.expiration = expiration
         self.queue = queue
+
+
+def _refuse_twins(requests: Sequence[Request]) -> None:
+    """Of several requests for one type beside each other the matcher serves the last, as Fluxion's does, and a job
+    would run on less than it asked for. Raises RequestError."""
+    types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
+    for request in requests:
+        if types.count(request.type) > 1:
+            raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
+        _refuse_twins(request.with_)
 
 
 class Pool:
@@ -206,6 +216,7 @@ class Pool:
             if constraint:
                 validate_constraint(constraint)
             wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}, self.graph.units).resources
+            _refuse_twins(wanted)
             found = self._requests[key] = JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
         return found
 
