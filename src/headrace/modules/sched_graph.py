@@ -33,7 +33,7 @@ from headrace.spec.rset import ResourceSet
 NAME = "sched-graph"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
-_NOWHERE = "what was asked for is on no node with a rank: nothing says where tasks would run; ask for a node or core, too"
+_NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
 # Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
 _EXPLAIN_AFTER = 0.1
 # How many of the first waiting jobs of a queue are told.
