@@ -22,8 +22,8 @@ def rset(*groups: tuple[str, str, str], nodelist: str = "node[0-3]", **execution
     return ResourceSet.from_obj({"version": 1, "execution": body})
 
 
-def pool(*groups: tuple[str, str, str], **execution: Any) -> Pool:
-    made = Pool(rset(*(groups or (("0-3", "0-1", ""),)), **execution))
+def pool(*groups: tuple[str, str, str], mode: str = "worst-fit", **execution: Any) -> Pool:
+    made = Pool(rset(*(groups or (("0-3", "0-1", ""),)), **execution), mode)
     made.set_up(made.all)
     return made
 
@@ -51,6 +51,28 @@ def test_the_emptiest_node_comes_first() -> None:
         "rank0/core1",
         "rank1/core1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "second", "pair"),
+    [
+        ("worst-fit", "rank1/core0", "rank2/core[0-1]"),
+        ("best-fit", "rank0/core1", "rank1/core[0-1]"),
+        ("first-fit", "rank0/core1", "rank1/core[0-1]"),
+    ],
+)
+def test_the_mode_says_which_nodes_slots_go_to_first(mode: str, second: str, pair: str) -> None:
+    made = pool(mode=mode)
+    assert placed(made, slots(1)) == "rank0/core0"
+    assert placed(made, slots(1)) == second
+    assert placed(made, slots(1, cores=2)) == pair
+
+
+@pytest.mark.parametrize(("mode", "chosen"), [("best-fit", "rank1/core0"), ("first-fit", "rank0/core1")])
+def test_best_fit_takes_the_fullest_node_and_first_fit_the_first(mode: str, chosen: str) -> None:
+    made = pool(("0", "0-2", ""), ("1", "0", ""), nodelist="node[0-1]", mode=mode)
+    made.mark_allocated([Share(0, 1, 0)])
+    assert placed(made, slots(1)) == chosen
 
 
 def test_slots_on_nodes_are_as_many_on_each() -> None:

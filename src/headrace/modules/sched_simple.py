@@ -18,7 +18,7 @@ import msgspec
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.sched_hello import acquire_ended, hello
 from headrace.modules.sched_r import Shares, in_use, shares_of_r, summary
-from headrace.modules.sched_simple_pool import Pool, Request, Unsatisfiable
+from headrace.modules.sched_simple_pool import ALLOC_MODES, Pool, Request, Unsatisfiable
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint_why import excluding
@@ -77,9 +77,9 @@ def request_of(jobspec: dict[str, Any]) -> Request:
 class _Scheduler:
     def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
-        self.mode, self.limit = _mode(args)
+        self.mode, self.limit, self.alloc_mode = _mode(args)
         self.rset = ResourceSet()
-        self.pool = Pool(self.rset)
+        self.pool = Pool(self.rset, self.alloc_mode)
         self.expiration = 0.0
         self.masks: dict[bytes, int] = {}
         self.jobs: dict[int, _Job] = {}
@@ -114,7 +114,7 @@ class _Scheduler:
         if "resources" in body:
             self.rset = ResourceSet.from_obj(body["resources"])
             self.expiration = self.rset.expiration
-            self.pool = Pool(self.rset)
+            self.pool = Pool(self.rset, self.alloc_mode)
             self._remask()
         if "shrink" in body:
             self.pool.remove(Idset.parse(body["shrink"]).bits)
@@ -362,19 +362,19 @@ class _Scheduler:
         return start
 
 
-def _mode(args: list[str]) -> tuple[str, int]:
+def _mode(args: list[str]) -> tuple[str, int, str]:
     """How many requests the job manager sends at a time: `mode=limited=N`, `mode=unlimited` (the default), or
-    `mode=single`, which is `limited=1`. Raises RpcError(EINVAL)."""
-    mode, limit = "unlimited", 0
+    `mode=single`, which is `limited=1`; and `alloc-mode`, one of ALLOC_MODES. Raises RpcError(EINVAL)."""
+    mode, limit, alloc_mode = "unlimited", 0, ALLOC_MODES[0]
     for arg in args:
         key, _, value = arg.partition("=")
-        if key == "alloc-mode" and value == "worst-fit":
-            # What this scheduler does.
+        if key == "alloc-mode":
+            if value not in ALLOC_MODES:
+                raise RpcError(errno.EINVAL, f"sched-simple: alloc-mode={value}: use {', '.join(ALLOC_MODES)}")
+            alloc_mode = value
             continue
         if key != "mode":
-            raise RpcError(
-                errno.EINVAL, f"sched-simple: unknown argument {arg!r}, known are mode and alloc-mode=worst-fit"
-            )
+            raise RpcError(errno.EINVAL, f"sched-simple: unknown argument {arg!r}, known are mode and alloc-mode")
         kind, _, number = value.partition("=")
         if value == "unlimited":
             mode, limit = value, 0
@@ -384,4 +384,4 @@ def _mode(args: list[str]) -> tuple[str, int]:
             mode, limit = "limited", int(number[:9])
         else:
             raise RpcError(errno.EINVAL, f"sched-simple: mode={value}: use unlimited, single or limited=N")
-    return mode, limit
+    return mode, limit, alloc_mode

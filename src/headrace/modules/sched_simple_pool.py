@@ -3,7 +3,8 @@
 Nodes that are up lie in buckets by their number of free cores, each bucket a bit set of ranks. The emptiest node that
 satisfies a constraint is then one AND and one lowest set bit away, whatever the size of the system, and a job of one
 core costs a few microseconds. Worst fit (emptiest node first, lowest rank among equals, lowest cores of a node) is what
-flux-core's scheduler does, so node lists come out as its users know them.
+flux-core's scheduler does by default, so node lists come out as its users know them; slots without a node count may
+also go to the fullest nodes, or to the first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 
 from headrace.modules.sched_r import Share, Shares, each, job_r
 from headrace.spec.rset import ResourceSet
+
+ALLOC_MODES = ("worst-fit", "best-fit", "first-fit")
 
 # How what a job waits for begins.
 _SHORT = "insufficient resources: "
@@ -45,9 +48,13 @@ class Node:
 
 
 class Pool:
-    """Resources of an instance and who holds them. Ranks start down; `set_up` brings them into play."""
+    """Resources of an instance and who holds them. Ranks start down; `set_up` brings them into play.
 
-    def __init__(self, rset: ResourceSet) -> None:
+    `mode` is one of ALLOC_MODES, and says which nodes slots without a node count are looked for on first.
+    """
+
+    def __init__(self, rset: ResourceSet, mode: str = "worst-fit") -> None:
+        self._mode = mode
         self.nodes = {node.rank: Node(node.host, node.cores.bits, node.gpus.bits) for node in rset.nodes()}
         self.properties = {name: ranks.bits for name, ranks in rset.properties.items()}
         self.all = _bits(self.nodes)
@@ -106,10 +113,25 @@ class Pool:
             for rank in each(self._buckets[count] & mask):
                 yield count, rank
 
+    def _preferred(self, mask: int, least: int) -> Iterator[tuple[int, int]]:
+        """As `_emptiest`, in the order of the mode."""
+        if self._mode == "worst-fit":
+            yield from self._emptiest(mask, least)
+            return
+        found = 0
+        for count in range(max(least, 1), len(self._buckets)):
+            if self._mode == "best-fit":
+                for rank in each(self._buckets[count] & mask):
+                    yield count, rank
+            else:
+                found |= self._buckets[count] & mask
+        for rank in each(found):
+            yield self.nodes[rank].free.bit_count(), rank
+
     def _anywhere(self, request: Request, mask: int) -> list[Share] | None:
         per_slot, gpus, need = request.cores, request.gpus, request.nslots
         chosen: list[Share] = []
-        for count, rank in self._emptiest(mask, per_slot):
+        for count, rank in self._preferred(mask, per_slot):
             node = self.nodes[rank]
             slots = min(need, count // per_slot) if per_slot else need
             if gpus:
