@@ -85,6 +85,7 @@ def test_what_is_no_resource_set_is_refused(arg, error):
 def test_an_address_has_parts():
     remote = JobURI("ssh://host/a/b?tag=x#y")
     assert (remote.netloc, remote.path, remote.query, remote.fragment) == ("host", "/a/b", "tag=x", "y")
+    assert (remote.remote, JobURI("local:///a").remote) == ("ssh://host/a/b?tag=x#y", f"ssh://{os.uname().nodename}/a")
     assert (remote.local, JobURI("local:///a", remote_hostname="h").remote) == ("local:///a/b", "ssh://h/a")
     with pytest.raises(ValueError, match="neither"):
         _ = JobURI("foo:///a").remote

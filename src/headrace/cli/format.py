@@ -84,12 +84,25 @@ class Field:
                 return format(str(value), _text_spec(spec, keep_precision=True))
             raise FormatError(f"Error in user format: {self.name}: cannot use format '{spec}'") from None
 
-    def heading(self, text: str) -> str:
-        """The column's heading."""
+    @property
+    def whole(self) -> str:
+        """Conversion and specification as a format has them, with what `fit` made of them."""
+        conversion = f"!{self.conversion}" if self.conversion else ""
+        spec = self.spec + "h" * self.hyphen + "+" * self.mark
+        if self.strftime:
+            spec = f"{self.strftime}::{spec}" if spec else self.strftime
+        return f"{conversion}:{spec}" if spec else conversion
+
+    @property
+    def heading_spec(self) -> str:
         number = self.spec[-1:] in _NUMBER_TYPES and bool(self.spec)
         spec = _text_spec(self.spec, keep_precision=not number)
         # What fills the cells is not for the heading.
-        return format(text, spec[1:] if spec[1:2] and spec[1] in "<>^" else spec)
+        return spec[1:] if spec[1:2] and spec[1] in "<>^" else spec
+
+    def heading(self, text: str) -> str:
+        """The column's heading."""
+        return format(text, self.heading_spec)
 
     def _convert(self, value: Any) -> Any:
         kind = self.conversion

@@ -44,25 +44,27 @@ class WhenError(ValueError):
 
 def parse_future(text: str, now: Optional[float] = None) -> float:
     """Seconds since the epoch of a time to come. Raises WhenError."""
-    return _parse(text, time.time() if now is None else now, future=True)
+    return parse(text, time.time() if now is None else now, future=True)
 
 
 def parse_past(text: str, now: Optional[float] = None) -> float:
     """Seconds since the epoch of a time that has been; a bare duration counts back. Raises WhenError."""
     now = time.time() if now is None else now
-    when = _parse(text, now, future=False)
+    when = parse(text, now, future=False)
     if when > now:
         raise WhenError(f'Invalid datetime: "{text}" is in the future')
     return when
 
 
-def _parse(text: str, now: float, future: bool) -> float:
-    plain = text.strip().lower()
+def parse(text: str, now: float, future: bool) -> float:
+    """Seconds since the epoch; `future` tells which 8 am and which Monday are meant. Raises WhenError."""
+    given, text = text, " ".join(text.replace(",", " ").split())
+    plain = text.lower()
     if plain[:1] in ("+", "-"):
         try:
             seconds = duration.parse(plain[1:])
         except ValueError:
-            raise WhenError(f'Invalid datetime: "{text}"') from None
+            raise WhenError(f'Invalid datetime: "{given}"') from None
         return float(now + (seconds if plain[0] == "+" else -seconds))
     if future and (plain.startswith("in ") or plain.endswith(" from now")):
         span = _span(plain[len("in ") :] if plain.startswith("in ") else plain[: -len(" from now")])
@@ -79,12 +81,12 @@ def _parse(text: str, now: float, future: bool) -> float:
     here = datetime.fromtimestamp(now)
     for form in _FORMATS:
         try:
-            return datetime.strptime(text.strip(), form).timestamp()
+            return datetime.strptime(text, form).timestamp()
         except ValueError:
             continue
-    found = _date_and_clock(text.strip()) or _day_and_clock(plain, here, future)
+    found = _date_and_clock(text) or _day_and_clock(plain, here, future)
     if found is None:
-        raise WhenError(f'Invalid datetime: "{text}"')
+        raise WhenError(f'Invalid datetime: "{given}"')
     return found.timestamp()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import urllib.parse
 from typing import Any, Optional
 
 from headrace.cli.errors import CommandError
-from headrace.cli.instances import to_remote
 from headrace.cli.uri import resolve
 
 
@@ -51,9 +51,7 @@ class JobURI(URI):
     @property
     def remote(self) -> str:
         self._check()
-        if self.scheme == "local" and self._hostname:
-            return f"ssh://{self._hostname}{self.path}"
-        return to_remote(self.uri)
+        return self.uri if self.scheme == "ssh" else f"ssh://{self._hostname or os.uname().nodename}{self.path}"
 
 
 class FluxURIResolver:

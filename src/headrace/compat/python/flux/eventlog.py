@@ -1,0 +1,25 @@
+"""`flux.eventlog`: events as lines of text, as `flux job eventlog` prints them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from headrace.cli.errors import CommandError
+from headrace.cli.eventlog_format import Formatter, wants_color
+from headrace.spec.eventlog import Event
+
+
+class EventLogFormatter:
+    """Formats the events of one eventlog in order: `format` is text or json, `timestamp_format` raw, iso, offset or
+    human, `color` always, never or auto. Raises ValueError for anything else."""
+
+    def __init__(self, format: str = "text", timestamp_format: str = "raw", color: str = "auto") -> None:
+        try:
+            self._formatter = Formatter(format, timestamp_format, wants_color(color))
+        except CommandError as exc:
+            raise ValueError(exc.text) from None
+
+    def format(self, entry: Dict[str, Any]) -> str:
+        """One line, without its newline, of an entry as RFC 18 has it."""
+        event = Event(entry["timestamp"], entry["name"], entry.get("context"))
+        return self._formatter.line(event).rstrip("\n")
