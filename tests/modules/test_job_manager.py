@@ -52,6 +52,17 @@ def test_start_requests_carry_jobspec_and_r(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+def test_a_started_queue_without_scheduler_is_told_as_stopped(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        status = await world.client.rpc("job-manager.queue-status", {})
+        assert status == {"enable": True, "start": False, "stop_reason": "Scheduler is offline"}
+        await world.begin()
+        assert await world.client.rpc("job-manager.queue-status", {}) == {"enable": True, "start": True}
+
+    in_broker(scenario)
+
+
 def test_queues_are_listed_switched_and_told(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

@@ -293,6 +293,12 @@ R = [
         "flux R parse-config c.toml | flux R decode -s",
         "rank[0-1]/core[0-1]\n",
     ),
+    Line(
+        "echo '{\"a\": 1}' >s.json; printf 'resource.scheduling=\"s.json\"\\n' >s.toml; "
+        'printf \'[[resource.config]]\\nhosts="c"\\ncores="0"\\n\' >>s.toml; '
+        "flux R parse-config s.toml | grep -o '\"scheduling\".*'",
+        '"scheduling": {"a": 1}}\n',
+    ),
     # config
     Line(
         "flux config get --type=fsd-integer policy.limits.duration; "

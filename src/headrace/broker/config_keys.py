@@ -78,7 +78,8 @@ _TABLES: dict[str, dict[str, Any]] = {
     "policy": _POLICY,
     "resource": {
         **dict.fromkeys(("config", "exclude", "norestrict", "noverify", "path", "rediscover"), _ANY),
-        **dict.fromkeys(("reserve", "scheduling"), _NO_EFFECT),
+        "reserve": _NO_EFFECT,
+        "scheduling": _ANY,
     },
     "sched": {"module": _ANY},
     "sched-fluxion-qmanager": dict.fromkeys(

@@ -248,7 +248,11 @@ def _parse_config(argv: List[str]) -> int:
     if "config" not in table and isinstance(table.get("path"), str):
         with open(table["path"], encoding="utf-8") as handle:
             return _write(ResourceSet.from_obj(json.load(handle)))
-    return _write(ResourceSet.from_config(table.get("config", [])))
+    rset = ResourceSet.from_config(table.get("config", []))
+    if isinstance(table.get("scheduling"), str):
+        with open(table["scheduling"], encoding="utf-8") as handle:
+            rset = rset.replace(scheduling=json.load(handle))
+    return _write(rset)
 
 
 _ACTIONS: Dict[str, Callable[[List[str]], int]] = {

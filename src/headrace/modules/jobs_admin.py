@@ -76,9 +76,12 @@ class Admin:
 
     def queue_status(self, msg: Message) -> dict[str, Any]:
         try:
-            return self.core.queues.status((msg.obj or {}).get("name"))
+            status = self.core.queues.status((msg.obj or {}).get("name"))
         except QueueError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
+        if status["start"] and not self.core.sched_ready:
+            status.update(start=False, stop_reason="Scheduler is offline")
+        return status
 
     def _selected(self, body: dict[str, Any]) -> list[str]:
         try:

@@ -33,7 +33,7 @@ def configured(config: dict[str, Any]) -> ResourceSet | None:
         raise RpcError(errno.EINVAL, "resource: must be a table")
     if "config" in table:
         try:
-            return ResourceSet.from_config(table["config"])
+            return ResourceSet.from_config(table["config"]).replace(scheduling=_scheduling(table))
         except RsetError as exc:
             raise RpcError(errno.EINVAL, f"error parsing [resource.config] array: {exc}") from None
     if "path" in table:
@@ -41,6 +41,21 @@ def configured(config: dict[str, Any]) -> ResourceSet | None:
             raise RpcError(errno.EINVAL, f"resource.path: must be the name of a file, not {table['path']!r}")
         return from_file(table["path"])
     return None
+
+
+def _scheduling(table: dict[str, Any]) -> Any:
+    """What the file `scheduling` of the table holds for schedulers, None without one. Raises RpcError."""
+    path = table.get("scheduling")
+    if path is None:
+        return None
+    if not isinstance(path, str):
+        raise RpcError(errno.EINVAL, f"resource.scheduling: must be the name of a file, not {path!r}")
+    try:
+        with open(path, encoding="utf-8") as handle:
+            return json.load(handle)
+    except (OSError, ValueError, RecursionError) as exc:
+        why = reason(exc) if isinstance(exc, OSError) else str(exc)
+        raise RpcError(errno.EINVAL, f"error loading resource.scheduling: {path}: {why}") from None
 
 
 def from_file(path: str) -> ResourceSet:
