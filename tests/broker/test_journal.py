@@ -117,8 +117,12 @@ def test_a_torn_file_before_an_empty_one_is_no_damage(tmp_path: Path) -> None:
     torn_after(tmp_path, b"one", b"two", 9)
     (tmp_path / "journal.00000001").write_bytes(b"\0" * 1000)
     journal, found = opened(tmp_path)
-    assert (found, journal.damage, journal.number) == ([b"one"], "", 1)
+    assert (found, journal.torn, journal.damage) == ([b"one"], 9, "")
+    journal.append(b"next")
+    journal.rotate()
+    journal.append(b"last")
     journal.close()
+    assert read_back(tmp_path) == [b"one", b"next", b"last"]
 
 
 @given(st.binary(max_size=200))
@@ -288,3 +292,75 @@ def test_a_disk_that_fails_while_files_change_loses_nothing_then_or_later(
     journal.append(b"three")
     journal.close()
     assert read_back(tmp_path) == [b"one", b"two", b"three"]
+
+
+class Forgetful:
+    """fdatasync as of a kernel that cannot write: it says so once and counts what it has dropped as written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.safe = path.read_bytes()
+        self.fails = False
+
+    def fdatasync(self, _fd: int) -> None:
+        if not self.fails:
+            self.safe = self.path.read_bytes()
+            return
+        self.fails = False
+        # Places that were kept in advance hold zeros.
+        size = self.path.stat().st_size
+        self.path.write_bytes(self.safe[:size].ljust(size, b"\0"))
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("rotating", [False, True])
+def test_a_failed_sync_leaves_no_hole_before_what_is_written_later(
+    rotating: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    disk = Forgetful(tmp_path / "journal.00000000")
+    monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
+    journal.append(b"one")
+    journal.sync()
+    journal.append(b"two")
+    journal.append(b"three")
+    disk.fails = True
+    with pytest.raises(OSError, match="Input/output error"):
+        (journal.rotate if rotating else journal.sync)()
+    journal.append(b"four")
+    journal.sync()
+    assert [payload for _, payload in frames(disk.safe)] == [b"one", b"two", b"three", b"four"]
+    journal.append(b"five")
+    journal.rotate()
+    assert [payload for _, payload in frames(disk.safe)][4:] == [b"five"]
+    journal.close()
+
+
+def test_no_new_file_follows_one_with_the_rest_of_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    real = os.pwrite
+
+    def torn(fd: int, data: bytes, place: int) -> int:
+        real(fd, data[:10], place)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def stuck(_fd: int, end: int) -> None:
+        if end:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", torn)
+        patch.setattr(os, "ftruncate", stuck)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.append(b"two two two")
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.rotate()
+    assert journal.rotate() == 1
+    journal.append(b"three")
+    journal.close()
+    journal, found = opened(tmp_path)
+    assert (found, journal.torn, journal.damage) == ([b"one", b"three"], 0, "")
+    journal.close()

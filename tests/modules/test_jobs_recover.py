@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_world import World, pipeline_of
+from jobs_world import World, jobspec, pipeline_of
 
-from headrace.broker.journal import JournalError
+from headrace.broker.journal import Journal, JournalError
 from headrace.modules import job_manager
 
 Run = Callable[..., None]
@@ -55,6 +56,92 @@ def test_a_job_that_is_saved_between_its_end_and_the_news_of_it_has_ended(
     in_broker(scenario, statedir=str(state))
     in_broker(after, statedir=str(left))
     in_broker(later, statedir=str(left))
+
+
+@pytest.mark.parametrize("told", ["before", "since", "not"])
+def test_a_job_is_waited_for_again_after_a_checkpoint_only_if_nobody_was_told(
+    told: str, in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, left = tmp_path / "state", tmp_path / "left"
+    state.mkdir()
+
+    def broken(_journal: Any, _batch: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(flags=4)
+        await world.run(id)
+        pipeline = pipeline_of(world)
+        body = {"id": id}
+        if told == "before":
+            await world.client.rpc("job-manager.wait", body)
+            await pipeline.checkpoint()
+        elif told == "since":
+            # The file is begun, the state is not saved, then it is.
+            with monkeypatch.context() as patch:
+                patch.setattr(Journal, "checkpoint", lambda journal, *_state: broken(journal, b""))
+                await pipeline.checkpoint()
+            await world.client.rpc("job-manager.wait", body)
+            await pipeline.checkpoint()
+        else:
+            with monkeypatch.context() as patch:
+                patch.setattr(Journal, "append", broken)
+                asking = world.client.start("job-manager.wait", body)
+                await world.until(lambda: pipeline.failing)
+                await pipeline.checkpoint()
+                assert world.client.queues[asking].empty()
+                shutil.copytree(state, left)
+            pipeline._retry()
+            return
+        shutil.copytree(state, left)
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        ((id, _),) = await world.all_events()
+        reply = await world.client.call("job-manager.wait", {"id": id})
+        assert reply.errnum == (0 if told == "not" else errno.ECHILD)
+
+    in_broker(scenario, statedir=str(state))
+    in_broker(after, statedir=str(left))
+
+
+def test_a_job_that_is_saved_before_an_end_that_nobody_heard_of_is_not_over(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, left = tmp_path / "state", tmp_path / "left"
+    state.mkdir()
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(jobspec(requeue=True), flags=4)
+        await world.alloc(id)
+        pipeline = pipeline_of(world)
+        meta = pipeline._meta
+
+        def end_first() -> dict[str, bytes]:
+            pipeline.core.exec_reply(id, "finish", {"status": 0})
+            pipeline.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+            return meta()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "_meta", end_first)
+            await pipeline.checkpoint()
+        shutil.copytree(state, left)
+        pipeline.touch()
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        ((id, _),) = await world.all_events()
+        await world.begin()
+        asking = world.client.start("job-manager.wait", {"id": id})
+        await world.run(id, 256)
+        assert not (await world.client.next(asking)).obj["success"]
+
+    in_broker(scenario, statedir=str(state))
+    in_broker(after, statedir=str(left))
 
 
 def test_jobs_that_need_a_lost_database_are_counted_the_others_are_there(in_broker: Run, tmp_path: Path) -> None:

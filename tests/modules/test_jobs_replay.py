@@ -128,6 +128,21 @@ def test_replay_gives_the_same_jobs() -> None:
     assert {id: job.state for id, job in again.active.items()} == {2: 16, 3: 2}
 
 
+def test_what_becomes_of_a_job_in_the_turn_of_its_end_is_behind_the_end() -> None:
+    world = World()
+    for id in (1, 2, 3):
+        world.submit(id, flags=4)
+        world.alloc(id)
+    for id in (1, 2, 3):
+        world.core.exec_reply(id, "finish", {"status": 0})
+        world.core.exec_reply(id, "release", {"ranks": "all", "final": True})
+    world.core.reap(1)
+    world.core.purge([2])
+    world.flush()
+    again = world.replayed()
+    assert (list(again.inactive), list(again.zombies)) == ([1, 3], [3])
+
+
 def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:
     world = World()
     world.submit(1)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from jobs_world import QUEUES, World
+import pytest
+from jobs_world import QUEUES, World, pipeline_of
 
 from headrace.spec.message import FLAG_STREAMING
 
@@ -250,3 +252,24 @@ def test_waitable_jobs_are_waited_for_once(in_broker: Run) -> None:
         await fails(world, "job-manager.wait", {"id": ids[0]}, errno.ECHILD, text)
 
     in_broker(scenario)
+
+
+def test_a_job_that_somebody_waits_for_is_not_given_to_another_before_that_one_hears_of_its_end(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(flags=4)
+        await world.alloc(id)
+        waiting = world.client.start("job-manager.wait", {"id": id})
+        pipeline = pipeline_of(world)
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline, "_sync", lambda: None)
+            world.end(id)
+            await world.until(lambda: id in pipeline.core.zombies)
+            await fails(world, "job-manager.wait", {"id": -1}, errno.ECHILD, "there are no more waitable jobs")
+        pipeline._sync()
+        assert (await world.client.next(waiting)).obj["success"]
+
+    in_broker(scenario, statedir=str(tmp_path))

@@ -72,6 +72,9 @@ class Journal:
         self._fd = -1
         self._end = 0
         self._allocated = 0
+        # Frames by offset that may not be on the disk yet, and whether a sync of them failed.
+        self._unsafe: list[tuple[int, bytes]] = []
+        self._doubtful = False
         self._full_since, self._full = -1.0, False
         self.torn = 0
         self.damage = ""
@@ -104,7 +107,10 @@ class Journal:
             if rest and (_frames_behind(rest) or any(next(frames(self._read(other)), None) for other in later)):
                 self._set_aside(number, end, data[end:], later)
                 break
-            self.torn += len(rest)
+            if rest:
+                # Cut off below, before anything is written to the empty files after it.
+                self.torn += len(rest)
+                break
         self._fd = self._open(self._path(self.number), self._end)
         self._allocated = self._end
         self.room()
@@ -168,17 +174,32 @@ class Journal:
 
         Raises OSError and leaves the file as it was.
         """
-        data = memoryview(_FRAME.pack(len(batch), zlib.crc32(batch)) + batch)
-        place = self._end
+        frame = _FRAME.pack(len(batch), zlib.crc32(batch)) + batch
+        self._put(frame, self._end)
+        self._unsafe.append((self._end, frame))
+        self._end += len(frame)
+
+    def _put(self, frame: bytes, place: int) -> None:
+        data = memoryview(frame)
         while data:
             written = os.pwrite(self._fd, data, place)
             place += written
             data = data[written:]
-        self._end = place
 
     def sync(self) -> None:
         """Wait until what was appended before this call is on the disk; raises OSError."""
-        os.fdatasync(self._fd)
+        frames = list(self._unsafe)
+        if self._doubtful:
+            # The kernel counts as written what it could not write: the next sync would pass over it and leave a hole.
+            for place, frame in frames:
+                self._put(frame, place)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self._doubtful = True
+            raise
+        self._doubtful = False
+        del self._unsafe[: len(frames)]
 
     @property
     def size(self) -> int:
@@ -190,23 +211,24 @@ class Journal:
 
         Raises OSError, and goes on in the old file, also when the new one has no room for `jobs` active jobs.
         """
-        old, end = self._fd, self._end
-        # First, so that an error leaves us where we are.
-        os.fdatasync(old)
         path = self._path(self.number + 1)
         fd = self._open(path, 0)
         needed = reserve(jobs)
-        allocated = _preallocate(fd, 0, needed)
-        if allocated is not None and allocated < needed:
+        try:
+            allocated = _preallocate(fd, 0, needed)
+            if allocated is not None and allocated < needed:
+                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
+            # What was kept there is kept here now; and the rest of a write that failed is no damage before this file.
+            os.ftruncate(self._fd, self._end)
+            self._allocated = self._end
+            self.sync()
+        except OSError:
             os.close(fd)
             os.unlink(path)
-            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for another file of {needed >> 10} KiB")
+            raise
+        os.close(self._fd)
         self._fd, self._end, self._allocated = fd, 0, allocated or 0
         self.number += 1
-        with contextlib.suppress(OSError):
-            # What was kept there is kept here now.
-            os.ftruncate(old, end)
-        os.close(old)
         return self.number
 
     # -- checkpoints

@@ -72,6 +72,8 @@ class Core:
         self.holders: dict[int, Job] = {}
         self.exec_ready = False
         self.records: list[Record] = []
+        # Of jobs that are over: in replay nothing of a job may follow, which would bring it back.
+        self.partings: list[Record] = []
         self.effects: list[Effect] = []
         # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back. What is started ahead
         # leaves a trace of its own.
@@ -87,7 +89,8 @@ class Core:
         records = self.records
         for job, first in self.dirty.items():
             records.append((EVENTS, job.id, (first, job.events[first:])))
-        effects, self.records, self.effects = self.effects, [], []
+        records += self.partings
+        effects, self.records, self.partings, self.effects = self.effects, [], [], []
         self.dirty.clear()
         return records, effects
 
@@ -480,7 +483,7 @@ class Core:
         for id in gone:
             self.zombies.pop(id, None)
         if gone:
-            self.records.append((PURGED, 0, gone))
+            self.partings.append((PURGED, 0, gone))
         return gone
 
     def purgeable(self, age: float, number: int) -> list[int]:
@@ -496,5 +499,6 @@ class Core:
 
     def reap(self, id: int) -> str:
         """A waitable job was waited for; returns why it failed, or ""."""
-        self.records.append((REAPED, id, None))
-        return self.zombies.pop(id)
+        why = self.zombies.pop(id)
+        self.partings.append((REAPED, id, why))
+        return why

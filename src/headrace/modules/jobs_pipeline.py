@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import msgspec
 from headrace.broker import state_disk
 from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext
-from headrace.modules.jobs_core import NEW_JOB, PURGED, Core, Effect, Record
+from headrace.modules.jobs_core import NEW_JOB, PURGED, REAPED, Core, Effect, Record
 from headrace.modules.jobs_record import CLEANUP, Event, Job
 from headrace.modules.jobs_recover import LOGS, TEXT, Recovery
 from headrace.modules.jobs_store import Store
@@ -101,6 +101,9 @@ class Pipeline:
         self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
         self._unsaved: dict[int, None] = {}
         self._gone: list[int] = []
+        # Jobs that were waited for since the journal's file was begun, and how they ended. A checkpoint has them as if
+        # they were not: whether they were is in that file, when somebody was told.
+        self._reaped: dict[int, str] = {}
         self._texts_saved = 0
         self._soon = False
         self._saving = False
@@ -162,6 +165,7 @@ class Pipeline:
         for kind, _, value in records:
             if kind == PURGED:
                 self._forget(value)
+        self._reaped.update(_reaped(records))
         batch = Batch(entries, effects, news, finished)
         if self.failing and not (entries or news or finished or any(effect[0] == "start" for effect in effects)):
             # An answer to who changed nothing.
@@ -332,6 +336,7 @@ class Pipeline:
                 self._rotating = True
                 try:
                     await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
+                    self._reaped = _reaped(entry for batch in self._pending for entry in batch.entries)
                 finally:
                     self._rotating = False
                     self._write()
@@ -370,7 +375,7 @@ class Pipeline:
         core = self.core
         return {
             "queues": _encode(core.queues.save()),
-            "zombies": _encode(core.zombies),
+            "zombies": _encode(self._reaped | core.zombies),
             "max_jobid": _encode(core.max_jobid),
         }
 
@@ -419,6 +424,10 @@ class Pipeline:
             "longest_sync_ms": round(self.longest_sync * 1000, 3),
             "failing": self.failing,
         }
+
+
+def _reaped(entries: Iterable[Record]) -> dict[int, str]:
+    return {id: why for kind, id, why in entries if kind == REAPED}
 
 
 def _merged(batches: list[Batch]) -> Batch:

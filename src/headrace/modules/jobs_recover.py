@@ -67,7 +67,9 @@ class Recovery:
         known.sort()
         store.order(id for _, id in known)
         restore_inactive(core, {id: number for number, id in known})
-        core.zombies.update({int(id): text for id, text in meta.get("zombies", {}).items()})
+        # A job may end between the saving of itself and that of these; then its end is in the journal, or was not told.
+        zombies = ((int(id), text) for id, text in meta.get("zombies", {}).items())
+        core.zombies.update((id, text) for id, text in zombies if id in core.inactive)
         core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
 
     def _restore_active(self, id: int, record: bytes) -> str:

@@ -284,8 +284,10 @@ class Requests:
 
     def _wait_any(self, msg: Message) -> None:
         for id in self.core.zombies:
-            self._reap(msg, id)
-            return
+            # One that is over may still belong to who waits for it and was not told yet.
+            if id not in self.waiters:
+                self._reap(msg, id)
+                return
         left = sum(job.waitable and job.id not in self.waiters for job in self.core.active.values())
         if left <= len(self.waiting_any):
             raise RpcError(errno.ECHILD, _NO_MORE)
