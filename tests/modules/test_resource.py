@@ -356,6 +356,9 @@ def test_waiting_for_brokers_ends_when_enough_are_up(in_broker: Run) -> None:
     [
         ([], "resource: must be a table"),
         ({"exclude": 3}, "resource.exclude"),
+        ({"exclude": "4"}, "resource.exclude: idset is out of range"),
+        ({"exclude": "node9"}, "resource.exclude: invalid hosts: node9"),
+        ({"exclude": "x", "config": [{"hosts": "a", "cores": "0"}]}, "resource.exclude: invalid hosts: x"),
         ({"noverify": "yes"}, "resource.noverify"),
         ({"config": []}, "no hosts configured"),
         ({"path": "/nosuch"}, "unable to open /nosuch"),

@@ -100,7 +100,13 @@ class _Leader:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
-        self.configured = source.configured(ctx.config)
+        self.configured = self.inventory.rset = source.configured(ctx.config)
+        # Who looks at a state with one broker has the configuration of many.
+        if ctx.attrs.get("broker.recovery-mode", "0") != "1":
+            try:
+                self._excluded(self.table)
+            except TargetError as exc:
+                raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         ctx.spawn(self._start())
 
     def _table(self, config: dict[str, Any]) -> dict[str, Any]:
