@@ -191,3 +191,13 @@ def test_a_module_argument_that_is_none_is_refused(in_broker: Run) -> None:
             broker.load(sched_graph, "match-policy=best")
 
     in_broker(scenario)
+
+
+def test_settings_of_a_queue_that_there_is_not_are_named(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        World(broker)
+        (line,) = [line for line in broker.logged if "there is no queue" in line]
+        assert "sched-fluxion-qmanager: there is no queue nosuch" in line
+
+    queues = {"queue-policy-per-queue": "a:easy nosuch:fcfs"}
+    in_broker(scenario, config={"queues": {"a": {}}, "sched-fluxion-qmanager": queues})

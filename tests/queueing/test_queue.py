@@ -9,7 +9,7 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.queueing import Planned, Queue, Refused, Started, by_name
-from headrace.queueing.queue import STARTS
+from headrace.queueing.queue import STARTS, overrun
 
 
 def cluster(nodes: int = 4, cores: int = 4) -> Graph:
@@ -99,6 +99,28 @@ def test_hopeless_job_is_refused_and_does_not_block() -> None:
     refused = [d for d in decisions if isinstance(d, Refused)]
     assert [d.jobid for d in refused] == [1]
     assert started(decisions + q.schedule(0)) == [2]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+def test_who_asks_for_what_there_is_not_learns_it_before_his_turn(policy: str) -> None:
+    q = queue(policy)
+    q.submit(1, nodes(4, 100))
+    q.submit(2, nodes(4, 100))
+    q.submit(3, nodes(5, 10))
+    q.submit(4, nodes(5, 10))
+    q.submit(5, nodes(5, 20))
+    assert [d.jobid for d in q.schedule(0) if isinstance(d, Refused)] == [3, 4, 5]
+    # Many that differ take more than one call.
+    for jobid in range(10, 210):
+        q.submit(jobid, cores(17 + jobid, 10))
+    refused = 0
+    while q.schedule(0) or q.unfinished:
+        refused = 200 - (len(q.pending) - 1)
+    assert refused == 200
+
+
+def test_a_late_job_is_assumed_to_take_as_long_again() -> None:
+    assert [overrun(late) for late in (0, 1, 7, 29, 500)] == [1, 2, 8, 30, 30]
 
 
 def test_nothing_is_done_where_nothing_changed() -> None:

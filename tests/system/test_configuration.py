@@ -18,7 +18,8 @@ def test_unknown_keys_are_named_on_stderr_also_at_a_reload_and_once_in_the_log(t
 
 
 def test_tables_that_nobody_reads_are_named_once_and_those_of_other_projects_are_not() -> None:
-    script = "flux config set bogus.x 2; flux dmesg | grep -c bogus; flux config set -t integer others.x 2; flux dmesg | tail -1"
+    script = "flux config set bogus.x 2; flux dmesg | grep -c bogus; "
+    script += "flux config set -t integer others.x 2; flux dmesg | tail -1"
     done = start("--conf=bogus.x=1", "--conf=archive.dbpath='/x'", script)
     assert done.err == "flux-broker: warning: bogus: unknown table, nothing here reads it\n"
     count, last = done.out.splitlines()

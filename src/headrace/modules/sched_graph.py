@@ -131,9 +131,13 @@ class _Scheduler:
 
     def _read(self, config: dict[str, Any]) -> settings.Settings:
         try:
-            return settings.read(config, self.args)
+            found = settings.read(config, self.args)
         except settings.SettingsError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
+        for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
+            text = f"{settings.QMANAGER}: there is no queue {name}: what is set for it has no effect"
+            self.ctx.log(logging.WARNING, text)
+        return found
 
     def _configure(self, config: dict[str, Any]) -> None:
         new = self._read(config)

@@ -26,7 +26,7 @@ from headrace.modules.sched_graph_settings import Settings
 from headrace.modules.sched_r import Shares, each, shares_of_r
 from headrace.queueing import Decision, Queue
 from headrace.queueing.line import shape_of
-from headrace.queueing.queue import OVERRUN
+from headrace.queueing.queue import OVERRUN, overrun
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset
@@ -437,10 +437,11 @@ class Pool:
             allocation = self.scheduler.jobs.get(jobid)
             if allocation is not None and jobid in self.held and allocation.end == end:
                 late.append((jobid, allocation))
+        ends = [now + overrun(now - _end(each.start, self.held[jobid].expiration)) for jobid, each in late]
         for queue in self.queues.values() if late else ():
-            queue.drop_plans(now + OVERRUN)
-        for jobid, allocation in late:
-            self._reach(jobid, allocation, now + OVERRUN)
+            queue.drop_plans(max(ends))
+        for (jobid, allocation), until in zip(late, ends, strict=True):
+            self._reach(jobid, allocation, until)
 
     def touch(self) -> None:
         """Something changed that waiting jobs of every queue may have waited for."""

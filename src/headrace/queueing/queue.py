@@ -24,13 +24,19 @@ from headrace.queueing.outlook import Outlook
 from headrace.queueing.policies import QueuePolicy, by_name
 from headrace.queueing.promises import Promises
 
-# How long a job that has outlived its end is assumed to go on holding its resources, in seconds.
+# How long a job that has outlived its end is assumed to go on holding its resources, in seconds, at most.
 OVERRUN = 30
 # How many questions to the graph one call may ask to make or improve promises; with what follows from the answer, one
 # takes .2 to .4 ms when many promises have been made.
 EFFORT = 32
 # How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
 STARTS = 64
+
+
+def overrun(late: int) -> int:
+    """How many seconds more a job is assumed to hold its resources that should have ended `late` seconds ago: as long
+    again, since most end in the second that they are planned to."""
+    return min(1 + late, OVERRUN)
 
 
 class Started(NamedTuple):
@@ -91,6 +97,8 @@ class Queue:
         # The length for which jobs of a shape are known to be possible, in the present generation of the graph.
         self._possible: dict[str, int] = {}
         self._generation = scheduler.generation
+        # Jobs that nobody has asked whether they are possible.
+        self._new: list[int] = []
         self._changed = False
         # Jobs may hold something else than was entered.
         self._resized = False
@@ -111,6 +119,8 @@ class Queue:
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
         self._promises.first = min(self._promises.first, self.line.add(jobid, request, priority, arrival))
+        if request.duration > self._possible.get(self.pending[jobid].shape, -1):
+            self._new.append(jobid)
         self._changed = True
 
     def reprioritize(self, jobid: int, priority: int) -> None:
@@ -204,6 +214,7 @@ class Queue:
         decisions: list[Decision] = []
         fresh = not outlook.unfinished
         outlook.begin()
+        self._refuse_new(decisions)
         self._start_due(now, decisions)
         if not self.policy.keeps:
             self._demote()
@@ -347,6 +358,15 @@ class Queue:
             return 0
         outlook.failed_now(entry)
         return 1
+
+    def _refuse_new(self, decisions: list[Decision]) -> None:
+        """Who asks for what there is not learns it at once, wherever he stands in line."""
+        new, self._new = self._new[:STARTS], self._new[STARTS:]
+        for jobid in new:
+            if jobid in self.pending:
+                self._refuse_hopeless(jobid, decisions)
+        if self._new:
+            self._outlook.unfinished = True
 
     def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
         entry = self.pending[jobid]
