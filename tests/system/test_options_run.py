@@ -148,6 +148,7 @@ STARTING = [
     Line(
         "flux broker -v true", "flux-broker: boot: rank=0 size=1\nflux-broker: parent: none\nflux-broker: child: none\n"
     ),
+    Line("flux broker -vv true 2>&1 | tail -1", "flux-broker: entering event loop\n"),
     Line(
         "flux start -s2 -o,--verbose true 2>&1 | sort",
         like(

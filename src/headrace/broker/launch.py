@@ -58,10 +58,12 @@ class LaunchOptions:
         command: list[str] | None = None,
         hosts: list[str] | None = None,
         rundir: str = "",
-        verbose: bool = False,
+        verbose: int = 0,
     ) -> None:
         self.size = size
         self.verbose = verbose
+        # A new private run directory that has only a name yet.
+        self.unmade = ""
         self.attrs = {} if attrs is None else attrs
         self.config = config or {}
         self.config_path = config_path
@@ -70,15 +72,19 @@ class LaunchOptions:
         self.rundir = rundir
 
 
-def make_rundir(options: LaunchOptions) -> str:
+def make_rundir(options: LaunchOptions, later: bool = False) -> str:
     """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
-    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then.
+    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
+    for `_make_unmade` to make.
     """
     statedir, new = options.attrs.get("statedir", ""), False
     if statedir:
         options.attrs["statedir"], new = _folder("statedir", statedir)
     try:
-        return _rundir(options)
+        path = _rundir(options)
+        if not later:
+            _make_unmade(options)
+        return path
     except LaunchError:
         if new:
             os.rmdir(options.attrs["statedir"])
@@ -93,28 +99,34 @@ def _rundir(options: LaunchOptions) -> str:
         path, new = _folder("rundir", given)
         if os.stat(path).st_mode & stat.S_ISVTX:
             # A place that many share, like /tmp.
-            return _new_folder(path)
+            return _new_name(options, path)
         # What was there before us stays.
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
     base = os.environ.get("TMPDIR") or "/tmp"
     if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
         base = "/tmp"
-    try:
-        return _new_folder(base)
-    except OSError as exc:
-        raise LaunchError(
-            f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
-        ) from None
+    return _new_name(options, base)
 
 
-def _new_folder(base: str) -> str:
-    """A folder of ours alone, whose name nobody guessed. (Package tempfile takes longer to import than this to run.)"""
-    while True:
-        path = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
-        with contextlib.suppress(FileExistsError):
+def _new_name(options: LaunchOptions, base: str) -> str:
+    """A name that nobody guesses, and none has yet. (Package tempfile takes longer to import than this to run.)"""
+    while not options.unmade or os.path.lexists(options.unmade):
+        options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+    return options.unmade
+
+
+def _make_unmade(options: LaunchOptions) -> None:
+    """Make the folder of ours alone that has a name. Raises LaunchError."""
+    path, options.unmade = options.unmade, ""
+    if path:
+        try:
             os.mkdir(path, 0o700)
-            return path
+        except OSError as exc:
+            base = os.path.dirname(path)
+            raise LaunchError(
+                f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
+            ) from None
 
 
 def _folder(attribute: str, path: str) -> tuple[str, bool]:
@@ -170,6 +182,8 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
             f"child: {info.bind or 'none'}",
         ):
             print(f"flux-broker: {line}", file=sys.stderr)
+    if options.verbose > 1:
+        print("flux-broker: entering event loop", file=sys.stderr)
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
@@ -216,11 +230,12 @@ def start_here(options: LaunchOptions) -> int:
     _check(options)
     # Before there is a run directory: it has nobody to remove it until the agent runs.
     importlib.import_module("headrace.agent.birth")
-    rundir = make_rundir(options)
+    rundir = make_rundir(options, later=True)
     try:
         # The other brokers may be long in coming.
         with signals.interruptible():
             info = _boot(options, rundir)
+        _make_unmade(options)
         return run_broker(info, options, rundir)
     except BootError as exc:
         raise LaunchError(str(exc)) from None

@@ -29,7 +29,7 @@ def main(argv: List[str]) -> int:
                 attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
                 config=config.from_options(path, options.conf),
                 config_path=os.path.abspath(path) if path else "",
-                verbose=options.verbose > 0,
+                verbose=options.verbose,
                 command=options.command[1:] if options.command[:1] == ["--"] else options.command,
             )
         )

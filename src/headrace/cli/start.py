@@ -119,14 +119,14 @@ def main(argv: List[str]) -> int:
         raise broker_error(str(exc)) from None
 
 
-def _take_broker_opts(options: Namespace) -> bool:
+def _take_broker_opts(options: Namespace) -> int:
     """Add what `--broker-opts` holds, a comma list of the broker's own options, to the others.
 
-    Whether its `-v` is there is returned: that of `flux start` itself is another option.
+    How often its `-v` is there is returned: that of `flux start` itself is another option.
     """
     words = [word for text in options.broker_opts for word in text.split(",") if word]
     if not words:
-        return False
+        return 0
     from headrace.cli.arguments import BrokerParser
 
     parser = BrokerParser("broker")
@@ -135,7 +135,7 @@ def _take_broker_opts(options: Namespace) -> bool:
     options.setattr += given.setattr
     options.conf += given.conf
     options.config_path = given.config_path or options.config_path
-    return bool(given.verbose)
+    return int(given.verbose)
 
 
 def _recover(options: Namespace) -> None:
