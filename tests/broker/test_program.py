@@ -99,3 +99,18 @@ def test_a_program_that_there_is_not_is_an_error_with_its_name(in_broker: Run) -
             await ended(broker, ["/no/such/program", "-x"])
 
     in_broker(scenario)
+
+
+@pytest.mark.parametrize("jobid", ["", "f7"])
+def test_a_program_is_told_which_job_its_instance_is(
+    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobid: str
+) -> None:
+    monkeypatch.setenv("FLUX_ENCLOSING_ID", "of an instance around us")
+
+    async def scenario(broker: Any) -> None:
+        broker.attrs.set("jobid", jobid)
+        await ended(broker, [f"env > {tmp_path}/env"])
+        told = [line for line in (tmp_path / "env").read_text().splitlines() if line.startswith("FLUX_ENCLOSING_ID")]
+        assert told == ([f"FLUX_ENCLOSING_ID={jobid}"] if jobid else [])
+
+    in_broker(scenario)

@@ -36,6 +36,8 @@ def test_every_command_runs_the_last_pushed_first_and_the_first_failure_counts(i
     [
         (0, {}, errno.EPROTO),
         (0, {"name": "cleanup", "commands": [1]}, errno.EPROTO),
+        (0, {"name": "cleanup", "commands": []}, errno.EPROTO),
+        (0, {"name": "cleanup", "commands": ["true", " "]}, errno.EINVAL),
         (0, {"name": "rc3", "commands": ["true"]}, errno.EINVAL),
         (1, {"name": "cleanup", "commands": ["true"]}, errno.EINVAL),
     ],

@@ -87,6 +87,10 @@ class Program:
             if name not in _NOT_OURS and not name.startswith(_LAUNCHERS)
         }
         env["FLUX_URI"] = broker.attrs.get("local-uri")
+        # Of the job that the instance is: that of an instance around us is not ours.
+        env.pop("FLUX_ENCLOSING_ID", None)
+        if broker.attrs.get("jobid"):
+            env["FLUX_ENCLOSING_ID"] = broker.attrs.get("jobid")
         self._begin = time.monotonic()
         # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.
         self._own_group = sys.stdin is None or not os.isatty(0)

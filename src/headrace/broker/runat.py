@@ -31,6 +31,10 @@ class Cleanup:
             raise RpcError(
                 errno.EINVAL, f"runat.push: commands can be pushed to cleanup of rank 0, not to {name!r} here"
             )
+        if not commands:
+            raise RpcError(errno.EPROTO, "runat.push: commands array is empty")
+        if not all(command.strip() for command in commands):
+            raise RpcError(errno.EINVAL, "runat.push: cannot push an empty command line")
         if self._broker.past("run"):
             raise RpcError(errno.EINVAL, "runat.push: cleanup has begun")
         self.commands[:0] = reversed(commands)

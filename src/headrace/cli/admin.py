@@ -20,8 +20,8 @@ _PUSH = Command("flux-admin cleanup-push", "[COMMAND ARGS...]", "Push a command,
 def main(argv: List[str]) -> int:
     _name, rest = dispatch("flux-admin", argv, _TABLE)
     words = _PUSH.parse(rest, stop_early=True).need(0)
-    commands = [" ".join(words)] if words else [line.strip() for line in sys.stdin]
+    commands = [" ".join(words)] if words else [line.strip() for line in sys.stdin if line.strip()]
     # Each is put in front of those before; lines of one call run as they were given.
-    body = {"name": "cleanup", "commands": [command for command in reversed(commands) if command]}
+    body = {"name": "cleanup", "commands": commands[::-1]}
     Handle().rpc("runat.push", body).get()
     return 0
