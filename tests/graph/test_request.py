@@ -70,6 +70,10 @@ def test_needs_multiply_down_the_tree() -> None:
         ({}, "resources"),
         ({"resources": [{"count": 1}]}, r"resources\[0\].type"),
         ({"resources": [{"type": "node"}]}, r"resources\[0\].count: missing"),
+        (
+            {"resources": [{"type": "node", "count": 1, "with": [{"type": "core", "count": 1, "exclusve": True}]}]},
+            r"resources\[0\].with\[0\]: Unrecognized key in resource mapping: 'exclusve'",
+        ),
         ({"resources": [{"type": "node", "count": 0}]}, "at least 1"),
         ({"resources": [{"type": "node", "count": True}]}, "count"),
         ({"resources": [{"type": "node", "count": "4-2"}]}, r"resources\[0\].count: invalid range '4-2'"),

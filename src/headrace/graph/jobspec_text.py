@@ -26,7 +26,12 @@ def _decoded(text: str) -> Any:
             return msgspec.json.decode(text)
         except msgspec.MsgspecError:
             pass
-    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    try:
+        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except ValueError as exc:
+        # Python's of a number of thousands of digits is about Python.
+        why = "a number has thousands of digits" if "digits" in str(exc) else str(exc)
+        raise RequestError(f"a value cannot be read: {why}") from None
     stack, count = [found], 0
     while stack:
         item = stack.pop()

@@ -15,6 +15,8 @@ from headrace.spec import ranges
 from headrace.spec.idset import Idset
 
 SLOTS = ("slot", "xor_slot")
+# Of a resource (RFC 14).
+_KEYS = frozenset(("type", "id", "count", "unit", "exclusive", "label", "with"))
 _MAX_DEPTH = 64
 _MAX_RESOURCES = 512
 # As many as there are: more than any graph has.
@@ -264,6 +266,10 @@ def parse_resources(
         here = f"{where}[{i}]"
         if not isinstance(item, dict):
             raise RequestError(f"{here}: must be a mapping, not {shown(item)}")
+        unknown = item.keys() - _KEYS
+        if unknown:
+            # Fluxion's words, and which it is.
+            raise RequestError(f"{here}: Unrecognized key in resource mapping: {shown(sorted(map(str, unknown))[0])}")
         kind = item.get("type")
         if not isinstance(kind, str) or not kind:
             raise RequestError(f"{here}.type: must be a string, not {shown(kind)}")
