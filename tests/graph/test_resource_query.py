@@ -138,3 +138,14 @@ def test_the_number_of_vertices_to_expect_has_a_limit(
 ) -> None:
     assert run(tmp_path, "-r", size) == 0
     assert ("out of range" in capsys.readouterr().err) is warned
+
+
+def test_a_property_is_listed_with_its_value_if_that_may_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = '"properties": {"plain": "0"}, "starttime"'
+    (tmp_path / "R.json").write_text(json.dumps(R).replace('"starttime"', plain))
+    (tmp_path / "job.yaml").write_text("{resources: [{type: node, count: 2, exclusive: true}]}")
+    settings = "set-property /cluster0/n0 kind=fat\nset-property /cluster0/n1 odd=a|b\n"
+    options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-F", "rv1_nosched", "-d"]
+    assert resource_query.main(options, io.StringIO(f"{settings}match allocate {tmp_path}/job.yaml\n")) == 0
+    shown = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert shown["execution"]["properties"] == {"kind=fat": "0", "odd": "1", "plain": "0"}

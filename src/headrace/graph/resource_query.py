@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from headrace.graph import grug, jgf, rv1
+from headrace.graph import grug, hwloc, jgf, rv1
 from headrace.graph.engine import Engine
 from headrace.graph.export import EXPORTS
 from headrace.graph.model import DOMINANT, Graph, GraphError
@@ -27,6 +27,7 @@ _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
     "grug": grug.read,
+    "hwloc": hwloc.read,
     "jgf": jgf.read,
     "jgf_shorthand": jgf.read,
     "rv1exec": rv1.read,
@@ -41,7 +42,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-f", "--load-format", default="grug", choices=sorted(_READERS), help="format of the graph (default grug)"
     )
-    p.add_argument("-W", "--load-allowlist", default="", help="types to load; the readers here load all")
+    p.add_argument(
+        "-W",
+        "--load-allowlist",
+        default="",
+        help="of an hwloc graph, the types to load, such as node,socket,core,gpu (default all)",
+    )
     p.add_argument(
         "-S",
         "--match-subsystems",
@@ -97,8 +103,13 @@ def _filters(text: str) -> list[str]:
     return found or ["core"]
 
 
-def load(form: str, path: str, subsystem: str = DOMINANT) -> Graph:
-    """The graph of a file, as the tree of a subsystem. Raises GraphError and OSError."""
+def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] = ()) -> Graph:
+    """The graph of a file, as the tree of a subsystem, with the types in `allow` where a format may leave some out.
+
+    Raises GraphError and OSError.
+    """
+    if form == "hwloc" and subsystem == DOMINANT:
+        return hwloc.read(Path(path).read_text(), allow)
     if subsystem == DOMINANT:
         return _READERS[form](Path(path).read_text())
     if form not in _OTHERS:
@@ -107,7 +118,7 @@ def load(form: str, path: str, subsystem: str = DOMINANT) -> Graph:
 
 
 def _size(graph: Graph, seconds: float) -> str:
-    """How large a graph is, and how many seconds it took to load; a graph has no path twice."""
+    """How large a graph is, and how many seconds it took to load."""
     vertices = list(graph.vertices())
     ranks = Counter(graph.rank[v] for v in vertices)
     values = {
@@ -116,7 +127,8 @@ def _size(graph: Graph, seconds: float) -> str:
         "Edge Count": len(vertices) - 1 + len(graph.edges),
         "by_type Key-Value Pairs": len(graph.types()),
         "by_name Key-Value Pairs": len({graph.name(v) for v in vertices}),
-        "by_path Key-Value Pairs": len(vertices),
+        # What has the path of another, such as a GPU that two drivers name, holds nothing.
+        "by_path Key-Value Pairs": len({(graph.parent[v], graph.name(v)) for v in vertices}),
     }
     lines = [f"{name}: {value}" for name, value in values.items()]
     lines += [f"number of vertices with rank {rank}:{count}" for rank, count in sorted(ranks.items())]
@@ -137,14 +149,14 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
     except ValueError as exc:
         print(f"{_NAME}: {exc}", file=sys.stderr)
         return 1
-    if args.load_allowlist:
+    if args.load_allowlist and args.load_format != "hwloc":
         # Fluxion's readers of these formats do the same.
         print(f"{_NAME}: WARN: format {args.load_format} has no allowlist: all types are loaded", file=sys.stderr)
     if not 0 <= args.reserve_vtx_vec <= _MOST_RESERVED:
         print(f"{_NAME}: WARN: out of range specified for --reserve-vtx-vec: {args.reserve_vtx_vec}", file=sys.stderr)
     begin = time.perf_counter()
     try:
-        graph = load(args.load_format, args.load_file, subsystem)
+        graph = load(args.load_format, args.load_file, subsystem, list(filter(None, args.load_allowlist.split(","))))
     except OSError as exc:
         print(f"{_NAME}: ERROR: can't open {args.load_file}: {exc.strerror}", file=sys.stderr)
         return 1

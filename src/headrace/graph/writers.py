@@ -11,12 +11,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from headrace.graph.inside import parts
+from headrace.graph.inside import Part, parts
 from headrace.graph.model import DOMINANT, Graph
 from headrace.graph.subsystems import relation_down
 from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
+from headrace.spec.rset_fields import property_fits
 
 # What is written has no circles to look for.
 _json = json.JSONEncoder(check_circular=False).encode
@@ -105,26 +106,59 @@ def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
+    held = parts(allocation.selection)
+    if any([part.rank < 0 for part in held]):
+        return _rankless_object(graph, allocation, held)
     groups: dict[tuple[int, int], int] = {}
     properties: dict[str, int] = {}
     hosts: list[str] = []
-    # Ranks tell nodes apart here; of nodes without one, or with the same, the last stands for all.
-    held = sorted({part.rank: part for part in parts(allocation.selection)}.values())
-    for rank, v, cores, gpus in held:
-        key, bit = (cores, gpus), 1 << rank if rank >= 0 else 0
+    # Ranks tell nodes apart here; of nodes with the same, the last stands for all.
+    for rank, v, cores, gpus in sorted({part.rank: part for part in held}.values()):
+        key, bit = (cores, gpus), 1 << rank
         groups[key] = groups.get(key, 0) | bit
         hosts.append(graph.name(v))
-        for name in graph.properties.get(v, ()):
+        for name in _properties(graph, v):
             properties[name] = properties.get(name, 0) | bit
     entries = [(_children(*key), ranks) for key, ranks in groups.items()]
     entries.sort()
+    lite = [{"rank": _encode(ranks), "children": dict(children)} for children, ranks in entries]
+    return _execution(allocation, lite, hosts, {name: _encode(properties[name]) for name in sorted(properties)})
+
+
+def _properties(graph: Graph, v: int) -> list[str]:
+    """The properties of a vertex as R lists them: with their values, unless those would not fit there."""
+    found = graph.properties.get(v)
+    if not found:
+        return []
+    return [f"{name}={value}" if property_fits(value) else name for name, value in found.items()]
+
+
+def _rankless_object(graph: Graph, allocation: Allocation, held: list[Part]) -> dict[str, Any]:
+    """The execution key where nodes have no rank, as in graphs of recipes and of hwloc: each is listed as rank -1."""
+    groups: dict[tuple[int, int], list[Part]] = {}
+    properties: dict[str, list[Part]] = {}
+    for part in held:
+        groups.setdefault((part.cores, part.gpus), []).append(part)
+        for name in _properties(graph, part.vertex):
+            properties.setdefault(name, []).append(part)
+    entries = sorted((_children(*key), nodes) for key, nodes in groups.items())
+    nodes = sorted([part for _, group in entries for part in group], key=lambda part: part.rank)
+    lite = [{"rank": _ranks(group), "children": dict(children)} for children, group in entries]
+    hosts = [graph.name(part.vertex) for part in nodes]
+    return _execution(allocation, lite, hosts, {name: _ranks(properties[name]) for name in sorted(properties)})
+
+
+def _ranks(held: list[Part]) -> str:
+    return ",".join(str(rank) for rank in sorted(part.rank for part in held))
+
+
+def _execution(
+    allocation: Allocation, lite: list[dict[str, Any]], hosts: list[str], properties: dict[str, str]
+) -> dict[str, Any]:
     nodelist = hosts if len(hosts) < 2 else [Hostlist(hosts).encode()]
-    execution: dict[str, Any] = {
-        "R_lite": [{"rank": _encode(ranks), "children": dict(children)} for children, ranks in entries],
-        "nodelist": nodelist,
-    }
+    execution: dict[str, Any] = {"R_lite": lite, "nodelist": nodelist}
     if properties:
-        execution["properties"] = {name: _encode(properties[name]) for name in sorted(properties)}
+        execution["properties"] = properties
     execution["starttime"] = allocation.start
     execution["expiration"] = allocation.end
     return execution

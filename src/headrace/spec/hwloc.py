@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from .os_error import reason
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 # What finds GPUs that compute, as hwloc names it, and how it names its devices. Others (GL, DRM) find any screen.
 _BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI", "LevelZero")
 _NAMES = ("cuda", "nvml", "opencl", "rsmi", "ze")
+# No machine has as many levels, and what is parsed is walked by recursion.
+_DEEPEST = 100
 
 
 class HwlocError(ValueError):
@@ -31,8 +34,9 @@ class Node(NamedTuple):
 def read(path: str) -> Node:
     """The node that the file `path` describes. Raises HwlocError."""
     try:
-        root = ElementTree.parse(path).getroot()
-    except (OSError, ElementTree.ParseError) as exc:
+        with open(path, "rb") as file:
+            root = parse(file.read())
+    except (OSError, HwlocError) as exc:
         raise HwlocError(f"{path}: {reason(exc)}") from None
     objects = list(root.iter("object"))
     kinds = [found.get("type") for found in objects]
@@ -42,6 +46,37 @@ def read(path: str) -> Node:
         raise HwlocError(f"{path}: no cores in it: is it an hwloc topology?")
     hosts = [info.get("value") for found in objects for info in found.iter("info") if info.get("name") == "HostName"]
     return Node(hosts[0] or "" if hosts else "", cores, gpus)
+
+
+def parse(text: bytes) -> ElementTree.Element:
+    """The outermost element of XML. Entities, which could grow without bounds, are refused. Raises HwlocError."""
+    builder = ElementTree.TreeBuilder()
+    parser = expat.ParserCreate()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _DEEPEST:
+            raise HwlocError(f"line {parser.CurrentLineNumber}: more than {_DEEPEST} levels")
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refuse(*_: object) -> None:
+        raise HwlocError(f"line {parser.CurrentLineNumber}: entities are not accepted")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(text, True)
+    except (expat.ExpatError, ValueError, LookupError) as exc:
+        raise exc if isinstance(exc, HwlocError) else HwlocError(f"not well-formed XML: {exc}") from None
+    return builder.close()
 
 
 def _gpus(element: ElementTree.Element, device: Optional[ElementTree.Element] = None) -> Iterator[ElementTree.Element]:
