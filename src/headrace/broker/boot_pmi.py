@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Union
 
 from ..spec import jobid
-from . import boot, boot_slurm, pmi2_client, pmi_client
+from . import boot, boot_slurm, pmi2_client, pmi_client, signals
 from .boot import BootError, BootInfo
 from .boot_slurm import SlurmMeeting
 from .pmi2_client import Pmi2Client
@@ -72,9 +72,12 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     if size == 1:
         info.hosts = [hostname]
         return info
+    # It takes an interrupt of its import for a fault of its own.
+    signals.hold()
     # An instance of one broker starts without ZeroMQ.
     from zmq.utils import z85
 
+    signals.release()
     info.public_key, info.secret_key = boot.new_keys()
     children = topology.children(rank)
     connect = ""

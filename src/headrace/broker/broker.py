@@ -36,7 +36,7 @@ from .attrs import AttrTable
 from .boot import BootInfo
 from .events import Events
 from .groups import Groups
-from .join import LeaderState, when_parent_is_through
+from .join import LeaderState, expect_parent, when_parent_is_through
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
 from .modhost import ModuleHost, has_own_rc1
@@ -52,8 +52,6 @@ from .runat import Cleanup
 _AGENT_PATIENCE = 5.0
 # Seconds that a broker which leaves waits for those below it.
 _LEAVING_PATIENCE = 5.0
-# Seconds after which a broker says that it has not heard of its parent.
-_JOIN_WARN = 5.0
 
 
 class Broker:
@@ -164,7 +162,7 @@ class Broker:
         if self.rank == 0:
             self.advance("parent-none")
         else:
-            self.loop.call_later(_JOIN_WARN, self._join_slow)
+            expect_parent(self)
         await self._done.wait()
         # What comes now would find no handler any more, and leave our files.
         signals.hold()
@@ -259,11 +257,6 @@ class Broker:
             self._delayed("quorum", Idset(range(self.size)) - self.online)
             self._quorum_was_slow = True
             self.loop.call_later(self._timeout("broker.quorum-warn") or 0.0, self._quorum_slow)
-
-    def _join_slow(self) -> None:
-        if self.state == "join":
-            uri = self.boot.parent_uri
-            self.log(logging.CRITICAL, "broker", f"waiting for the parent broker at {uri}, which has not answered yet")
 
     def _delayed(self, what: str, ranks: Idset) -> None:
         names = Hostlist([self.boot.hosts[rank] for rank in ranks if rank < len(self.boot.hosts)])

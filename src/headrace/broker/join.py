@@ -7,15 +7,46 @@ modules that brokers load themselves do not wait for each other, and a deep tree
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..spec import duration
 from ..spec import message as m
 from ..spec.message import Message
 from . import state
 
 if TYPE_CHECKING:
     from .broker import Broker
+
+# Seconds after which a broker says that it has not heard of its parent.
+_SLOW = 5.0
+# Boot methods whose brokers were all there a moment ago. Others may be started in any order, at any time.
+_MET = ("simple", "pmi2", "slurm")
+
+
+def expect_parent(broker: Broker) -> None:
+    """Say that the parent has not answered when that takes long. After `tbon.connect_timeout` (0: never) a broker ends
+    whose parent a launcher started together with it: there will be none."""
+    uri = broker.boot.parent_uri
+
+    def slow() -> None:
+        if broker.state == "join":
+            text = f"waiting for the parent broker at {uri}, which has not answered yet"
+            broker.log(logging.CRITICAL, "broker", text)
+
+    def too_slow() -> None:
+        if broker.state == "join":
+            text = f"the parent broker at {uri} has not answered within tbon.connect_timeout={limit}: giving up"
+            broker.log(logging.CRITICAL, "broker", text)
+            broker.exit_code = 1
+            broker.advance("parent-fail")
+
+    broker.loop.call_later(_SLOW, slow)
+    limit = broker.attrs.get("tbon.connect_timeout")
+    patience = duration.parse(limit)
+    if patience and broker.boot.method in _MET:
+        broker.loop.call_later(patience, too_slow)
 
 
 def when_parent_is_through(broker: Broker, go: Callable[[str], None]) -> None:

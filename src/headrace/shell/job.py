@@ -21,6 +21,7 @@ from ..spec.idset import Idset
 from ..spec.os_error import reason
 from . import affinity, layout, oom, warning
 from . import options as known
+from .absence import Absence
 from .deadline import Deadline
 from .environment import job_environment, task_environment
 from .input import Input, opened
@@ -90,6 +91,7 @@ class ShellJob:
         self._failed = False
         self._lost = False
         self._deadline: Deadline | None = None
+        self._absence = Absence(self)
         self._alarm: warning.Alarm | None = None
 
     # -- starting
@@ -191,7 +193,9 @@ class ShellJob:
         where = placed.pmi if known.pmi_map(self.options) else {}
         preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
         name = kvs_name(self.f58, self.path, self.op["R"])
-        self.pmi = PmiServer(name, self.size, len(placed.ranks), preset, self._enter_barrier, self._pmi_abort)
+        local = len(placed.ranks)
+        fail = partial(self.fail, code=1, component="pmi")
+        self.pmi = PmiServer(name, self.size, local, preset, self._enter_barrier, self._pmi_abort, fail)
 
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
         mine, ranks = placed.mine, placed.ranks
@@ -289,6 +293,11 @@ class ShellJob:
     def to_peer(self, nodeid: int, data: dict[str, Any]) -> None:
         self.agent.send({"op": "peer", "id": self.id, "to": nodeid, "data": data})
 
+    def to_others(self, data: dict[str, Any]) -> None:
+        """Tell every shell that is still at work (lead only)."""
+        for nodeid in self._others:
+            self.to_peer(nodeid, data)
+
     def exception(self, note: str, severity: int = 0, kind: str = "exec") -> None:
         self.agent.send({"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note})
 
@@ -345,6 +354,8 @@ class ShellJob:
             self._input.from_peer(data)
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
+        elif kind in ("left-pmi", "leader-gone"):
+            self._absence.told(data)
         elif kind == "proctable":
             self._proctable.from_peer(source, data, self.tasks)
         elif kind == "overdue":
@@ -418,7 +429,7 @@ class ShellJob:
 
     def task_exited(self, task: Task, status: int) -> None:
         """A task's process ended (its streams may still be open)."""
-        if not self._failed:
+        if not self._failed and not self._absence.excuses(status):
             self._status = max(self._status, _exit_status(status))
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if not self._exit_seen:
@@ -442,6 +453,7 @@ class ShellJob:
             program = os.path.basename(specs.command(self.jobspec)[0])
             note = f"{program}: task rank {task.rank} on host {self.host} failed ({how}) and exit-on-error is set"
             self.fail(note, _exit_status(status) >> 8, component="task-exit")
+        self._absence.ended(task, status)
 
     def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
         """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
@@ -460,8 +472,7 @@ class ShellJob:
         return any(task.pid > 0 for task in self.tasks)
 
     def _ask_who_runs(self) -> None:
-        for nodeid in self._others:
-            self.to_peer(nodeid, {"kind": "overdue"})
+        self.to_others({"kind": "overdue"})
 
     def task_closed(self, _task: Task) -> None:
         """A task has ended and its streams are at their end."""

@@ -27,7 +27,8 @@ def kvs_name(f58: str, path: str, r: Mapping[str, Any]) -> str:
 
 
 class PmiServer:
-    """`enter(kvs)` is called when all local tasks wait in a barrier; `complete(kvs)` answers them."""
+    """`enter(kvs)` is called when all local tasks wait in a barrier; `complete(kvs)` answers them. `hang(note)` is
+    called when a task waits in one that cannot be complete any more."""
 
     def __init__(
         self,
@@ -37,12 +38,17 @@ class PmiServer:
         preset: Mapping[str, str],
         enter: Callable[[dict[str, str]], None],
         abort: Callable[[int, int, str], None],
+        hang: Callable[[str], None],
     ) -> None:
         self.kvsname = kvsname
         self.size = size
         self.ntasks = ntasks
         self._enter = enter
         self._abort = abort
+        self._hang = hang
+        self._gone = ""
+        # Whether a task that has begun a session is in it still.
+        self._in: dict[int, bool] = {}
         self._kvs: dict[str, str] = dict(preset)
         self._new: dict[str, str] = {}
         self._waiting: list[Callable[[bytes], None]] = []
@@ -54,6 +60,17 @@ class PmiServer:
         for reply in waiting:
             reply(b"cmd=barrier_out rc=0\n")
 
+    def left(self, local: int, sure: bool) -> bool:
+        """Whether task `local`, which has ended, has still to enter barriers: it did not end its session, or is `sure`
+        to have one and had none yet."""
+        return self._in.get(local, sure)
+
+    def incomplete(self, note: str) -> None:
+        """No barrier can be complete any more, for the reason `note`."""
+        self._gone = note
+        if self._waiting:
+            self._hang(note)
+
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
         """One request line of task `local`; `reply` takes the answer, now or when the barrier is over."""
         fields = _fields(text)
@@ -63,6 +80,8 @@ class PmiServer:
             reply(f"cmd={command or 'unknown'} rc=-1 msg=unknown_command\n".encode())
         elif command == "barrier_in":
             self._waiting.append(reply)
+            if self._gone:
+                self._hang(self._gone)
             if len(self._waiting) == self.ntasks:
                 new, self._new = self._new, {}
                 self._enter(new)
@@ -71,6 +90,8 @@ class PmiServer:
             number = int(code) if re.fullmatch(r"-?[0-9]{1,10}", code) else 1
             self._abort(local, number, fields.get("error_msg", ""))
         else:
+            if command in ("init", "finalize"):
+                self._in[local] = command == "init"
             reply((handler(fields) + "\n").encode())
 
     def _do_init(self, fields: Mapping[str, str]) -> str:
