@@ -147,6 +147,28 @@ def test_memory_of_part_of_a_socket_makes_a_group() -> None:
     ]
 
 
+def test_memory_without_processors_keeps_the_groups_and_comes_last() -> None:
+    sockets = [obj("NUMANode", obj("Socket", core(i)), device(f"cuda{i}", 5)) for i in range(2)]
+    old = machine(obj("NUMANode", device("cuda9", 5)), *sockets, version="1.0")
+    assert paths(read(old, ["group", "socket", "numanode", "gpu"]))[1:] == [
+        "/group0",
+        "/group0/socket0",
+        "/group0/numanode0",
+        "/group0/gpu0",
+        "/group1",
+        "/group1/socket1",
+        "/group1/numanode1",
+        "/group1/gpu1",
+        "/group2",
+        "/group2/numanode2",
+        "/group2/gpu9",
+    ]
+
+
+def test_a_machine_of_version_1_that_mentions_no_memory_has_one() -> None:
+    assert paths(read(machine(core(0), version=""), ["numanode"]))[1:] == ["/numanode0"]
+
+
 def test_groups_that_say_nothing_leave_unless_they_are_not_to_be_merged() -> None:
     for more, expected in (({}, []), ({"dont_merge": 1}, ["/group0"])):
         text = machine(obj("Group", obj("Package", core(0), core(1)), **more))

@@ -10,6 +10,7 @@ calls them.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from xml.etree import ElementTree
 
@@ -111,6 +112,9 @@ def _topology(document: ElementTree.Element) -> _Object:
     machine = _build(elements[0])
     if version.startswith("1"):
         _move_memory(machine)
+        if not any(found.kind == "NUMANode" for found in _each(machine)):
+            # A machine that is not divided does not mention its memory there.
+            machine.memory.append(_Object("NUMANode"))
     allowed = elements[0].get("allowed_cpuset")
     if allowed is not None:
         bits = _bits(allowed)
@@ -171,22 +175,22 @@ def _each(top: _Object) -> Iterator[_Object]:
     yield top
 
 
-def _pus(top: _Object) -> int:
-    return sum(found.kind == "PU" for found in _each(top))
+def _pus(top: _Object) -> list[int]:
+    return [found.number for found in _each(top) if found.kind == "PU"]
 
 
 def _move_memory(top: _Object) -> None:
     """Version 1: memory that contains the rest becomes a leaf. It stays where it was if that has no more processors, or
-    else goes into a group with what it contains.
+    else goes into a group with what it contains, if only devices or nothing.
     """
     for child in [*top.below, *top.memory]:
         _move_memory(child)
     memory, top.memory = top.memory, []
-    whole = _pus(top) + sum(_pus(node) for node in memory)
+    whole = _pus(top) + [number for node in memory for number in _pus(node)]
     for node in memory:
         inside, devices, nodes = node.below, node.io, node.memory
         place = top
-        if inside and _pus(node) != whole:
+        if len(_pus(node)) != len(whole):
             place = _Object("Group")
             place.above = top
             top.below.append(place)
@@ -197,6 +201,8 @@ def _move_memory(top: _Object) -> None:
         place.memory += [*nodes, node]
         for child in (*inside, *devices, *nodes):
             child.above = place
+    if memory:
+        top.below.sort(key=lambda child: min(_pus(child), default=sys.maxsize))
 
 
 def _restrict(top: _Object, allowed: Callable[[int], bool]) -> None:
