@@ -36,6 +36,13 @@ def test_a_broker_knows_its_place_in_the_tree() -> None:
     assert one.attrs.get("hostlist") == "host[0-5]" and one.log.rank == 1
 
 
+def test_brokers_whose_loss_cuts_off_others_are_critical() -> None:
+    for size, critical in ((1, "0"), (2, "0"), (6, "0-2")):
+        one = broker(0, size)
+        set_own(one)
+        assert one.attrs.get("broker.critical-ranks") == critical
+
+
 def test_what_was_given_stays() -> None:
     one = broker(0, 2, broker_quorum="1", broker_mapping="[[0,2,1,1]]")
     one.attrs.set("jobid-path", "/f1")

@@ -17,7 +17,7 @@ FLAG_IMMUTABLE = 1
 
 _USER_DEFAULTS = {
     "broker.cleanup-timeout": "none",
-    "broker.critical-ranks": "0",
+    "broker.critical-ranks": "",
     "broker.exit-norestart": "0",
     "broker.exit-restart": "0",
     "broker.module-nopanic": "0",

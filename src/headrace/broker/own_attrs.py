@@ -52,7 +52,11 @@ def set_own(broker: Broker) -> None:
     if given and given != str(quorum) and broker.rank == 0:
         broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")
     attrs.set("broker.quorum", quorum)
-    _check_critical_ranks(attrs.get("broker.critical-ranks", "0"), broker.size)
+    # Without being told the leader and those whose loss cuts off others.
+    routers = [rank for rank in range(broker.size) if not rank or boot.topology.children(rank)]
+    critical = attrs.get("broker.critical-ranks") or str(Idset(routers))
+    _check_critical_ranks(critical, broker.size)
+    attrs.set("broker.critical-ranks", critical)
 
 
 def _check_critical_ranks(text: str, size: int) -> None:
