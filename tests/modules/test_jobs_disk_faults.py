@@ -1,12 +1,14 @@
 """The job manager on a disk that fails at any one call of its journal, for once or for good, and is killed then.
 
 Every call of a short life is tried. Whatever fails: ids that were printed are there after a restart, what was told of a
-job is still so, none runs twice, and once the disk works everything comes to its end.
+job is still so, none runs twice, and once the disk works everything comes to its end. So it is with what was asked for
+and answered about jobs that are there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import errno
 import json
 import os
@@ -221,3 +223,107 @@ def test_a_disk_that_fails_for_good_takes_back_nothing_that_was_told(
     while killed_and_restarted(in_broker, disk, tmp_path / str(call), (call, 1 << 30, error), SHORT):
         call += 1
     assert call > 5
+
+
+# What is asked for in one life, one after the other: (topic, job, the rest of the request).
+ORDERS: list[tuple[str, int, dict[str, Any]]] = [
+    ("urgency", 0, {"urgency": 5}),
+    ("memo", 0, {"volatile": False, "memo": {"note": "kept"}}),
+    ("urgency", 1, {"urgency": 0}),
+    ("wait", 3, {}),
+    ("raise", 0, {"type": "odd", "severity": 3, "note": "seen"}),
+    ("update", 1, {"updates": {"attributes.system.duration": 60.0}}),
+    ("raise", 2, {"type": "cancel", "severity": 0}),
+    ("purge-id", 4, {"force": True}),
+    ("queue-enable", 0, {"all": True, "enable": False, "reason": "closed"}),
+    ("queue-start", 0, {"all": True, "start": False, "reason": "stopped"}),
+]
+
+
+class Orders:
+    """Three jobs that wait and two that are over; how many of ORDERS were asked for, and how many answered."""
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+        self.asked = self.answered = 0
+
+    async def give(self, world: World) -> None:
+        for topic, job, rest in ORDERS:
+            id = self.jobs[job]
+            body = {"jobs": [id], **rest} if topic == "purge-id" else {"id": id, **rest}
+            self.asked += 1
+            reply = await world.client.call(f"job-manager.{topic}", body)
+            assert not reply.errnum, (topic, reply.text)
+            self.answered += 1
+
+    async def check(self, world: World) -> None:
+        """Nothing that was answered is forgotten, nothing that nobody asked for was done."""
+        assert (await world.client.rpc("job-manager.getinfo"))["max_jobid"] == max(self.jobs)
+        for count, order in enumerate(ORDERS):
+            if not self.answered <= count < self.asked:
+                assert await self._done(world, *order) == (count < self.answered), order
+
+    async def _done(self, world: World, topic: str, job: int, rest: dict[str, Any]) -> bool:
+        id = self.jobs[job]
+        if topic == "wait":
+            return bool((await world.client.call("job-manager.wait", {"id": id})).errnum)
+        if topic == "purge-id":
+            return id not in dict(await world.all_events())
+        if topic in ("queue-enable", "queue-start"):
+            return rest["reason"] in (await world.client.rpc("job-manager.queue-status", {})).values()
+        if topic in ("raise", "update"):
+            expected = rest.get("updates", rest).items()
+            return any(expected <= (event.get("context") or {}).items() for event in await eventlog(world, id))
+        found = next(job for job in (await world.client.rpc("job-manager.list", {}))["jobs"] if job["id"] == id)
+        if topic == "urgency":
+            return bool(found["urgency"] == found["priority"] == rest["urgency"])
+        return bool(found.get("annotations", {}).get("user") == rest["memo"])
+
+
+@pytest.mark.parametrize("saved_after", range(0, len(ORDERS), 4))
+def test_what_was_answered_before_the_disk_failed_for_good_is_so_after_a_restart(
+    saved_after: int, in_broker: Run, disk: Disk, tmp_path: Path
+) -> None:
+    """The state is saved while orders are given, beginning when `saved_after` of them were answered."""
+
+    def met_at(call: int) -> bool:
+        orders = told = Orders()
+        met = False
+        state, left = tmp_path / str(call) / "state", tmp_path / str(call) / "left"
+        state.mkdir(parents=True)
+
+        async def first(broker: Any) -> None:
+            nonlocal told, met
+            world = World(broker)
+            await world.begin()
+            orders.jobs = [await world.job(flags=WAITABLE) for _ in range(5)]
+            pipeline = pipeline_of(world)
+            for id in orders.jobs[3:]:
+                await world.alloc(id)
+                world.end(id)
+                await world.until(lambda id=id: id in pipeline.store.places)
+            await pipeline.checkpoint()
+            disk.fail(call, 1 << 30, errno.EIO)
+            giving = asyncio.ensure_future(orders.give(world))
+            await world.until(lambda: orders.answered >= saved_after or disk.met_at > 0)
+            await pipeline.checkpoint()
+            await world.until(lambda: giving.done() or disk.met_at > 0)
+            if disk.met_at:
+                await asyncio.sleep(0.02)
+            shutil.copytree(state, left)
+            told, met = copy.copy(orders), disk.met_at > 0
+            disk.fail(0, 0, 0)
+            await giving
+
+        async def second(broker: Any) -> None:
+            await told.check(World(broker))
+
+        in_broker(first, statedir=str(state))
+        in_broker(second, statedir=str(left))
+        assert met or told.answered == len(ORDERS)
+        return met
+
+    call = 0
+    while met_at(call):
+        call += 1
+    assert call > len(ORDERS)
