@@ -6,14 +6,28 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
+import time
 
 import pytest
-from instance import FLUX, clean_env, start
+from instance import FLUX, clean_env, processes_with, start
 
 from headrace.broker.boot import free_port, new_keys
 from headrace.shell.pmi import PmiServer
 
+# `flux start` whose broker is killed when its program runs and nobody was told.
+_KILLED_TOO_SOON = """
+import os, signal, sys
+from headrace.broker import program
+from headrace.cli.main import flux
+def spawn_and_die(*args, **more):
+    real(*args, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+real, program.spawn = program.spawn, spawn_and_die
+sys.argv = ["flux", "start", *sys.argv[1:]]
+flux()
+"""
 # Seconds after the leader has a process: while it loads, while brokers meet, while the program starts.
 _MOMENTS = "0.02 0.1 0.15 0.2 0.25 0.3 0.4"
 _SCRIPT = """
@@ -79,3 +93,19 @@ def test_no_run_directory_is_left_by_a_broker_that_is_killed_while_it_waits_for_
     broker.kill()
     broker.wait()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_program_whose_broker_was_killed_as_it_started_is_killed(tmp_path) -> None:
+    env = clean_env(HR_TEST=str(tmp_path), TMPDIR=str(tmp_path))
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED_TOO_SOON, "sleep 1000; true"], env=env, timeout=20, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 20
+    while left := [*processes_with(f"HR_TEST={tmp_path}"), *os.listdir(tmp_path)]:
+        if time.monotonic() > deadline:
+            for line in left:
+                if "sleep" in line:
+                    os.kill(int(line.split()[0]), signal.SIGKILL)
+            pytest.fail(f"left: {left}")
+        time.sleep(0.02)

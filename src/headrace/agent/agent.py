@@ -85,8 +85,8 @@ class Agent:
         self.folders = Folders()
         # The job path of the instance whose jobs these are.
         self._instance = ""
-        # The pid of the broker's initial program while it runs.
-        self._program = 0
+        # What the broker said last of its initial program.
+        self._program: Op = {"pid": 0}
         self._alone = False
         self._sweeping = False
         self.running = True
@@ -426,7 +426,7 @@ class Agent:
             fn(op)
 
     def _program_runs(self, op: Op) -> None:
-        self._program = op["pid"]
+        self._program = op
 
     def stop(self) -> None:
         self.running = False
@@ -436,13 +436,24 @@ class Agent:
         self._alone = True
         self.stop()
 
+    def _hear_the_rest(self) -> None:
+        """What the broker said of its program before it was killed: that it was we may know by other means."""
+        try:
+            while size := self._sock.recv_into(self._in):
+                for op in self._reader.feed(self._in[:size]):
+                    if op.get("op") == "program":
+                        self._program_runs(op)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._alone = True
+
     def _kill_all(self) -> None:
-        if self._program and self._alone:
-            # The broker was killed: its initial program would have nobody to talk to. Parents first: a script would go
-            # on with its next line when what it waits for is killed.
-            for pid in (self._program, *linux.descendants_of(self._program)):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        self._hear_the_rest()
+        if self._alone:
+            # The broker was killed: its initial program would have nobody to talk to.
+            leftovers.kill_program(self._program)
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()

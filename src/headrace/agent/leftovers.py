@@ -10,12 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Container, Iterable
 
 from . import linux
+from .protocol import Op
 
 # Rounds in which the kill catches up with processes that fork.
 _ROUNDS = 10
+# Seconds that a program may take from its fork until it can be known by its environment.
+_BIRTH = 0.5
 
 
 def kill_job(path: str, signum: int, doomed: Iterable[int], agent: int) -> None:
@@ -50,6 +54,32 @@ def kill_orphans(
                 paths = list(live())
             if not any(_below(own, path) for path in paths):
                 _kill(pid, signal.SIGKILL)
+
+
+def kill_program(op: Op) -> None:
+    """SIGKILL to the initial program of a broker that is gone, as it was last told of it (docs/dev/interfaces.md), and
+    to what that has started."""
+    pid = op["pid"]
+    deadline = time.monotonic() + _BIRTH
+    while not pid and "uri" in op and time.monotonic() < deadline:
+        pid = _newborn(op["uri"], op["since"])
+        if not pid:
+            time.sleep(0.01)
+    if pid:
+        # Parents first: a script would go on with its next line when what it waits for is killed.
+        for each in (pid, *linux.descendants_of(pid)):
+            _kill(each, signal.SIGKILL)
+
+
+def _newborn(uri: str, since: int) -> int:
+    """The first process of our session that began in tick `since` or later and talks to the instance at `uri`, or 0."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and linux.began(int(name)) >= since:
+            with contextlib.suppress(OSError):
+                if os.getsid(int(name)) == os.getsid(0) and linux.environment_of(int(name)).get("FLUX_URI") == uri:
+                    found.append((linux.began(int(name)), int(name)))
+    return min(found, default=(0, 0))[1]
 
 
 def _path(pid: int) -> str:

@@ -94,16 +94,21 @@ class Program:
         self._begin = time.monotonic()
         # At a terminal the program stays in our foreground process group; elsewhere it gets one that we can signal.
         self._own_group = sys.stdin is None or not os.isatty(0)
+        # Killed before we know its pid, we could not say it any more.
+        self._tell_agent(0, uri=env["FLUX_URI"], since=linux.ticks())
         # Not by subprocess: a signal that its child gets between fork and exec is lost.
-        self._pid = spawn(self.argv, env, (), group=0 if self._own_group else os.getpgrp())
-        self._tell_agent(self._pid)
+        try:
+            self._pid = spawn(self.argv, env, (), group=0 if self._own_group else os.getpgrp())
+        finally:
+            self._tell_agent(self._pid)
         self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
 
-    def _tell_agent(self, pid: int) -> None:
-        """The agent outlives us to kill what we left when we are killed."""
+    def _tell_agent(self, pid: int, **coming: object) -> None:
+        """The agent outlives us to kill what we left when we are killed, now perhaps."""
         if self._broker.agent is not None:
-            self._broker.agent.send({"op": "program", "pid": pid})
+            self._broker.agent.send({"op": "program", "pid": pid, **coming})
+            self._broker.agent.flush()
 
     def interrupt(self) -> None:
         """We got SIGINT: the program has it from the terminal, unless that cannot know it (yet)."""
