@@ -107,6 +107,26 @@ def test_a_job_is_waited_for_again_after_a_checkpoint_only_if_nobody_was_told(
     in_broker(after, statedir=str(left))
 
 
+def test_a_job_that_was_waited_for_in_the_turn_of_its_end_is_not_waited_for_again(
+    in_broker: Run, tmp_path: Path
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job(flags=4)
+        await world.alloc(id)
+        world.end(id)
+        assert (await world.client.rpc("job-manager.wait", {"id": id}))["success"]
+
+    async def after(broker: Any) -> None:
+        world = World(broker)
+        ((id, _),) = await world.all_events()
+        assert (await world.client.call("job-manager.wait", {"id": id})).errnum == errno.ECHILD
+
+    in_broker(scenario, statedir=str(tmp_path))
+    in_broker(after, statedir=str(tmp_path))
+
+
 def test_a_job_that_is_saved_before_an_end_that_nobody_heard_of_is_not_over(
     in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

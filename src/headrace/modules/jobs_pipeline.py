@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -162,10 +162,11 @@ class Pipeline:
                 value = store.submissions[id]
             entries.append((kind, id, value))
         self._unsaved.update((job.id, None) for job in finished)
-        for kind, _, value in records:
+        for kind, id, value in records:
             if kind == PURGED:
                 self._forget(value)
-        self._reaped.update(_reaped(records))
+            elif kind == REAPED:
+                self._reaped[id] = value
         batch = Batch(entries, effects, news, finished)
         if self.failing and not (entries or news or finished or any(effect[0] == "start" for effect in effects)):
             # An answer to who changed nothing.
@@ -336,7 +337,8 @@ class Pipeline:
                 self._rotating = True
                 try:
                     await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
-                    self._reaped = _reaped(entry for batch in self._pending for entry in batch.entries)
+                    entries = (entry for batch in self._pending for entry in batch.entries)
+                    self._reaped = {id: why for kind, id, why in entries if kind == REAPED}
                 finally:
                     self._rotating = False
                     self._write()
@@ -424,10 +426,6 @@ class Pipeline:
             "longest_sync_ms": round(self.longest_sync * 1000, 3),
             "failing": self.failing,
         }
-
-
-def _reaped(entries: Iterable[Record]) -> dict[int, str]:
-    return {id: why for kind, id, why in entries if kind == REAPED}
 
 
 def _merged(batches: list[Batch]) -> Batch:
