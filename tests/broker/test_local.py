@@ -144,3 +144,43 @@ def test_messages_are_counted_by_type_until_that_is_cleared(tmp_path: Path):
         await server.stop()
 
     asyncio.run(main())
+
+
+def test_requests_are_read_while_streams_wait_for_the_client_but_not_without_end(tmp_path: Path):
+    """Who writes and does not read meanwhile would wait for us, and we for him."""
+
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Box()
+        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        await server.start()
+        sock = await connected(tmp_path / "s")
+        (client,) = server.clients
+        answered = 0
+
+        async def ask(count: int) -> None:
+            nonlocal answered
+            for tag in range(count):
+                sock.send(m.frame(m.request("box.ask", {}, matchtag=tag + 1)))
+            await turns(30)
+            for msg in box.got[answered:]:
+                client.send(m.response(msg, {"text": "x" * 500_000}))
+            answered = len(box.got)
+            await turns()
+
+        drained: list[int] = []
+        await ask(4)
+        client.when_drained(lambda: drained.append(1))
+        await ask(40)
+        assert (len(box.got), drained) == (44, [])
+        await ask(10)
+        assert len(box.got) == 44
+        loop = asyncio.get_running_loop()
+        while len(box.got) < 54:
+            await loop.sock_recv(sock, 1 << 20)
+        assert drained == [1]
+        sock.close()
+        await turns()
+        await server.stop()
+
+    asyncio.run(main())

@@ -99,6 +99,25 @@ def test_error_without_text_has_the_errnos(broker, connect):
         connect(uri).rpc("x").get()
 
 
+def test_a_broker_that_waits_for_us_to_read_gets_a_long_request_all_the_same(broker, connect):
+    def long(msg: Message) -> list[Message]:
+        return [*(response(msg, {"text": "x" * 1_000_000}) for _ in range(16)), error_response(msg, ENODATA)]
+
+    uri, seen = broker(long)
+    handle = connect(uri)
+    calls: list[list[dict[str, str]]] = []
+
+    def ask() -> None:
+        streams = [handle.stream("x", {"text": "y" * 4_000_000}) for _ in range(3)]
+        calls.extend(list(stream) for stream in streams)
+
+    asker = threading.Thread(target=ask, daemon=True)
+    asker.start()
+    asker.join(30)
+    assert [len(answers) for answers in calls] == [16, 16, 16]
+    assert len(seen) == 3
+
+
 def test_stream_ends_at_enodata_and_frees_its_tag(broker, connect):
     uri, _ = broker(stream_of_three)
     handle = connect(uri)

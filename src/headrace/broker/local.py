@@ -1,8 +1,8 @@
 """The local socket: how clients on this machine reach the broker (RFC 3 framing, credentials from the kernel).
 
 The peer's uid is read before its first byte is parsed; a uid that may not enter gets one errno byte and the end of the
-connection. Writes gather during a loop turn and leave in one system call per client. A client that does not read is
-first not read from either, then disconnected: nothing here grows without bound.
+connection. Writes gather during a loop turn and leave in one system call per client. A client that does not read gets
+no more of its streams, later is not read from either, and in the end is disconnected: nothing here grows without bound.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from .router import new_uuid
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Bytes of unread output at which a client's requests are no longer read, and at which it is sent nothing more but
-# disconnected. A single answer may be larger.
+# Bytes of unread output at which a client's streams wait, at which its requests are no longer read, and at which it is
+# sent nothing more but disconnected. A single answer may be larger. Streams come first by far: who writes does not read
+# meanwhile, as a rule, and and if we did not read then, both would wait for ever.
 PAUSE_AT = 1 << 20
+STOP_AT = 16 << 20
 DROP_AT = 64 << 20
 # Services, counted once for each broker, that one client may ask: each is told when it disconnects.
 MOST_SERVICES = 1 << 16
@@ -49,6 +51,7 @@ class LocalClient(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._used: set[tuple[str, int, int]] = set()
         self._paused = False
+        self._stopped = False
         self._drained: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -76,12 +79,11 @@ class LocalClient(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._transport is not None:
+        if self._stopped and self._transport is not None:
+            self._stopped = False
             self._transport.resume_reading()
         self._tell_drained()
 
@@ -146,6 +148,9 @@ class LocalClient(asyncio.BufferedProtocol):
             return
         if transport.get_write_buffer_size() <= DROP_AT:
             transport.write(b"".join(out))
+            if not self._stopped and transport.get_write_buffer_size() > STOP_AT:
+                self._stopped = True
+                transport.pause_reading()
         else:
             text = f"client of uid {self.userid} dropped: it left {DROP_AT >> 20} MiB unread"
             self.broker.log(logging.WARNING, "connector-local", text)

@@ -204,10 +204,32 @@ class Handle:
             msg.userid = self._user
         if self._role is not None:
             msg.rolemask = self._role
+        data = frame(msg)
         try:
-            self._sock.sendall(frame(msg))
+            sent = self._sock.send(data, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
         except BrokenPipeError:
             raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
+        if sent < len(data):
+            self._send_rest(data[sent:])
+
+    def _send_rest(self, data: bytes) -> None:
+        """Send what the broker has no room for yet, and read meanwhile: it may wait for that before it reads on."""
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN | select.POLLOUT)
+        left = memoryview(data)
+        while left:
+            ((_, ready),) = poller.poll()
+            if ready & ~select.POLLOUT:
+                self.pump(0)
+            if ready & select.POLLOUT:
+                try:
+                    left = left[self._sock.send(left, _socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    continue
+                except BrokenPipeError:
+                    raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
 
     def rpc(
         self,
