@@ -254,9 +254,12 @@ def test_waitable_jobs_are_waited_for_once(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+@pytest.mark.parametrize("purged", [False, True])
 def test_a_job_that_somebody_waits_for_is_not_given_to_another_before_that_one_hears_of_its_end(
-    in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    purged: bool, in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    not_waitable = "invalid job id, or job may be inactive and not waitable"
+
     async def scenario(broker: Any) -> None:
         world = World(broker)
         await world.begin()
@@ -269,7 +272,12 @@ def test_a_job_that_somebody_waits_for_is_not_given_to_another_before_that_one_h
             world.end(id)
             await world.until(lambda: id in pipeline.core.zombies)
             await fails(world, "job-manager.wait", {"id": -1}, errno.ECHILD, "there are no more waitable jobs")
+            await fails(world, "job-manager.wait", {"id": id}, errno.ECHILD, not_waitable)
+            if purged:
+                world.client.start("job-manager.purge-id", {"jobs": [id], "force": True})
+                await world.until(lambda: id not in pipeline.core.zombies)
         pipeline._sync()
-        assert (await world.client.next(waiting)).obj["success"]
+        reply = await world.client.next(waiting)
+        assert reply.errnum == (errno.ECHILD if purged else 0)
 
     in_broker(scenario, statedir=str(tmp_path))

@@ -274,7 +274,8 @@ class Requests:
         if id in _ANY:
             self._wait_any(msg)
             return
-        if id in self.core.zombies:
+        # One that is over still belongs to who waits for it and was not told yet.
+        if id in self.core.zombies and id not in self.waiters:
             self._reap(msg, id)
             return
         job = self.core.active.get(id)
@@ -284,7 +285,6 @@ class Requests:
 
     def _wait_any(self, msg: Message) -> None:
         for id in self.core.zombies:
-            # One that is over may still belong to who waits for it and was not told yet.
             if id not in self.waiters:
                 self._reap(msg, id)
                 return
@@ -303,10 +303,12 @@ class Requests:
         if not (self.waiters or self.waiting_any):
             return
         for job in jobs:
-            if job.id not in self.core.zombies:
-                continue
             waiters = self.waiters.pop(job.id, None)
-            if waiters:
+            if job.id not in self.core.zombies:
+                # Purged before this was known.
+                if waiters:
+                    self.ctx.respond_error(waiters[0], errno.ECHILD, _NOT_WAITABLE)
+            elif waiters:
                 self._reap(waiters[0], job.id)
             elif self.waiting_any:
                 self._reap(self.waiting_any.pop(0), job.id)
