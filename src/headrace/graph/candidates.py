@@ -60,7 +60,8 @@ class _Weighed:
         uniq, totals, children = graph.uniq, graph.totals, graph.children[v]
         self.ranked = sorted(children, key=uniq.__getitem__, reverse=True)
         self.rank = {c: i for i, c in enumerate(self.ranked)}
-        self.weights = [totals[c].get(type, 0) for c in self.ranked]
+        # Only what contains something is counted.
+        self.weights = [totals[c].get(type, 0) if graph.children[c] else 0 for c in self.ranked]
         self.buckets: dict[int, int] = {}
         if len(children) <= _FEW:
             for i, weight in enumerate(self.weights):

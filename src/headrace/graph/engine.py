@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headrace.graph import find, jgf, jobspec_text, update
+from headrace.graph import find, jgf, jobspec_text, update, visits
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import JobRequest, Request, has_alternatives
 from headrace.graph.scheduler import Scheduler
@@ -164,7 +164,6 @@ class Engine:
 
     def _match(self, operation: str, request: JobRequest, name: str) -> bool:
         scheduler, jobid, now = self.scheduler, self.next_jobid, 0
-        begin = time.perf_counter()
         refusal = self._refusal(request)
         if refusal is not None:
             self.err(f"match_allocate: ERROR: Jobspec error for {jobid}: {refusal}\n")
@@ -174,10 +173,12 @@ class Engine:
             else:
                 self._print_none(jobid, False)
             return False
+        cost = visits.told(scheduler, operation, request, now) if self.timed else ""
+        begin = time.perf_counter()
         if operation == "satisfiability":
             outcome = scheduler.satisfiable(request)
             self.out(f"{RULE}INFO: {'Uns' if outcome.unsatisfiable else 'S'}atisfiable request\n{RULE}")
-            self._tell_time(time.perf_counter() - begin)
+            self._tell_cost(time.perf_counter() - begin, cost)
             return not outcome.unsatisfiable
         if operation in ("allocate", "without_allocating"):
             outcome = scheduler.allocate(jobid, request, now)
@@ -195,23 +196,23 @@ class Engine:
                 scheduler.cancel(jobid)
             if operation == "without_allocating_extend":
                 found = found._replace(end=scheduler.free_until(found))
-            self._print(found, None if keep else "MATCHED", seconds)
+            self._print(found, None if keep else "MATCHED", seconds, cost)
         else:
-            self._print_none(jobid, outcome.unsatisfiable, seconds)
+            self._print_none(jobid, outcome.unsatisfiable, seconds, cost)
         if keep:
             self.next_jobid += 1
         return outcome.allocation is not None
 
-    def _tell_time(self, seconds: float) -> None:
+    def _tell_cost(self, seconds: float, visited: str) -> None:
         if self.timed and seconds:
-            self.say(f"INFO: ELAPSE={seconds:f}\n")
+            self.say(f"INFO: ELAPSE={seconds:f}\n{visited}")
 
     def _note(self, allocation: Allocation, name: str, seconds: float) -> None:
         state = "RESERVED" if allocation.reserved else "ALLOCATED"
         self.jobs[allocation.jobid] = _Job(state, allocation.start, name, seconds)
         self.times.append(seconds)
 
-    def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0) -> None:
+    def _print(self, allocation: Allocation, state: str | None = None, seconds: float = 0.0, cost: str = "") -> None:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
@@ -219,13 +220,13 @@ class Engine:
             f"{self.writer(self.graph, allocation)}{RULE}INFO: JOBID={allocation.jobid}\n"
             f"INFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n"
         )
-        self._tell_time(seconds)
+        self._tell_cost(seconds, cost)
         self.out(RULE)
 
-    def _print_none(self, jobid: int, unsatisfiable: bool, seconds: float = 0.0) -> None:
+    def _print_none(self, jobid: int, unsatisfiable: bool, seconds: float = 0.0, cost: str = "") -> None:
         lasting = "INFO: Unsatisfiable request\n" if unsatisfiable else ""
         self.out(f"{RULE}INFO: No matching resources found\n{lasting}INFO: JOBID={jobid}\n")
-        self._tell_time(seconds)
+        self._tell_cost(seconds, cost)
         self.out(RULE)
 
     # update, cancel

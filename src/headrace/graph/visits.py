@@ -1,0 +1,73 @@
+"""How many vertices Fluxion's traverser would visit for a request, which `resource-query -e` shows.
+
+Answers are found with fewer. So this is a search of its own: without an index, and looking at all children where the
+policy does not stop at the first find. A subtree is passed over only by what is free of the types that are counted for
+subtrees (`-p`), so the numbers say how well these are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headrace.graph.matcher import Found, Matcher
+from headrace.graph.request import JobRequest, Request
+from headrace.graph.scheduler import Scheduler, Starts
+
+_LATER = frozenset({"allocate_orelse_reserve", "without_allocating_future", "without_allocating_extend"})
+
+
+class Visits(NamedTuple):
+    """`before` counts every vertex that is come to, `after` those that serve, once what is below them is known."""
+
+    before: int
+    after: int
+
+
+class _Counter(Matcher):
+    before = 0
+    after = 0
+    counted: frozenset[str] = frozenset()
+
+    def _fits(self, v: int, needs: Mapping[str, int]) -> bool:
+        return super()._fits(v, {name: amount for name, amount in needs.items() if name in self.counted})
+
+    def _visit(
+        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int = 1
+    ) -> bool:
+        self.before += 1
+        serves = super()._visit(v, requests, exclusive, found, base, times)
+        self.after += serves
+        return serves
+
+    def _explore_best(
+        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
+    ) -> bool:
+        return any([self._visit(child, requests, exclusive, found, base, times) for child in self.graph.children[v]])
+
+
+def told(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:
+    """The lines that tell what is visited for a match."""
+    idle = operation == "satisfiability"
+    before, after = count(scheduler, request, now, operation in _LATER, idle)
+    return f"INFO: PREORDER VISIT COUNT={before}\nINFO: POSTORDER VISIT COUNT={after}\n"
+
+
+def count(scheduler: Scheduler, request: JobRequest, now: int, later: bool, idle: bool) -> Visits:
+    """What is visited for a request now, and if that finds nothing and it may start `later`, when it can.
+
+    `idle`: whether the question is about the graph without jobs.
+    """
+    moments = [scheduler.graph.start if idle else now]
+    if later:
+        found = scheduler.search(request, now, [Starts(now, scheduler.graph.end)])
+        if found.selection is not None and found.start > now:
+            moments.append(found.start)
+    before = after = 0
+    for at in moments:
+        made = scheduler.matcher(request, at, idle)
+        counter = _Counter(made.view, made.policy, made.at, made.end, made.order, made.allowed)
+        counter.counted = frozenset(scheduler.filters)
+        counter.match(request.resources)
+        before, after = before + counter.before, after + counter.after
+    return Visits(before, after)
