@@ -20,8 +20,20 @@ def test_nothing_is_done_without_force(answers: Any, capsys: Any) -> None:
     mine = {"signum": 15, "userid": os.getuid(), "dry_run": True}
     assert [body for _, body in broker.asked] == [mine, {"signum": 2, "userid": 0xFFFFFFFF, "dry_run": False}]
     assert capsys.readouterr().err == (
-        "flux-job: Command matched 3 jobs (-f to confirm)\nflux-job: Killed 3 jobs (0 errors)\n"
+        "flux-job: Command matched 3 jobs (-f to confirm)\nflux-job: Interrupt 3 jobs (0 errors)\n"
     )
+
+
+@pytest.mark.parametrize("argv", [[], ["-f"]])
+def test_where_there_are_no_jobs_nothing_is_to_be_confirmed(answers: Any, capsys: Any, argv: list[str]) -> None:
+    answers(job_bulk, job_manager__killall={"count": 0, "errors": 0})
+    assert job_bulk.killall(argv) == 0
+    assert capsys.readouterr().err == "flux-job: Command matched 0 jobs\n"
+
+
+def test_a_signal_that_there_is_not_is_named() -> None:
+    with pytest.raises(CommandError, match=r"^killall: Invalid signal SIGFOO$"):
+        job_bulk.killall(["-f", "-s", "SIGFOO"])
 
 
 def test_exceptions_go_to_jobs_in_the_states_that_are_named(answers: Any, capsys: Any) -> None:

@@ -40,6 +40,14 @@ def test_each_job_gets_the_signal_and_who_refuses_is_named(answers: Any, capsys:
     assert capsys.readouterr().err == "flux-job: kill f3: unknown job id\n"
 
 
+def test_a_signal_that_there_is_not_is_named_where_there_is_a_job(capsys: Any) -> None:
+    with pytest.raises(CommandError, match=r"^kill: Invalid signal SIGFOO$"):
+        job_control.kill(["-s", "SIGFOO", "f2"])
+    with pytest.raises(CommandError):
+        job_control.kill(["-s", "SIGFOO"])
+    assert capsys.readouterr().err.startswith("Usage: flux-job kill [OPTIONS] ids...\n")
+
+
 @pytest.mark.parametrize(
     ("argv", "ids", "request_"),
     [

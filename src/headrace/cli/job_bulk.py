@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
-from headrace.cli.job_control import signal_number
+from headrace.cli.job_control import signal_option
 from headrace.cli.joblist import STATE_NAMES
 from headrace.client.handle import Handle
 
@@ -62,7 +63,9 @@ def _send(topic: str, request: Dict[str, Any], options: Options, done: str) -> i
         answer = Handle().rpc(topic, {**request, "userid": _user(options), "dry_run": not force}).get()
     except OSError as exc:
         raise CommandError(str(exc.strerror)) from None
-    if force:
+    if not answer["count"]:
+        sys.stderr.write("flux-job: Command matched 0 jobs\n")
+    elif force:
         sys.stderr.write(f"flux-job: {done} {answer['count']} jobs ({answer['errors']} errors)\n")
     else:
         sys.stderr.write(f"flux-job: Command matched {answer['count']} jobs (-f to confirm)\n")
@@ -72,10 +75,9 @@ def _send(topic: str, request: Dict[str, Any], options: Options, done: str) -> i
 def killall(argv: List[str]) -> int:
     options = _KILLALL.parse(argv)
     options.need(0, 0)
-    signum = signal_number(options.get("signal", "TERM"))
-    if signum < 0:
-        _KILLALL.usage_error()
-    return _send("job-manager.killall", {"signum": signum}, options, "Killed")
+    signum = signal_option(options, "killall")
+    # What it says names the signal: "Terminated 3 jobs (0 errors)".
+    return _send("job-manager.killall", {"signum": signum}, options, signal.strsignal(signum) or f"Signal {signum} to")
 
 
 def raiseall(argv: List[str]) -> int:

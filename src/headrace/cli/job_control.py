@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
+    from headrace.cli.getopts import Options
+
 _KILL = Command(
     "flux-job kill",
     "[OPTIONS] ids...",
@@ -87,15 +89,23 @@ def signal_number(text: str) -> int:
 
 def kill(argv: List[str]) -> int:
     options = _KILL.parse(argv)
-    signum = signal_number(options.get("signal", "TERM"))
-    if signum < 0:
-        _KILL.usage_error()
-    return _for_each("kill", options.need(1), "job-manager.kill", {"signum": signum})
-
-
-def _for_each(verb: str, ids: List[str], topic: str, request: Dict[str, Any]) -> int:
-    """Send the request for every job and tell which ones refused."""
+    ids = options.need(1)
     jobs = [parse_id(text) for text in ids]
+    signum = signal_option(options, "kill")
+    return _for_each("kill", ids, jobs, "job-manager.kill", {"signum": signum})
+
+
+def signal_option(options: Options, verb: str) -> int:
+    """The number of the signal that `--signal` names, SIGTERM without it. Raises CommandError."""
+    text = options.get("signal", "SIGTERM")
+    signum = signal_number(text)
+    if signum < 0:
+        raise CommandError(f"{verb}: Invalid signal {text}")
+    return signum
+
+
+def _for_each(verb: str, ids: List[str], jobs: List[int], topic: str, request: Dict[str, Any]) -> int:
+    """Send the request for every job and tell which ones refused."""
     handle = Handle()
     calls = [handle.rpc(topic, {"id": job, **request}) for job in jobs]
     failed = 0
@@ -123,7 +133,8 @@ def raise_(argv: List[str]) -> int:
     request: Dict[str, Any] = {"type": options.get("type", "cancel"), "severity": severity}
     if note:
         request["note"] = note
-    return _for_each("raise", operands[:split], "job-manager.raise", request)
+    ids = operands[:split]
+    return _for_each("raise", ids, [parse_id(text) for text in ids], "job-manager.raise", request)
 
 
 def _is_id(text: str) -> bool:

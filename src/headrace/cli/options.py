@@ -124,10 +124,10 @@ def task_jobspec(args: Namespace) -> Jobspec:
         exclusive = args.exclusive or (bool(args.nodes) and not args.ntasks)
         jobspec = jobspec_build.from_command(
             command,
-            num_tasks=args.ntasks or args.nodes or 1,
+            num_tasks=args.ntasks or max(args.nodes or 1, 1),
             cores_per_task=args.cores_per_task or 1,
             gpus_per_task=args.gpus_per_task or None,
-            num_nodes=args.nodes or None,
+            num_nodes=args.nodes,
             exclusive=exclusive,
             **_parameters(args),
         )
@@ -164,7 +164,7 @@ def slot_parameters(args: Namespace) -> Dict[str, Any]:
         "num_slots": args.nslots or args.nodes,
         "cores_per_slot": args.cores_per_slot or 1,
         "gpus_per_slot": args.gpus_per_slot or None,
-        "num_nodes": args.nodes or None,
+        "num_nodes": args.nodes,
         "exclusive": args.exclusive or not args.nslots,
         "broker_opts": options,
         "conf": conf,
