@@ -88,6 +88,18 @@ def test_soft_limits_hold_for_the_child_alone() -> None:
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] != 64
 
 
+def test_descriptors_beyond_the_limit_of_the_child_reach_it() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spawn.limits_that_differ({"nofile": 10})
+    writers = [os.dup(2) for _ in range(10)]
+    try:
+        assert output_of(["sh", "-c", "ulimit -n"], limits={resource.RLIMIT_NOFILE: 10}) == "10"
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+    finally:
+        for fd in writers:
+            os.close(fd)
+
+
 def test_a_soft_limit_above_the_hard_one_is_the_hard_one() -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = spawn.limits_that_differ({"nofile": resource.RLIM_INFINITY})

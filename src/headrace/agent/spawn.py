@@ -9,7 +9,7 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # All that may be set: the C library looks at what each is set to otherwise, which costs a tenth of a spawn.
@@ -101,26 +101,20 @@ def spawn(
         # A session without a terminal gets the first that its leader opens; one that is inherited does not count.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
-    if limits:
-        for number, value in limits.items():
-            resource.setrlimit(number, (value, _soft[number][1]))
+    how = (limits or {}, bool(terminal), group)
     try:
-        return _spawn(path, argv, env, actions, bool(terminal), group)
+        return _spawn(path, argv, env, actions, *how)
     except FileNotFoundError:
         if "/" in argv[0]:
             raise
         # The cache may be older than the file system.
         _found.pop((argv[0], env.get("PATH", _DEFAULT_PATH)), None)
         path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
-        return _spawn(path, argv, env, actions, bool(terminal), group)
+        return _spawn(path, argv, env, actions, *how)
     except OSError as exc:
         if exc.errno != errno.ENOEXEC:
             raise
-        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, bool(terminal), group)
-    finally:
-        if limits:
-            for number in limits:
-                resource.setrlimit(number, _soft[number])
+        return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, *how)
 
 
 def _spawn(
@@ -128,9 +122,26 @@ def _spawn(
     argv: list[str],
     env: Mapping[str, str],
     actions: list[_Action],
+    limits: Mapping[int, int],
     new_session: bool,
     group: int,
 ) -> int:
-    if new_session:
-        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_RESET)
-    return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=group, setsigmask=(), setsigdef=_RESET)
+    mask = _no_signals(limits) if limits else ()
+    try:
+        if new_session:
+            return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=mask, setsigdef=_RESET)
+        return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=group, setsigmask=mask, setsigdef=_RESET)
+    finally:
+        for number in limits:
+            resource.setrlimit(number, _soft[number])
+
+
+def _no_signals(limits: Mapping[int, int]) -> Iterator[int]:
+    """An empty signal mask, and with it our limits become the child's.
+
+    The C library takes no file action about a descriptor beyond our limit, and ours may be beyond the child's. The mask
+    is read after the actions are made and before the child is.
+    """
+    for number, value in limits.items():
+        resource.setrlimit(number, (value, _soft[number][1]))
+    yield from ()
