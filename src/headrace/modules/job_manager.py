@@ -58,6 +58,7 @@ class _Manager:
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.losses = Losses(ctx)
         self.store = Store(folder, self.losses.add)
+        self.core.deadlines.steady = ctx.monotonic
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         traces: str | None = ""
@@ -237,7 +238,7 @@ class _Manager:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = due
-        self._timer = self.ctx.call_later(min(due - self.ctx.now(), _LONGEST_SLEEP), self._expire)
+        self._timer = self.ctx.call_later(min(due - self.ctx.monotonic(), _LONGEST_SLEEP), self._expire)
 
     def _expire(self) -> None:
         self._timer = None

@@ -8,11 +8,11 @@ records gives the same jobs (jobs_replay).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from typing import Any
 
 from headrace.modules import jobs_dependencies as deps
+from headrace.modules.jobs_deadlines import Deadlines
 from headrace.modules.jobs_heirs import FOR_EXEC, Heirs, notes
 from headrace.modules.jobs_limited import Limited
 from headrace.modules.jobs_queues import Queues
@@ -82,7 +82,8 @@ class Core:
         self.dirty: dict[Job, int] = {}
         self.finished: list[Job] = []
         self.waiting = Waiting(self)
-        self._deadlines: list[tuple[float, int, str]] = []
+        # Alone we have no other clock.
+        self.deadlines = Deadlines(lambda: self.now)
 
     def take(self) -> tuple[list[Record], list[Effect]]:
         """The records and effects since the last call."""
@@ -235,31 +236,31 @@ class Core:
     # -- time
 
     def deadline(self, time: float, job: Job, what: str) -> None:
-        """Have expire() look at a job at a time; `what` is a dependency, or "" for the job's own time limit."""
-        heapq.heappush(self._deadlines, (time, job.id, what))
+        """Have expire() remove a job's dependency `what` at a time."""
+        self.deadlines.begin(time, job.id, what)
         self.effects.append(("deadline",))
 
     def next_deadline(self) -> float | None:
-        """When expire() is due next, in seconds since the epoch."""
-        return self._deadlines[0][0] if self._deadlines else None
+        """When expire() is due next, on the steady clock of the deadlines."""
+        return self.deadlines.next(self.now)
 
     def expire(self) -> None:
         """Begin-times that have come, and jobs whose time is over."""
-        while self._deadlines and self._deadlines[0][0] <= self.now:
-            _, job_id, what = heapq.heappop(self._deadlines)
+        for job_id, what in self.deadlines.begun(self.now):
             job = self.active.get(job_id)
-            if job is None:
-                continue
-            if what:
+            if job is not None:
                 self.waiting.remove(job, what)
                 self.advance(job)
-            elif job.state == RUN and 0 < job.expiration <= self.now:
+        for job_id, expiration in self.deadlines.over():
+            job = self.active.get(job_id)
+            if job is not None and job.state == RUN and job.expiration == expiration:
                 self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
 
     def _limit(self, job: Job) -> None:
-        """Watch over the time limit of a running job; one that was moved fires early or not at all, see expire()."""
+        """Watch over the time limit of a running job; one that is moved does not count any more, see expire()."""
         if job.expiration and job.started and job.state == RUN:
-            self.deadline(job.expiration, job, "")
+            self.deadlines.limit(job.expiration, job.id, self.now)
+            self.effects.append(("deadline",))
 
     # -- the scheduler (RFC 27)
 

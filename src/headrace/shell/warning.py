@@ -67,6 +67,8 @@ class Alarm:
         self._tell = tell
         self._kill = kill
         self._expiration: float | None = None
+        # When that is on the clock that nobody sets.
+        self._end = 0.0
 
     def set(self, expiration: float) -> None:
         """The job ends at `expiration` (seconds since the epoch; 0: never), whatever was said before."""
@@ -74,18 +76,20 @@ class Alarm:
         if not expiration:
             self._tell(f"job has no expiration, {warn.name} will not be sent")
             return
+        left = expiration - time.time()
+        self._end = time.monotonic() + left
         # Most jobs end long before their limit, and nothing of them must stay until then.
         own = weakref.ref(self)
 
         def fire() -> None:
             alarm = own()
             if alarm is not None and alarm._expiration == expiration:
-                alarm._fire(expiration)
+                alarm._fire()
 
-        self._after(max(0.0, expiration - warn.before - time.time()), fire)
+        self._after(max(0.0, left - warn.before), fire)
 
-    def _fire(self, expiration: float) -> None:
-        left = max(0.0, expiration - time.time())
+    def _fire(self) -> None:
+        left = max(0.0, self._end - time.monotonic())
         self._tell(f"job will expire in {left:.1f}s, sending {self._warn.name} to job")
         self._kill(self._warn.signum)
 
