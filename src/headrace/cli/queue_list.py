@@ -117,7 +117,8 @@ class _Queue:
         if field == "timelimit":
             return _seconds(self._policy("limits", "duration"))
         which, _, kind = field.partition(".")
-        least = self._policy("limits", "job-size", "min", kind) or 0
+        # -1 is no limit.
+        least = max(self._policy("limits", "job-size", "min", kind) or 0, 0)
         most = self._policy("limits", "job-size", "max", kind)
         if most is None or most == -1:
             most = self.resources.count("all", kind, self.name) if self.capped else _INFINITE
