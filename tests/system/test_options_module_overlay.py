@@ -140,6 +140,13 @@ OVERLAY = [
         "flux overlay status -vv --no-pretty --timeout=0.1s | tail -n1; kill -CONT $(cat pid)",
         like("3 node3: full for .* Connection timed out\n"),
     ),
+    Line(
+        "flux exec -r 3 flux getattr broker.pid >pid; kill -STOP $(cat pid); "
+        "timeout -k 5 1 flux exec -r 3 true; status=$?; timeout -k 5 1 flux exec -r 2-3 sleep 100; "
+        "kill -CONT $(cat pid); exit $status",
+        "flux-exec: rank 3 has not answered\nflux-exec: rank 3 has not answered\n2: Terminated\n",
+        124,
+    ),
     Line("flux overlay disconnect node2", "flux-overlay: asking node1 (rank 1) to disconnect child node2 (rank 2)\n"),
     Line("flux overlay status --summary --wait=degraded", "degraded\n"),
     Line(

@@ -170,6 +170,8 @@ class _Exec:
         self.status = 0
         self._reading: Optional[bool] = None
         self._interrupted = float("-inf")
+        # The last signal that we passed on.
+        self._signal = 0
         # What has come of lines that have not ended, by rank and stream; only with labels.
         self._lines: Dict[Tuple[int, str], bytes] = {}
 
@@ -200,6 +202,8 @@ class _Exec:
                 self.credit.pop(rank, None)
                 if not self.calls:
                     self.reactor.stop()
+                elif self._signal:
+                    self._leave_silent()
                 else:
                     self._watch_input()
             else:
@@ -214,6 +218,8 @@ class _Exec:
             self._output(rank, answer["io"])
         elif kind == "started":
             self.pids[rank] = answer["pid"]
+            if self._signal:
+                self._kill(rank)
         elif kind == "add-credit":
             self.credit[rank] = max(self.credit[rank], 0) + answer["channels"].get("stdin", 0)
             self._watch_input()
@@ -315,11 +321,26 @@ class _Exec:
                     self.reactor.stop()
                     return
                 self._interrupted = now
-            for rank in self.calls:
-                if rank in self.pids:
-                    self.handle.rpc_noreply(f"{self.service}.kill", {"pid": self.pids[rank], "signum": signum}, rank)
+            self._signal = signum
+            for rank in self.calls.keys() & self.pids.keys():
+                self._kill(rank)
+            self._leave_silent()
 
         return forward
+
+    def _kill(self, rank: int) -> None:
+        body = {"pid": self.pids[rank], "signum": self._signal}
+        self.handle.rpc_noreply(f"{self.service}.kill", body, rank)
+
+    def _leave_silent(self) -> None:
+        """After a signal: go where only such ranks are left as have not answered, perhaps never will, and have nothing
+        to be signaled. Their brokers kill what they may start yet."""
+        if self.calls.keys() & self.pids.keys():
+            return
+        if not self.quiet:
+            sys.stderr.write(f"flux-exec: rank {Idset(self.calls)} has not answered\n")
+        self.status = max(self.status, 128 + self._signal)
+        self.reactor.stop()
 
     def _tell_ends(self) -> None:
         """Say which ranks ended badly, unless told to be quiet."""
