@@ -135,7 +135,7 @@ def test_a_graph_may_come_from_a_file(flux, tmp_path):
         (["-"], "headrace-simulate: ERROR: standard input: holds no job that could be simulated\n"),
         (["-", "--policy=lifo"], "queue policy 'lifo': must be one of fcfs, easy, hybrid, conservative\n"),
         (["--synthetic=3"], "which machine? Give --nodes (and --cores, --gpus) or --graph\n"),
-        (["--synthetic=3", "--nodes=2", "--match-policy=x"], "match policy 'x': must be one of first"),
+        (["--synthetic=3", "--nodes=2", "--match-policy=x"], "match policy: must be one of first"),
         (["--synthetic=3", "--graph=nosuch"], "nosuch: No such file or directory\n"),
         (["--synthetic=3", "--graph=g", "--nodes=1"], "leave out --nodes, --cores and --gpus\n"),
         (["--synthetic=3", "--nodes=1", "--starts=no/such"], "no/such: No such file or directory\n"),

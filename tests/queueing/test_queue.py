@@ -101,7 +101,7 @@ def test_hopeless_job_is_refused_and_does_not_block() -> None:
     assert started(decisions + q.schedule(0)) == [2]
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("policy", ["easy", "hybrid", "conservative"])
 def test_who_asks_for_what_there_is_not_learns_it_before_his_turn(policy: str) -> None:
     q = queue(policy)
     q.submit(1, nodes(4, 100))

@@ -451,7 +451,7 @@ def test_each_file_that_lost_output_is_named_wherever_it_is(world: World, tmp_pa
 
 
 def test_a_file_in_the_private_folder_is_that_of_the_first_node_and_has_all(world: World, tmp_path: Path) -> None:
-    script = f"echo $FLUX_TASK_RANK; read line; cp $FLUX_JOB_TMPDIR/out {tmp_path}/$FLUX_TASK_RANK 2>&-; true"
+    script = f"echo $FLUX_TASK_RANK; read line; cp $FLUX_JOB_TMPDIR/out {tmp_path}/$FLUX_TASK_RANK 2>/dev/null; true"
     job = world.start(["sh", "-c", script], 2, nodes=[0, 1], options=_file("{{tmpdir}}/out"))
     world.pump(lambda: any(name == "redirect" for name, _ in job.entries))
     out = Path(next(context["path"] for name, context in job.entries if name == "redirect"))

@@ -85,6 +85,8 @@ class Broker:
         self.run_waiters: list[Message] = []
         self.shutdown_watchers: list[Message] = []
         self.online = Idset()
+        # Ranks whose loss ends the instance.
+        self.indispensable = Idset()
         self.local: LocalServer | None = None
         self.context: ModuleContext
         self.groups: Groups | None = None
@@ -268,9 +270,9 @@ class Broker:
         self.groups.change("broker.online", online)
         if offline:
             self.groups.lost(offline)
-        critical = Idset.parse(self.attrs.get("broker.critical-ranks", "0"))
-        if offline & critical and not self.stopping:
-            self.log(logging.ERROR, "broker", f"critical rank {offline & critical} was lost, shutting down")
+        gone = offline & self.indispensable
+        if gone and not self.stopping:
+            self.log(logging.ERROR, "broker", f"critical rank {gone} was lost, shutting down")
             self.exit_code = self.exit_code or 1
             self.begin_shutdown()
         if self.state == "quorum" and len(self.online) >= int(self.attrs.get("broker.quorum")):

@@ -1,7 +1,8 @@
-"""The ZeroMQ sockets of one broker's tree links: CURVE, who may enter (ZAP), heartbeats, and the loop that reads them.
+"""The ZeroMQ sockets of one broker's tree links: CURVE, who may enter (ZAP), time limits, and the loop that reads them.
 
-ZeroMQ asks us for each key that knocks, before a byte of ours is parsed. Its own heartbeat, not ours, decides when a
-silent neighbour is lost: it runs in ZeroMQ's thread, so a broker that is busy is not taken for one that is gone.
+ZeroMQ asks us for each key that knocks, before a byte of ours is parsed. The kernel decides when a neighbour is lost,
+as what was sent to it is not acknowledged for so long: a broker that stands still for a while, as on a machine that is
+suspended or swaps, is not taken for one that is gone.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..spec import message as m
 from .attrs import AttrTable
 from .boot import BootInfo
 
-# Seconds; what ZeroMQ's heartbeat can be told to wait (a TTL is 16 bits of deciseconds).
-_LONGEST_PATIENCE = 6553.0
+# Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
+_LONGEST_PATIENCE = 2_000_000.0
 
 
 class TreeSockets:
@@ -66,12 +67,7 @@ class TreeSockets:
         sock.setsockopt(zmq.RECONNECT_IVL, 10)
         sock.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         if 0 < self._patience < _LONGEST_PATIENCE:
-            # The neighbour is asked early enough that its silence is known when the time is over.
-            patience = int(self._patience * 1000)
-            interval = min(5000, max(1, patience // 4))
-            sock.setsockopt(zmq.HEARTBEAT_IVL, interval)
-            sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, max(1, patience - interval))
-            sock.setsockopt(zmq.HEARTBEAT_TTL, patience)
+            sock.setsockopt(zmq.TCP_MAXRT, max(1, int(self._patience * 1000)))
         sock.setsockopt(zmq.IPV6, 1)
         sock.setsockopt(zmq.BACKLOG, 1024)
         sock.setsockopt(zmq.MAXMSGSIZE, m.MAX_FRAME)

@@ -52,11 +52,13 @@ def set_own(broker: Broker) -> None:
     if given and given != str(quorum) and broker.rank == 0:
         broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")
     attrs.set("broker.quorum", quorum)
-    # Without being told the leader and those whose loss cuts off others.
-    routers = [rank for rank in range(broker.size) if not rank or boot.topology.children(rank)]
-    critical = attrs.get("broker.critical-ranks") or str(Idset(routers))
+    critical = attrs.get("broker.critical-ranks")
     _check_critical_ranks(critical, broker.size)
-    attrs.set("broker.critical-ranks", critical)
+    broker.indispensable = Idset.parse(critical)
+    if not critical:
+        # For an enclosing instance also those whose loss cuts off others; we go on, and they may come back.
+        routers = [rank for rank in range(broker.size) if not rank or boot.topology.children(rank)]
+        attrs.set("broker.critical-ranks", str(Idset(routers)))
 
 
 def _check_critical_ranks(text: str, size: int) -> None:

@@ -75,6 +75,7 @@ def main(argv: List[str]) -> int:
     args = parser.parse_args(argv)
     if sys.version_info < (3, 10):
         raise CommandError("simulations need Python 3.10")
+    from headrace.graph import policies as match_policies
     from headrace.queueing import by_name, simulate_machine, simulate_trace
 
     if args.record is not None:
@@ -84,6 +85,10 @@ def main(argv: List[str]) -> int:
     if args.json and args.starts == "-":
         parser.error("--starts - and --json both write to standard output: give --starts a file")
     policies = [by_name(name.strip()).name for name in args.policy.split(",")]
+    try:
+        match_policies.by_name(args.match_policy)
+    except ValueError as exc:
+        raise CommandError(f"match policy: {exc}") from None
     if (args.trace is None) == (args.synthetic is None):
         parser.error("give a trace, or --synthetic")
     lines = list(_lines(args))

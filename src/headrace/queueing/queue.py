@@ -119,7 +119,8 @@ class Queue:
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
         self._promises.first = min(self._promises.first, self.line.add(jobid, request, priority, arrival))
-        if request.duration > self._possible.get(self.pending[jobid].shape, -1):
+        # Where nobody passes the first, nobody looks at the others before their turn.
+        if self.policy.backfill and request.duration > self._possible.get(self.pending[jobid].shape, -1):
             self._new.append(jobid)
         self._changed = True
 
@@ -360,7 +361,7 @@ class Queue:
         return 1
 
     def _refuse_new(self, decisions: list[Decision]) -> None:
-        """Who asks for what there is not learns it at once, wherever he stands in line."""
+        """Jobs that ask for what there is not are told at once, wherever they stand in line."""
         new, self._new = self._new[:STARTS], self._new[STARTS:]
         for jobid in new:
             if jobid in self.pending:
