@@ -217,6 +217,7 @@ def test_storage_is_counted_in_gigabytes_and_keeps_its_number() -> None:
         (machine(core(0)).replace("n07", "n" + "9" * 30), "does not fit 63 bits"),
         ('<!DOCTYPE t [<!ENTITY a "b"><!ENTITY c "&a;&a;">]><topology>&c;</topology>', "entities are not accepted"),
         ("<object>" * 2000, "more than 100 levels"),
+        (machine(*(obj("Group", core(i), depth=i) for i in range(200))), "more than 128 levels of different kinds"),
         ('<?xml version="1.0" encoding="nothing"?><topology/>', "not well-formed"),
     ],
 )

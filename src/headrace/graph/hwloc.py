@@ -39,6 +39,8 @@ _KEPT_LONGER = {"Group": 0, **{kind: 1 if "i" in kind else 2 for kind in _CACHES
 _BLOCK, _GPU, _DMA, _COPROCESSOR = 0, 1, 4, 5
 _DIGITS = re.compile(r"(\d+)$")
 _GB = 1_000_000
+# Groups say themselves to which level they belong.
+_MOST_LEVELS = 128
 
 
 class _Object:
@@ -244,6 +246,8 @@ def _levels(machine: _Object) -> list[list[_Object]]:
             else:
                 after.append(found)
         levels.append(level)
+        if len(levels) > _MOST_LEVELS:
+            raise GraphError(f"hwloc: more than {_MOST_LEVELS} levels of different kinds")
         current = after
     return levels
 

@@ -107,13 +107,14 @@ def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 def execution_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     """The execution key of R (RFC 20): ranks with equal children share an entry; hosts in rank order."""
     held = parts(allocation.selection)
-    if any([part.rank < 0 for part in held]):
+    # Ranks tell nodes apart here; of nodes with the same, the last stands for all.
+    by_rank = sorted({part.rank: part for part in held}.values())
+    if by_rank and by_rank[0].rank < 0:
         return _rankless_object(graph, allocation, held)
     groups: dict[tuple[int, int], int] = {}
     properties: dict[str, int] = {}
     hosts: list[str] = []
-    # Ranks tell nodes apart here; of nodes with the same, the last stands for all.
-    for rank, v, cores, gpus in sorted({part.rank: part for part in held}.values()):
+    for rank, v, cores, gpus in by_rank:
         key, bit = (cores, gpus), 1 << rank
         groups[key] = groups.get(key, 0) | bit
         hosts.append(graph.name(v))
