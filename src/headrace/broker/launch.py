@@ -189,6 +189,8 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
     agent = spawn_agent(rundir if own or starter else "", starter, info.rank)
+    # Not before: the agent removes it when we are killed.
+    _make_unmade(options)
     attrs = AttrTable({**options.attrs})
     attrs.set("rundir", rundir)
     if info.rank:
@@ -228,14 +230,11 @@ def start_here(options: LaunchOptions) -> int:
     """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
     signals.hold()
     _check(options)
-    # Before there is a run directory: it has nobody to remove it until the agent runs.
-    importlib.import_module("headrace.agent.birth")
     rundir = make_rundir(options, later=True)
     try:
         # The other brokers may be long in coming.
         with signals.interruptible():
             info = _boot(options, rundir)
-        _make_unmade(options)
         return run_broker(info, options, rundir)
     except BootError as exc:
         raise LaunchError(str(exc)) from None
