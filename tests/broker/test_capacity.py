@@ -31,13 +31,13 @@ ROOMY = {
     ("files", "brokers", "named"),
     [
         ({}, 1100, "8800 MiB of memory (available)"),
-        ({"proc/sys/kernel/pid_max": "300\n"}, 75, "300 processes and threads (kernel.pid_max)"),
+        ({"proc/sys/kernel/pid_max": "300\n"}, 74, "300 processes and threads (kernel.pid_max)"),
         (
             {"proc/self/cgroup": "0::/a/b\n", "groups/a/memory.max": f"{64 * MEBI}\n"},
             8,
             "memory.max of control group /a",
         ),
-        ({"proc/self/cgroup": "0::/a\n", "groups/a/pids.max": "max\n", "groups/pids.max": "40\n"}, 10, "group /)"),
+        ({"proc/self/cgroup": "0::/a\n", "groups/a/pids.max": "max\n", "groups/pids.max": "40\n"}, 9, "group /)"),
         (
             {"proc/self/cgroup": "4:cpu,memory:/x\n", "groups/cpu,memory/memory.limit_in_bytes": f"{80 * MEBI}\n"},
             10,
@@ -56,17 +56,35 @@ def test_the_tightest_limit_counts(
     assert named in limit.reason
 
 
-def test_the_limit_of_a_user_counts_but_not_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (8, 8))
-    for user, brokers in ((0, 1100), (1000, 2)):
+@pytest.mark.parametrize(("limit", "brokers"), [(1, 0), (19, 2), (18, 1), (4002, 1000)])
+def test_what_a_user_has_left_counts_but_not_for_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, brokers: int
+) -> None:
+    ours = f"Name:\tone\nUid:\t{os.getuid()}\t1\t1\t1\nThreads:\t9\n"
+    files = {**ROOMY, "proc/1/status": ours, "proc/2/status": "Uid:\t77\t1\t1\t1\nThreads:\t99\n", "proc/3/comm": ""}
+    limits = {resource.RLIMIT_NPROC: (limit, limit)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits.get(which, (10**6, 10**6)))
+    for user, most in ((0, 1100), (1000, brokers)):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        limit = machine(tmp_path, ROOMY)
-        assert limit is not None and limit.brokers == brokers
+        found = machine(tmp_path, files)
+        assert found is not None and found.brokers == most
 
 
-def test_a_refusal_says_how_many_fit_and_one_broker_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("count", "brokers"), [(15, 0), (16, 1), (26, 1), (27, 2), (57, 32), (58, 1100), (-1, 1100)])
+def test_a_broker_needs_some_open_files_and_its_parent_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, brokers: int
+) -> None:
+    limits = {resource.RLIMIT_NOFILE: (count, count)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits.get(which, (10**6, 10**6)))
+    found = machine(tmp_path, ROOMY)
+    assert found is not None and found.brokers == brokers
+
+
+def test_a_refusal_says_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "most_brokers", lambda: capacity.Limit(12, "96 MiB of memory"))
     assert capacity.refusal(1) == capacity.refusal(12) == ""
     assert capacity.refusal(13) == "13 brokers do not fit this machine: 96 MiB of memory; use 12 or fewer"
+    monkeypatch.setattr(capacity, "most_brokers", lambda: capacity.Limit(0, "9 open files"))
+    assert capacity.refusal(1) == capacity.refusal(2) == "no broker fits this machine: 9 open files"
     monkeypatch.setattr(capacity, "most_brokers", lambda: None)
     assert capacity.refusal(10**9) == ""

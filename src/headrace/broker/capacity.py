@@ -15,6 +15,12 @@ from typing import NamedTuple
 # A broker of a test instance and its agent: what they do not share with the others, and their threads.
 BROKER_BYTES = 8 << 20
 BROKER_TASKS = 4
+# What the initial program needs in order to run something.
+PROGRAM_TASKS = 2
+# Open files of the broker that has most: one alone, and one with as many others below it as it has at most by default.
+ALONE_FILES, PARENT_FILES, CHILDREN = 16, 26, 32
+# Limits of processes from which on those in use do not count: to find them takes longer than a start of one broker.
+_MANY = 1000
 
 
 class Limit(NamedTuple):
@@ -28,14 +34,17 @@ def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit |
     """The tightest limit of this machine; None where the kernel tells nothing."""
     limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
     limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
+    limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return min(limits, default=None)
 
 
 def refusal(size: int) -> str:
     """Why `size` brokers do not fit this machine and how many would, or ""."""
-    limit = most_brokers() if size > 1 else None
+    limit = most_brokers()
     if limit is None or size <= limit.brokers:
         return ""
+    if not limit.brokers:
+        return f"no broker fits this machine: {limit.reason}"
     return f"{size} brokers do not fit this machine: {limit.reason}; use {limit.brokers} or fewer"
 
 
@@ -45,7 +54,18 @@ def _of_memory(count: int, where: str) -> Limit:
 
 
 def _of_tasks(count: int, where: str) -> Limit:
-    return Limit(max(count // BROKER_TASKS, 1), f"{count} processes and threads ({where}), {BROKER_TASKS} a broker")
+    brokers = (count - PROGRAM_TASKS) // BROKER_TASKS
+    return Limit(
+        max(brokers, 0),
+        f"{count} processes and threads ({where}), {BROKER_TASKS} a broker, {PROGRAM_TASKS} its program",
+    )
+
+
+def _of_files(count: int) -> Iterator[Limit]:
+    if count == resource.RLIM_INFINITY or count >= PARENT_FILES + CHILDREN:
+        return
+    brokers = max(count - PARENT_FILES + 1, 1) if count >= ALONE_FILES else 0
+    yield Limit(brokers, f"{count} open files (ulimit -n), one broker needs {ALONE_FILES}, two need {PARENT_FILES + 1}")
 
 
 def _memory(proc: str, groups: str) -> Iterator[tuple[int, str]]:
@@ -65,8 +85,20 @@ def _tasks(proc: str, groups: str) -> Iterator[tuple[int, str]]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     # The limit does not hold for root.
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
-        yield soft, "ulimit -u"
+        used = _tasks_of_user(proc) if soft < _MANY else 0
+        yield max(soft - used, 0), f"left of {soft}, ulimit -u" if used else "ulimit -u"
     yield from _of_groups("pids", "pids.max", proc, groups)
+
+
+def _tasks_of_user(proc: str) -> int:
+    """The processes and threads that count against our limit: those of the real user."""
+    count = 0
+    for name in os.listdir(proc):
+        if name.isdigit():
+            fields = dict(line.split(":", 1) for line in _read(f"{proc}/{name}/status").splitlines() if ":" in line)
+            if fields.get("Uid", "-1").split()[0] == str(os.getuid()):
+                count += int(fields.get("Threads", "1"))
+    return count
 
 
 def _of_groups(controller: str, name: str, proc: str, groups: str) -> Iterator[tuple[int, str]]:

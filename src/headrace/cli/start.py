@@ -93,9 +93,9 @@ def main(argv: List[str]) -> int:
         _show(options, command)
     if options.noexec:
         return 0
-    refused = capacity.refusal(options.test_size or 0)
+    refused = capacity.refusal(options.test_size or 1)
     if refused:
-        raise CommandError(f"--test-size: {refused}")
+        raise CommandError(refused if options.test_size is None else f"--test-size: {refused}")
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         launching = launch.LaunchOptions(
