@@ -299,13 +299,16 @@ def test_a_job_without_ranks_fails_at_once() -> None:
 
 def test_a_job_may_survive_the_loss_of_ranks_it_calls_uncritical() -> None:
     async def scenario(fleet: Fleet) -> None:
-        fleet.start("0-2", "node[0-2]")
+        fleet.start("1-3", "node[1-3]")
         await fleet.settle()
+        # Counted as the job's nodes.
         await fleet.manager.rpc("job-exec.critical-ranks", {"id": JOB, "ranks": "0-1"})
-        await fleet.lose(2)
+        await fleet.lose(3)
         assert [data["severity"] for kind, data in fleet.told if kind == "exception"] == [2]
+        await fleet.lose(2)
+        assert [data["severity"] for kind, data in fleet.told if kind == "exception"] == [2, 0]
 
-    with_fleet(3, scenario)
+    with_fleet(4, scenario)
 
 
 def test_requests_to_the_shell_are_answered_by_its_agent() -> None:

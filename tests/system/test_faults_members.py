@@ -148,3 +148,20 @@ def test_a_follower_that_is_killed_is_lost_and_its_rank_may_return():
         assert hostnames(brokers, 2) == 2
         assert brokers.finish() == {0: 0, 1: 0}
         until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+
+
+def test_an_instance_in_a_job_goes_on_without_a_node_that_it_can_lose():
+    with cluster(4) as brokers:
+        start(brokers, 4)
+        job = brokers.flux("alloc", "--bg", "-N3", "-n3").stdout.strip()
+        assert brokers.flux("proxy", job, "flux", "run", "-N3", "hostname").returncode == 0
+        assert brokers.flux("proxy", job, "flux", "getattr", "broker.critical-ranks").stdout == "0\n"
+        last = brokers.flux("jobs", "-no", "{ranks}", job).stdout.strip(" []\n").rpartition("-")[2]
+        brokers.brokers[int(last)].kill()
+        until(lambda: "node-failure" in brokers.flux("job", "eventlog", job).stdout, "its loss is told")
+        until(lambda: "lost" in brokers.flux("proxy", job, "flux", "overlay", "status").stdout, "inside, too")
+        assert len(brokers.flux("proxy", job, "flux", "run", "-N2", "hostname").stdout.splitlines()) == 2
+        brokers.flux("cancel", job)
+        brokers.flux("job", "wait-event", job, "clean")
+        assert brokers.finish()[0] == 0
+        until(lambda: not brokers.left(), "nothing is left")

@@ -300,15 +300,17 @@ class Broker:
             self.advance("rc2-fail")
 
     def _tell_parent(self) -> None:
-        """Leave our URI in the enclosing instance's record of this job, where `flux uri` and `flux jobs` look."""
+        """Leave our URI in the enclosing instance's record of this job, where `flux uri` and `flux jobs` look, and say
+        which of its nodes we can lose."""
         path = self.attrs.get("local-uri").removeprefix("local://")
-        body = {"id": jobid.parse(self.attrs.get("jobid")), "memo": {"uri": f"ssh://{self.boot.hostname}{path}"}}
+        id = jobid.parse(self.attrs.get("jobid"))
         try:
-            handle = Handle(self.attrs.get("parent-uri"))
-            handle.rpc("job-manager.memo", body).get()
-            handle.close()
+            with Handle(self.attrs.get("parent-uri")) as handle:
+                handle.rpc("job-manager.memo", {"id": id, "memo": {"uri": f"ssh://{self.boot.hostname}{path}"}}).get()
+                critical = self.attrs.get("broker.critical-ranks")
+                handle.rpc("job-exec.critical-ranks", {"id": id, "ranks": critical}).get()
         except OSError as exc:
-            text = f"cannot leave our URI with the parent instance: {text_of(exc)}"
+            text = f"cannot tell the parent instance of us: {text_of(exc)}"
             self.loop.call_soon_threadsafe(self.log, logging.WARNING, "broker", text)
 
     def _program_done(self, status: int, text: str) -> None:

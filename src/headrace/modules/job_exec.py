@@ -307,7 +307,8 @@ class _Leader:
     def _lost(self, op: Op) -> None:
         job = self.jobs[op["id"]]
         ranks = Idset.parse(op["ranks"])
-        fatal = job.critical is None or bool(ranks & job.critical)
+        nodes = Idset([nodeid for nodeid, rank in enumerate(job.ranks) if rank in ranks])
+        fatal = job.critical is None or bool(nodes & job.critical)
         job.failed = job.failed or fatal
         many = "s" if len(ranks) > 1 else ""
         hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist", "")))
@@ -445,7 +446,7 @@ class _Leader:
         return EMPTY
 
     def _critical_ranks(self, msg: Message) -> Any:
-        """Ranks whose loss is fatal to the job; by default all of its ranks."""
+        """Which of the job's nodes, counted from 0, it cannot lose; by default none."""
         job = self.jobs.get(msg.obj["id"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")

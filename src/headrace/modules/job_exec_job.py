@@ -34,7 +34,7 @@ class Job:
         self.msg = msg
         self.unsaid: list[tuple[str, dict[str, Any]]] = []
         self.ranks = ranks
-        # Ranks whose loss ends the job, None for all of them.
+        # Nodes, counted from 0, whose loss ends the job, None for all of them.
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
