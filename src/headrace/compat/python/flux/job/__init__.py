@@ -1,4 +1,8 @@
-"""`flux.job`: job specifications, submission, listing, watching, waiting and ending jobs."""
+"""`flux.job`: job specifications, submission, listing, watching, waiting and ending jobs.
+
+Functions have the names of modules here (submit, kill, wait, timeleft), as in Flux. So all of the modules are imported
+here, before: an import that comes later leaves the functions in their place.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,20 @@ from flux.job.event import (
     event_watch_async,
 )
 from flux.job.executor import FluxExecutor, FluxExecutorFuture
-from flux.job.info import (
-    JobInfo,
-    JobInfoFormat,
-    JobList,
-    get_job,
-    job_fields_to_attrs,
-    job_list,
-    job_list_id,
-    job_list_inactive,
-)
+from flux.job.info import JobInfo, JobInfoFormat, job_fields_to_attrs
 from flux.job.JobID import JobID, id_encode, id_parse
 from flux.job.Jobspec import Jobspec, JobspecV1, validate_jobspec
 from flux.job.journal import JournalConsumer
-from flux.job.kvs import (
+from flux.job.kill import cancel, cancel_async, job_raise, job_raise_async, kill, kill_async
+from flux.job.kvs import job_kvs, job_kvs_guest
+from flux.job.kvslookup import (
     JobInfoLookupRPC,
     JobKVSLookup,
     job_info_lookup,
     job_info_update_lookup,
-    job_kvs,
-    job_kvs_guest,
     job_kvs_lookup,
 )
+from flux.job.list import JobList, get_job, job_list, job_list_id, job_list_inactive
 from flux.job.output import (
     JobOutput,
     job_output,
@@ -44,28 +40,19 @@ from flux.job.output import (
     output_watch_lines,
     output_watch_lines_async,
 )
-from flux.job.requests import (
+from flux.job.stats import JobStats
+from flux.job.submit import SubmitFuture, submit, submit_async, submit_get_id
+from flux.job.timeleft import timeleft
+from flux.job.wait import (
     JobResultFuture,
     JobWaitFuture,
     JobWaitResult,
-    SubmitFuture,
-    cancel,
-    cancel_async,
-    job_raise,
-    job_raise_async,
-    kill,
-    kill_async,
     result,
     result_async,
-    submit,
-    submit_async,
-    submit_get_id,
-    timeleft,
     wait,
     wait_async,
     wait_get_status,
 )
-from flux.job.stats import JobStats
 
 __all__ = [
     "MAIN_EVENTS",

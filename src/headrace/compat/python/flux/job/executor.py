@@ -233,7 +233,7 @@ class FluxExecutor(concurrent.futures.Executor):
         self._maybe_stop()
 
     def _begin(self, what: str, future: FluxExecutorFuture, subject: Any, options: Dict[str, Any]) -> None:
-        from flux.job.requests import submit_async
+        from flux.job.submit import submit_async
 
         if what == "attach":
             try:

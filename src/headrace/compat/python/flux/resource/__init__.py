@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flux.resource.list import SchedResourceList, resource_list
-from flux.resource.resource_set import ResourceSet, Rlist
+from flux.resource.ResourceSet import ResourceSet
+from flux.resource.Rlist import Rlist
 from flux.resource.status import resource_status
 
 __all__ = ["ResourceSet", "Rlist", "SchedResourceList", "resource_list", "resource_status"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from flux.idset import IDset
-from flux.resource.resource_set import ResourceSet
+from flux.resource.ResourceSet import ResourceSet
 from flux.rpc import RPC
 
 if TYPE_CHECKING:

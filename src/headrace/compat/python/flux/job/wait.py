@@ -1,89 +1,17 @@
-"""Submitting, waiting for and ending jobs."""
+"""Waiting for the end of jobs."""
 
 from __future__ import annotations
 
 import collections
-import errno
-import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from flux.future import Future, connection
 from flux.job.event import EventLogEvent, JobEventWatchFuture
-from flux.job.info import JobInfo, job_list_id
+from flux.job.info import JobInfo
 from flux.job.JobID import JobID, to_id
-from flux.job.Jobspec import Jobspec, to_text
-from headrace.cli.signing import sign
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
-
-_DEBUG, _WAITABLE, _NOVALIDATE = 2, 4, 8
-
-
-class SubmitFuture(Future):
-    """Fulfilled with the id of a submitted job."""
-
-    def get_id(self) -> JobID:
-        return JobID(self.get()["id"])
-
-
-def submit_async(
-    flux_handle: Flux,
-    jobspec: Union[Jobspec, str],
-    urgency: int = 16,
-    waitable: bool = False,
-    debug: bool = False,
-    pre_signed: bool = False,
-    novalidate: bool = False,
-) -> SubmitFuture:
-    """Submit a job; `.get_id()` of the result is its id."""
-    handle, text = connection(flux_handle), to_text(jobspec)
-    flags = (_DEBUG if debug else 0) | (_WAITABLE if waitable else 0) | (_NOVALIDATE if novalidate else 0)
-    body = {"J": text if pre_signed else sign(text), "urgency": urgency, "flags": flags}
-    return SubmitFuture(flux_handle, handle.rpc("job-ingest.submit", body))
-
-
-def submit_get_id(future: SubmitFuture) -> JobID:
-    """The id of a job that `submit_async` submitted."""
-    if future is None:
-        raise OSError(errno.EINVAL, "submit_get_id: a future is needed")
-    return future.get_id()
-
-
-def submit(flux_handle: Flux, jobspec: Union[Jobspec, str], **options: Any) -> JobID:
-    """Submit a job and return its id; raises OSError when it is refused."""
-    return submit_async(flux_handle, jobspec, **options).get_id()
-
-
-def job_raise_async(
-    flux_handle: Flux, jobid: Any, exception_type: str, severity: int = 0, note: Optional[str] = None
-) -> Future:
-    body = {"id": to_id(jobid), "type": exception_type, "severity": severity, "note": note or ""}
-    return Future(flux_handle, connection(flux_handle).rpc("job-manager.raise", body))
-
-
-def job_raise(
-    flux_handle: Flux, jobid: Any, exception_type: str, severity: int = 0, note: Optional[str] = None
-) -> None:
-    """Raise an exception on a job; FileNotFoundError when there is no such job."""
-    job_raise_async(flux_handle, jobid, exception_type, severity, note).get()
-
-
-def cancel_async(flux_handle: Flux, jobid: Any, reason: Optional[str] = None) -> Future:
-    return job_raise_async(flux_handle, jobid, "cancel", 0, reason)
-
-
-def cancel(flux_handle: Flux, jobid: Any, reason: Optional[str] = None) -> None:
-    cancel_async(flux_handle, jobid, reason).get()
-
-
-def kill_async(flux_handle: Flux, jobid: Any, signum: Optional[int] = None) -> Future:
-    body = {"id": to_id(jobid), "signum": 15 if signum is None else int(signum)}
-    return Future(flux_handle, connection(flux_handle).rpc("job-manager.kill", body))
-
-
-def kill(flux_handle: Flux, jobid: Any, signum: Optional[int] = None) -> None:
-    kill_async(flux_handle, jobid, signum).get()
 
 
 class JobWaitResult(collections.namedtuple("JobWaitResult", "jobid, success, errstr")):
@@ -186,18 +114,3 @@ def result_async(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobResultFutu
 def result(flux_handle: Flux, jobid: Any, flags: int = 0) -> JobInfo:
     """Wait for a job's end and return what became of it."""
     return result_async(flux_handle, jobid, flags).get_info()
-
-
-def timeleft(flux_handle: Optional[Flux] = None) -> float:
-    """Seconds until this job (or this instance) expires, infinity without a limit."""
-    import time
-
-    from flux.core.handle import Flux as Handle
-
-    handle = flux_handle or Handle()
-    own = os.environ.get("FLUX_JOB_ID")
-    if own is None:
-        own, handle = handle.attr_get("jobid"), Handle(handle.attr_get("parent-uri"))
-    raw = job_list_id(handle, JobID(own), ["expiration"]).get_job()
-    expiration = float(raw.get("expiration", 0.0))
-    return max(0.0, expiration - time.time()) if expiration else float("inf")

@@ -1,0 +1,11 @@
+"""The names of `flux.job.kvslookup` in the C bindings' layout."""
+
+from flux.job.kvs import (
+    JobInfoLookupRPC,
+    JobKVSLookup,
+    job_info_lookup,
+    job_info_update_lookup,
+    job_kvs_lookup,
+)
+
+__all__ = ["JobInfoLookupRPC", "JobKVSLookup", "job_info_lookup", "job_info_update_lookup", "job_kvs_lookup"]

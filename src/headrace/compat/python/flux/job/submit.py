@@ -1,0 +1,51 @@
+"""Submitting jobs."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any, Union
+
+from flux.future import Future, connection
+from flux.job.JobID import JobID
+from flux.job.Jobspec import Jobspec, to_text
+from headrace.cli.signing import sign
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+_DEBUG, _WAITABLE, _NOVALIDATE = 2, 4, 8
+
+
+class SubmitFuture(Future):
+    """Fulfilled with the id of a submitted job."""
+
+    def get_id(self) -> JobID:
+        return JobID(self.get()["id"])
+
+
+def submit_async(
+    flux_handle: Flux,
+    jobspec: Union[Jobspec, str],
+    urgency: int = 16,
+    waitable: bool = False,
+    debug: bool = False,
+    pre_signed: bool = False,
+    novalidate: bool = False,
+) -> SubmitFuture:
+    """Submit a job; `.get_id()` of the result is its id."""
+    handle, text = connection(flux_handle), to_text(jobspec)
+    flags = (_DEBUG if debug else 0) | (_WAITABLE if waitable else 0) | (_NOVALIDATE if novalidate else 0)
+    body = {"J": text if pre_signed else sign(text), "urgency": urgency, "flags": flags}
+    return SubmitFuture(flux_handle, handle.rpc("job-ingest.submit", body))
+
+
+def submit_get_id(future: SubmitFuture) -> JobID:
+    """The id of a job that `submit_async` submitted."""
+    if future is None:
+        raise OSError(errno.EINVAL, "submit_get_id: a future is needed")
+    return future.get_id()
+
+
+def submit(flux_handle: Flux, jobspec: Union[Jobspec, str], **options: Any) -> JobID:
+    """Submit a job and return its id; raises OSError when it is refused."""
+    return submit_async(flux_handle, jobspec, **options).get_id()
