@@ -235,7 +235,7 @@ JOB = [
     Line("flux job raiseall --states=odd test", "flux-job: error parsing states: odd unknown\n", 1),
     Line(
         "flux job killall --user=4242; flux job killall --user=all",
-        "flux-job: Command matched 0 jobs (-f to confirm)\nflux-job: Command matched 2 jobs (-f to confirm)\n",
+        "flux-job: Command matched 0 jobs\nflux-job: Command matched 2 jobs (-f to confirm)\n",
     ),
     Line(
         "flux jobs -no {id} --name=sleep >both; flux job killall --signal=KILL --force; flux job status $(cat both)",
