@@ -229,7 +229,7 @@ JOB = [
     ),
     Line(
         "flux job raiseall --force --user=4242 test; flux job raiseall --user=nosuch test",
-        "flux-job: Raised exception on 0 jobs (0 errors)\nflux-job: unknown user nosuch\n",
+        "flux-job: Command matched 0 jobs\nflux-job: unknown user nosuch\n",
         1,
     ),
     Line("flux job raiseall --states=odd test", "flux-job: error parsing states: odd unknown\n", 1),
