@@ -67,9 +67,11 @@ JOB = [
     ),
     *[
         Line(
-            f'rm -f up{name}; flux run sh -c \'trap "echo {name}; exit 3" {name}; touch up{name};'
-            f" while :; do sleep .02; done' & until test -e up{name}; do sleep .02; done; kill -{name} $!; wait $!",
-            like(f"{name}\n(.*\n)?flux-job: task\\(s\\) exited with exit code 3\n"),
+            # Who shows output has learned to pass signals on.
+            f'rm -f up{name}; flux run sh -c \'trap "echo {name}; exit 3" {name}; echo up;'
+            f" while :; do sleep .02; done' >up{name} & until test -s up{name}; do sleep .02; done;"
+            f" kill -{name} $!; wait $!; r=$?; cat up{name}; exit $r",
+            like(f"up\n{name}\n(.*\n)?flux-job: task\\(s\\) exited with exit code 3\n"),
             3,
         )
         for name in ("TERM", "HUP", "USR1", "USR2", "ALRM")
