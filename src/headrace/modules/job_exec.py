@@ -412,8 +412,9 @@ class _Leader:
         self._end(job, signal.SIGKILL)
 
     def _kill(self, msg: Message) -> Any:
-        """`job-exec.kill {id, signum}`: a signal to all tasks of a job. It follows the job's start wherever that goes: it
-        is not lost while nobody has heard of that yet.
+        """`job-exec.kill {id, signum}`: a signal to all tasks of a job.
+
+        It follows the job's start wherever that goes, so it is not lost while nobody has heard of that.
         """
         job = self.jobs.get(msg.obj["id"])
         if job is None or (job.sim is not None and not job.running):
