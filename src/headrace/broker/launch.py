@@ -28,7 +28,6 @@ from .attrs import AttrError, AttrTable
 from .boot import BootError, BootInfo
 from .boot_pmi import from_launcher, launcher
 from .config import ConfigError
-from .config_keys import attributes, check, doubts
 from .modhost import FOLLOWER_MODULES, exec_modules, names_for
 from .module import RpcError
 from .topology import Topology
@@ -173,8 +172,11 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     if info.rank == 0:
         if options.attrs.get("statedir"):
             _check_state(options.attrs["statedir"])
-        for line in doubts(options.config, options.config_path):
-            print(f"flux-broker: warning: {line}", file=sys.stderr)
+        if options.config:
+            from .config_keys import doubts
+
+            for line in doubts(options.config, options.config_path):
+                print(f"flux-broker: warning: {line}", file=sys.stderr)
     if options.verbose:
         for line in (
             f"boot: rank={info.rank} size={info.size}",
@@ -258,8 +260,12 @@ def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
 
 def _check(options: LaunchOptions) -> None:
     try:
-        check(options.config)
-        options.attrs = {**attributes(options.config), **options.attrs}
+        if options.config:
+            # Tables that most instances need not read, nor keep in each of their brokers.
+            from .config_keys import attributes, check
+
+            check(options.config)
+            options.attrs = {**attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
     except (AttrError, ConfigError) as exc:
         raise LaunchError(str(exc)) from None

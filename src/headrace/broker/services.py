@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..spec.message import Message
 from . import config as configuration
 from . import dmesg, drain
-from .config_keys import check, doubts
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
@@ -167,6 +166,8 @@ def _setenv(msg: Message) -> _Empty:
 def _config(broker: Broker, ctx: ModuleContext) -> None:
     async def take(new: dict[str, Any]) -> _Empty:
         """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        from .config_keys import check
+
         try:
             check(new)
         except configuration.ConfigError as exc:
@@ -189,9 +190,17 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
 
     doubted: list[str] = []
 
+    def lines_of(config: dict[str, Any], likely: bool = False) -> list[str]:
+        if not config:
+            return []
+        # Tables that most instances need not read, nor keep in each of their brokers.
+        from .config_keys import doubts
+
+        return doubts(config, broker.config_path, likely)
+
     def doubt(config: dict[str, Any]) -> None:
         if broker.rank == 0:
-            lines = doubts(config, broker.config_path)
+            lines = lines_of(config)
             for line in lines:
                 # A configuration that is changed key by key is not told all of it each time.
                 if line not in doubted:
@@ -217,7 +226,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     methods = {
         "get": lambda _msg: broker.config,
-        "doubts": lambda _msg: {"lines": doubts(broker.config, broker.config_path, likely=True)},
+        "doubts": lambda _msg: {"lines": lines_of(broker.config, likely=True)},
         "reload": reload,
         "load": load,
     }

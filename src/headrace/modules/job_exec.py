@@ -449,7 +449,7 @@ class _Leader:
         return EMPTY
 
     def _critical_ranks(self, msg: Message) -> Any:
-        """Which of the job's nodes, counted from 0, it cannot lose; by default none."""
+        """Which of the job's nodes, counted from 0, it cannot lose; by default it can lose none."""
         job = self.jobs.get(msg.obj["id"])
         if job is None:
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} is not running")
