@@ -9,11 +9,11 @@ import argparse
 import base64
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from measure import Row, flux_command, pss, report, seconds
@@ -24,23 +24,21 @@ _PENDING = 10_000
 _SUBMITS = 200
 
 
-class LagProbe(threading.Thread):
-    """Asks the broker for an attribute every 5 ms: an answer is late by as long as its loop was away."""
+def probe() -> None:
+    """Asks the broker for an attribute every 5 ms until its input ends: a late answer is a loop that was away.
 
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.times: list[float] = []
-        self.running = True
+    In a process of its own: a thread beside the one that submits would wait for the interpreter, not for the broker.
+    Prints the times as JSON.
+    """
+    from headrace.client.handle import Handle
 
-    def run(self) -> None:
-        from headrace.client.handle import Handle
-
-        handle = Handle()
-        while self.running:
-            begin = time.perf_counter()
-            handle.rpc("attr.get", {"name": "size"}).get()
-            self.times.append(time.perf_counter() - begin)
-            time.sleep(0.005)
+    handle = Handle()
+    times = []
+    while not select.select([sys.stdin], [], [], 0.005)[0]:
+        begin = time.perf_counter()
+        handle.rpc("attr.get", {"name": "size"}).get()
+        times.append(time.perf_counter() - begin)
+    print(json.dumps(times))
 
 
 def submission(real: bool) -> dict[str, object]:
@@ -89,8 +87,8 @@ def drive(count: int, real: bool) -> None:
 
     run(1000)
     out: dict[str, object] = {"first": latencies(), "pss_before": pss(broker)}
-    probe = LagProbe()
-    probe.start()
+    argv = [sys.executable, os.path.abspath(__file__), "--probe"]
+    lags = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     rates = []
     for left in range(count, 0, -_BATCH):
         number = min(left, _BATCH)
@@ -100,9 +98,7 @@ def drive(count: int, real: bool) -> None:
         done = count - left + number
         if done % _SHOWN == 0 or done == count:
             print(f"{done:>9,} jobs  {rates[-1]:,.0f}/s  {pss(broker) / 1e6:.1f} MB", file=sys.stderr)
-    probe.running = False
-    probe.join()
-    lag = sorted(probe.times)
+    lag = sorted(json.loads(lags.communicate()[0]))
     out.update(pss_after=pss(broker), rates=rates, last=latencies())
     out.update(lag_p99=lag[len(lag) * 99 // 100], lag_max=lag[-1])
     out["list"] = seconds([flux_command(), "jobs", "-a", "--count=9000"], 3)
@@ -118,7 +114,11 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="run real processes instead of simulated execution")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.probe:
+        probe()
+        return
     if options.drive:
         drive(options.count, options.real)
         return

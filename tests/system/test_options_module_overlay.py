@@ -73,7 +73,7 @@ MODULE = [
     ),
     Line(
         "timeout 9 flux module trace -H --delta --color=always >d & "
-        "until grep -q kvs.getroot d; do flux kvs version >v; done; kill $!; grep -m1 'rx.*kvs.getroot' d",
+        "until grep -q 'rx.*kvs.getroot' d; do flux kvs version >v; done; kill $!; grep -m1 'rx.*kvs.getroot' d",
         like("\033\\[32m\\[.*\\]\033\\[0m kvs \033\\[36mrx >\033\\[0m kvs.getroot .*\n"),
     ),
     Line("flux module trace -d kvs", "flux-module: --delta can only be used with --human\n", 1),
