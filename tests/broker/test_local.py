@@ -6,12 +6,13 @@ import asyncio
 import gc
 import os
 import socket
+import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 from headrace.broker.events import Events
-from headrace.broker.local import LocalServer
+from headrace.broker.local import SHARE, LocalServer
 from headrace.broker.router import Router
 from headrace.spec import message as m
 
@@ -181,6 +182,50 @@ def test_requests_are_read_while_streams_wait_for_the_client_but_not_without_end
         assert drained == [1]
         sock.close()
         await turns()
+        await server.stop()
+
+    asyncio.run(main())
+
+
+def test_who_sends_a_thousand_requests_at_once_delays_another_by_a_share_of_them(tmp_path: Path):
+    class Slow(Box):
+        def send(self, msg: m.Message) -> None:
+            super().send(msg)
+            time.sleep(0.001)
+
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Slow()
+        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        await server.start()
+        many, one = await connected(tmp_path / "s"), await connected(tmp_path / "s")
+        many.send(b"".join(m.frame(m.request("box.many", {}, matchtag=tag)) for tag in range(1, 401)))
+        while not box.got:
+            await asyncio.sleep(0)
+        before = len(box.got)
+        one.send(m.frame(m.request("box.one", {}, matchtag=1)))
+        while len(box.got) < 401:
+            await asyncio.sleep(0)
+        topics = [msg.topic for msg in box.got]
+        assert topics.index("box.one") - before <= 3 * SHARE
+        assert [msg.matchtag for msg in box.got if msg.topic == "box.many"] == list(range(1, 401))
+        await server.stop()
+
+    asyncio.run(main())
+
+
+def test_what_a_client_sent_before_it_left_is_routed_though_it_is_more_than_its_share(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Box()
+        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        await server.start()
+        sock = await connected(tmp_path / "s")
+        sock.send(b"".join(m.frame(m.request("box.tell", {}, matchtag=tag)) for tag in range(1, 5 * SHARE)))
+        sock.close()
+        await turns()
+        assert [msg.matchtag for msg in box.got[:-1]] == list(range(1, 5 * SHARE))
+        assert box.got[-1].topic == "box.disconnect"
         await server.stop()
 
     asyncio.run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 import uuid
 
 from headrace.broker.router import Router, new_uuid
@@ -82,6 +83,32 @@ def test_flushes_run_when_messages_are_delivered_and_turn_ends_after_them():
         return order
 
     assert asyncio.run(main()) == ["first", "flush", "second", "end"]
+
+
+def test_who_brings_more_is_asked_before_the_flush_but_cannot_put_it_off_for_ever():
+    async def main() -> list[str]:
+        router = Router(0, asyncio.get_running_loop())
+        order: list[str] = []
+        msg = m.request("a.b")
+
+        def more() -> None:
+            order.append("more")
+            for _ in range(16):
+                router.post(lambda _msg: time.sleep(0.0002), msg)
+            router.when_free(more)
+
+        router.at_flush(lambda: order.append("flush"))
+        router.when_free(more)
+        while order.count("flush") < 1:
+            await asyncio.sleep(0)
+        router.at_flush(lambda: order.append("flush"))
+        while order.count("flush") < 2:
+            await asyncio.sleep(0)
+        return order
+
+    order = asyncio.run(main())
+    assert order[0] == "more"
+    assert len(order) < 40
 
 
 def test_a_failing_handler_does_not_stop_the_messages_behind_it():

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 PAUSE_AT = 1 << 20
 STOP_AT = 16 << 20
 DROP_AT = 64 << 20
+# Messages of one client that are routed before it is the turn of the others, and bytes of further ones at which it is
+# not read from meanwhile: who sends a thousand requests at once delays nobody by more than these.
+SHARE = 16
+HOLD_AT = 1 << 18
 # Services, counted once for each broker, that one client may ask: each is told when it disconnects.
 MOST_SERVICES = 1 << 16
 _CRED = struct.Struct("3i")
@@ -52,6 +56,8 @@ class LocalClient(asyncio.BufferedProtocol):
         self._used: set[tuple[str, int, int]] = set()
         self._paused = False
         self._stopped = False
+        # It sent more than its share: the rest is in the deframer.
+        self._waits = False
         self._drained: list[Callable[[], None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,9 +88,8 @@ class LocalClient(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._stopped and self._transport is not None:
-            self._stopped = False
-            self._transport.resume_reading()
+        self._stopped = False
+        self._read_again()
         self._tell_drained()
 
     def _tell_drained(self) -> None:
@@ -96,15 +101,38 @@ class LocalClient(asyncio.BufferedProtocol):
         return self.broker.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
         self._deframer.feed(self.broker.receive_buffer[:nbytes])
+        if not self._waits:
+            self._accept_share()
+        elif self._deframer.pending > HOLD_AT:
+            transport.pause_reading()
+
+    def _accept_share(self) -> None:
+        self._waits = self._accept_some(SHARE)
+        if self._waits:
+            self.broker.router.when_free(self._accept_share)
+        else:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self._transport is not None and not (self._stopped or self._waits):
+            self._transport.resume_reading()
+
+    def _accept_some(self, most: int) -> bool:
+        """Route what it sent, up to `most` messages; returns whether there may be more."""
         try:
             for msg in self._deframer:
                 self._accept(msg)
+                most -= 1
+                if not most:
+                    return True
         except MessageError as exc:
             self.broker.log(logging.WARNING, "connector-local", f"client of uid {self.userid} dropped: {exc}")
             self.close()
+        return False
 
     def _accept(self, msg: Message) -> None:
         if self.rolemask & m.ROLE_OWNER:
@@ -163,6 +191,8 @@ class LocalClient(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
+        if self._waits:
+            self._accept_some(-1)
         # asyncio's transport keeps a bound method of itself: without it, it is freed now and not at some collection.
         getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
         self._transport = None
