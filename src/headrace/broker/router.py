@@ -103,7 +103,10 @@ class Router:
                         late = True
                         break
                 if self._waiting and not late and not overdue:
-                    _run_all(self._waiting)
+                    # One of them at a time: who waits again is behind the others then.
+                    fn = next(iter(self._waiting))
+                    del self._waiting[fn]
+                    fn()
                 elif self._flush and not late:
                     _run_all(self._flush)
                     overdue = False
