@@ -120,6 +120,12 @@ def test_somebody_at_a_terminal_sees_all_fields(monkeypatch):
         Format("{nosuch}", HEADINGS)
 
 
+def test_a_widened_number_keeps_its_precision():
+    layout = Format("+:{id:.2f}", HEADINGS)
+    layout.fit([{"id": 1 / 3}.get], header=False)
+    assert layout.fields[0].spec == "18.2f"
+
+
 def test_open_prefixes_admit_unknown_names():
     assert Format("{sched.anything}", HEADINGS, ("sched.",)).names == ["sched.anything"]
 

@@ -26,6 +26,7 @@ def test_an_idset_is_changed_item_by_item_and_prints_as_flags_say():
     ids.set_flags(0)
     assert (str(ids.add([4])), ids.encode(IDSET_FLAG_BRACKETS | IDSET_FLAG_RANGE)) == ("3,4,7", "[3-4,7]")
     assert str(IDset("0-9").intersect("0-5", [1, 2, 9])) == "1-2"
+    assert (str(IDset(42)), str(IDset("0-9") - 5 + 12)) == ("42", "0-4,6-9,12")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_an_idset_is_changed_item_by_item_and_prints_as_flags_say():
         (lambda ids: ids.set(5, 1), ValueError),
         (lambda ids: ids == "0", TypeError),
         (lambda ids: ids.next("a"), TypeError),
-        (lambda ids: ids.add(42), TypeError),
+        (lambda ids: ids.add(42.0), TypeError),
         (lambda ids: ids.subtract("foo"), ValueError),
     ],
 )

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import stat
 import sys
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "src", "headrace", "compat", "python"))
+from flux.conf_builtin import conf_builtin_get
 from flux.eventlog import EventLogFormatter
-from flux.util import OutputFormat, UtilDatetime, get_treedict, parse_datetime, set_treedict
+from flux.job import BatchConfig
+from flux.util import (
+    ColorAction,
+    Fileref,
+    OutputFormat,
+    Tree,
+    UtilDatetime,
+    del_treedict,
+    get_treedict,
+    parse_datetime,
+    set_treedict,
+)
 
 NOW = datetime(2026, 11, 19, 8, 0, 0)
 HEADINGS = {"name": "NAME", "size.cores": "CORES", "since": "SINCE"}
@@ -95,3 +110,107 @@ def test_an_eventlog_is_printed_as_commands_print_it() -> None:
     for option in ("format", "timestamp_format", "color"):
         with pytest.raises(ValueError, match="foo"):
             EventLogFormatter(**{option: "foo"})
+
+
+def test_a_value_is_deleted_with_the_empty_dicts_that_it_leaves() -> None:
+    tree = {"a": {"b": {"c": 1}}, "d": 2}
+    with pytest.raises(KeyError):
+        del_treedict(tree, "a.x.c")
+    del_treedict(tree, "a.b.c", remove_empty=True)
+    assert tree == {"d": 2}
+
+
+def test_a_table_sorts_by_the_keys_of_its_format_or_others() -> None:
+    few, many, more = row("few", 2, 1.0), row("many", 9, 2.0), row("more", 9, 3.0)
+    table = OutputFormat("sort:-size.cores,name {name} {since}", HEADINGS)
+    rows = [few, more, many]
+    table.sort_items(rows)
+    assert rows == [many, more, few]
+    assert table.get_format() == "sort:-size.cores,name {0.name} {0.since}"
+    assert table.get_format(include_sort_prefix=False) == "{0.name} {0.since}"
+    table.set_sort_keys("since")
+    table.sort_items(rows)
+    assert rows == [few, many, more]
+    with pytest.raises(ValueError, match="Invalid sort key: nosuch"):
+        table.set_sort_keys("-nosuch")
+
+
+def test_a_table_is_copied_without_fields_or_without_expansion() -> None:
+    text = "?+:{name:5.5} ?:{size.cores:4d} {since:.2f}"
+    table = OutputFormat(text, HEADINGS)
+    assert table.copy().get_format_prepended("") == text
+    assert table.copy(["name", "since"]).get_format_prepended("0.") == " ?:{0.size.cores:4d}"
+    assert table.copy(nullify_expansion=True).get_format_prepended("") == "?:{name} ?:{size.cores:4d} {since:.2f}"
+
+
+def test_a_tree_is_drawn_with_equal_leaves_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    root = Tree("top", combine_children=True)
+    root.append("leaf")
+    root.append("branch").append("twig")
+    root.append("leaf")
+    root.render(style="ascii", truncate=False)
+    root.render(level=1, skip_root=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "top",
+        "|-- 2*[leaf]",
+        "`-- branch",
+        "    `-- twig",
+        "2*[leaf]",
+        "branch",
+        "└── twig",
+    ]
+
+
+def test_a_line_of_a_tree_is_cut_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "8")
+    Tree("four and more").render()
+    assert capsys.readouterr().out == "four an+\n"
+
+
+def test_a_file_for_a_jobspec_is_data_text_or_a_path(tmp_path: Path) -> None:
+    regular = stat.S_IFREG | 0o600
+    assert Fileref({"a": 1}, perms=0o700) == {"mode": stat.S_IFREG | 0o700, "data": {"a": 1}}
+    assert Fileref("line\n", encoding="utf-8") == {"mode": regular, "data": "line\n", "encoding": "utf-8"}
+    path = tmp_path / "binary"
+    path.write_bytes(b"\xff\xfe")
+    assert Fileref(str(path), perms=0o600) == {"mode": regular, "data": "//4=", "encoding": "base64", "size": 2}
+    with pytest.raises(ValueError, match="invalid encoding 'latin'"):
+        Fileref("line", encoding="latin")
+
+
+@pytest.mark.parametrize(
+    ("argv", "no_color", "wanted", "enabled"),
+    [
+        ([], "", "auto", False),
+        ([], "1", "never", False),
+        (["--color"], "1", "always", True),
+        (["--color=never"], "", "never", False),
+    ],
+)
+def test_a_color_option_says_when_and_whether(
+    argv: list, no_color: str, wanted: str, enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--color", action=ColorAction, metavar="WHEN")
+    color = parser.parse_args(argv).color
+    assert (color, color.enabled) == (wanted, enabled)
+
+
+def test_an_instances_configuration_is_put_together_of_keys_files_and_text(tmp_path: Path) -> None:
+    file = tmp_path / "conf.json"
+    file.write_text('{"a": {"b": 2, "c": 3}}')
+    conf = BatchConfig().update("a.b=1").update(str(file)).update('{"d":\n true}')
+    assert (conf.config, conf.get("a.c"), conf.get("a.x", 4)) == ({"a": {"b": 2, "c": 3}, "d": True}, 3, 4)
+    assert BatchConfig().config is None
+    with pytest.raises(ValueError, match="--conf"):
+        conf.update("{no\n")
+
+
+def test_where_the_installation_keeps_what_has_names() -> None:
+    assert conf_builtin_get("confdir", which="intree").startswith("/")
+    for wrong in ({"name": "nosuch"}, {"name": "confdir", "which": "here"}):
+        with pytest.raises(ValueError, match="invalid"):
+            conf_builtin_get(**wrong)

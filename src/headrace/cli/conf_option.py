@@ -12,12 +12,15 @@ from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Sequence
+    from typing import Any, Dict, Optional, Sequence
 
 
-def merge(texts: Sequence[str]) -> Dict[str, Any]:
-    """The configuration that all values make together, later ones winning. Raises CommandError, OSError."""
-    conf: Dict[str, Any] = {}
+def merge(texts: Sequence[str], conf: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    """The configuration that all values make together, later ones winning; those of `conf` come first, and change.
+
+    Raises CommandError, OSError.
+    """
+    conf = {} if conf is None else conf
     for text in texts:
         _update(conf, _read(text))
     return conf

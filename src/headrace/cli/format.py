@@ -17,7 +17,7 @@ from headrace.spec import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterable, List, Mapping, Sequence
+    from typing import Any, Callable, Iterable, List, Mapping, Sequence, Tuple
 
     Getter = Callable[[str], Any]
 
@@ -188,20 +188,28 @@ class Format:
         self.fields = kept
 
     def _widen(self, field: Field, rows: List[Getter], header: bool) -> None:
-        fill, width, _, kind = _split_spec(field.spec)
+        fill, width, precision, kind = _split_spec(field.spec)
         heading = self._headings.get(field.name, field.name.upper())
         longest = max([width, len(heading)] if rows and header else [width])
-        spec, field.spec = field.spec, (kind if kind else "")
+        field.spec = ""
         mark, field.mark = field.mark, False
         for get in rows:
             longest = max(longest, len(field.text(get(field.name)).strip()))
         field.mark = mark
-        precision = _precision(spec)
-        keep = f".{max(precision, longest)}" if precision and not kind else f".{precision}" if precision else ""
+        # The precision of a number is what is shown of it, that of a text only cuts what does not fit.
+        keep = (f".{precision}" if kind else f".{max(int(precision), longest)}") if precision else ""
         field.spec = f"{fill}{longest}{keep}{kind}"
 
     def _line(self, show: Callable[[Field], str]) -> str:
         return "".join([field.literal + show(field) for field in self.fields]) + self.tail
+
+
+def split_sort(text: str) -> Tuple[str, str]:
+    """(format, sort keys) of a format that may begin with `sort:KEY,... `."""
+    if not text.startswith("sort:"):
+        return text, ""
+    keys, _, rest = text[len("sort:") :].partition(" ")
+    return rest.lstrip(), keys
 
 
 def _known(name: str, names: Iterable[str]) -> str:

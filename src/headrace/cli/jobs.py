@@ -9,7 +9,7 @@ import time
 from headrace.cli import jobinfo
 from headrace.cli.color import stdout_colored
 from headrace.cli.errors import CommandError
-from headrace.cli.format import Format, FormatError
+from headrace.cli.format import Format, FormatError, split_sort
 from headrace.cli.jobinfo import JobInfo
 from headrace.cli.joblist import Query, list_ids, list_jobs
 from headrace.cli.named_formats import Formats
@@ -19,7 +19,7 @@ from headrace.client.handle import Handle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional
 
     from headrace.cli.arguments import Parser
 
@@ -99,7 +99,7 @@ def main(argv: List[str]) -> int:
         chosen = Formats("flux-jobs", FORMATS, _PURPOSES).resolve(args.format)
         if chosen is None:
             return 0
-        args.format, keys = _split_sort(chosen)
+        args.format, keys = split_sort(chosen)
         args.sort = args.sort or keys
         layout = _layout(args.format)
         if args.json and (args.stats or args.stats_only):
@@ -114,14 +114,6 @@ def main(argv: List[str]) -> int:
         return _list(handle, args, layout)
     except FormatError as exc:
         raise CommandError(str(exc)) from None
-
-
-def _split_sort(text: str) -> Tuple[str, str]:
-    """(format, sort keys) of a format that may begin with `sort:KEY,... `."""
-    if not text.startswith("sort:"):
-        return text, ""
-    keys, _, rest = text[len("sort:") :].partition(" ")
-    return rest.lstrip(), keys
 
 
 def _layout(text: str) -> Format:

@@ -37,13 +37,15 @@ def _ids(arg: Any) -> Idset:
         return arg
     if isinstance(arg, str):
         return Idset.parse(arg)
+    if isinstance(arg, int):
+        arg = (arg,)
     return Idset(_id(value) for value in arg)
 
 
 class IDset:
-    """A changeable set of ids, from text or from numbers. Flags say how it prints."""
+    """A changeable set of ids, from text, a number or numbers. Flags say how it prints."""
 
-    def __init__(self, arg: Union[str, Iterable[int], Idset, IDset] = "", flags: Optional[int] = None) -> None:
+    def __init__(self, arg: Union[str, int, Iterable[int], Idset, IDset] = "", flags: Optional[int] = None) -> None:
         self.ids: Idset = _ids(arg)
         self._flags = IDSET_FLAG_RANGE if flags is None else flags
 

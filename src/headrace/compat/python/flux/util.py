@@ -5,13 +5,29 @@ The formats and the dates are those of our own commands, so a program's `-o` and
 
 from __future__ import annotations
 
+import argparse
 from datetime import datetime
 from functools import reduce
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
-from headrace.cli import when
-from headrace.cli.format import Field, Format
-from headrace.spec import duration
+from flux._tree import Tree
+from headrace.cli import color, when
+from headrace.cli.format import Field, Format, split_sort
+from headrace.spec import archive, duration
+
+__all__ = [
+    "ColorAction",
+    "Fileref",
+    "OutputFormat",
+    "Tree",
+    "UtilDatetime",
+    "del_treedict",
+    "fsd",
+    "get_treedict",
+    "parse_datetime",
+    "parse_fsd",
+    "set_treedict",
+]
 
 
 def parse_fsd(text: str) -> float:
@@ -47,7 +63,8 @@ class UtilDatetime(datetime):
 
 class OutputFormat:
     """A table of objects by a format string as `flux jobs -o` takes it: its fields are attributes, with dots where an
-    attribute has attributes. Raises ValueError for a format that cannot be used or a field without a heading."""
+    attribute has attributes. It may begin with `sort:KEY,... `. Raises ValueError for a format that cannot be used or
+    a field without a heading."""
 
     headings: Mapping[str, str] = {}
 
@@ -55,15 +72,36 @@ class OutputFormat:
         self.fmt = fmt
         self.headings = self.headings if headings is None else headings
         self._prepend = prepend
-        self._format = Format(fmt, self.headings)
+        text, keys = split_sort(fmt)
+        self._format = Format(text, self.headings)
+        self._sort_keys: List[str] = []
+        self.set_sort_keys(keys)
+
+    def copy(self, except_fields: Iterable[str] = (), nullify_expansion: bool = False) -> OutputFormat:
+        """The same table without some fields, `nullify_expansion` with its `+:` columns as wide as what they show."""
+        other = OutputFormat(self.fmt, self.headings, self._prepend)
+        other._sort_keys = self._sort_keys
+        left_out = set(except_fields)
+        other._format.fields = [field for field in other._format.fields if field.name not in left_out]
+        for field in other._format.fields:
+            if nullify_expansion and field.widen:
+                field.widen, field.spec = False, ""
+        return other
 
     @property
     def fields(self) -> List[str]:
         return self._format.names
 
-    def get_format(self) -> str:
+    def get_format(self, include_sort_prefix: bool = True) -> str:
         """The format for `str.format(object)`, or for what `prepend` begins its names with."""
-        return self._text(lambda field: (self._prepend + field.name, field.whole))
+        return self._prefix(include_sort_prefix) + self._text(lambda field: (self._prepend + field.name, field.whole))
+
+    def get_format_prepended(self, prepend: str, include_sort_prefix: bool = True) -> str:
+        """The format as it was given, `?:` and `+:` with it, its names beginning with `prepend`."""
+        return self._prefix(include_sort_prefix) + self._text(
+            lambda field: (prepend + field.name, field.whole),
+            lambda field: ("?" * field.drop_empty + "+" * field.widen + ":").lstrip(":"),
+        )
 
     def header_format(self) -> str:
         return self._text(lambda field: (field.name, f":{field.heading_spec}" if field.heading_spec else ""))
@@ -74,22 +112,40 @@ class OutputFormat:
     def format(self, obj: Any) -> str:
         return self._format.row(_getter(obj))
 
+    def set_sort_keys(self, sort_keys: str) -> None:
+        """Sort by `KEY,...` (`-KEY`: descending) instead of the format's own keys; ValueError for an unknown one."""
+        keys = [key for key in sort_keys.split(",") if key]
+        for key in keys:
+            if key.lstrip("-") not in self.headings:
+                raise ValueError(f"Invalid sort key: {key.lstrip('-')}")
+        self._sort_keys = keys
+
+    def sort_items(self, items: List[Any]) -> None:
+        """Sort a list in place, the first key being the most significant."""
+        for key in reversed(self._sort_keys):
+            name = key.lstrip("-")
+            items.sort(key=lambda item: _getter(item)(name), reverse=key[0] == "-")
+
     def filter(self, items: Iterable[Any], no_header: bool = False) -> str:
         """The format without the `?:` columns that are empty in all items, its `+:` columns as wide as they are."""
-        fitted = OutputFormat(self.fmt, self.headings, prepend="")
+        fitted = self.copy()
         fitted._format.fit([_getter(item) for item in items], header=not no_header)
-        return fitted.get_format()
+        return fitted._text(lambda field: (field.name, field.whole))
 
     def print_items(self, items: Iterable[Any], no_header: bool = False) -> None:
         items = list(items)
+        self.sort_items(items)
         fitted = OutputFormat(self.filter(items, no_header), self.headings)
         if not no_header:
             print(fitted.header())
         for item in items:
             print(fitted.format(item))
 
-    def _text(self, show: Callable[[Field], Tuple[str, str]]) -> str:
-        shown = [(field.literal, *show(field)) for field in self._format.fields]
+    def _prefix(self, wanted: bool) -> str:
+        return f"sort:{','.join(self._sort_keys)} " if wanted and self._sort_keys else ""
+
+    def _text(self, show: Callable[[Field], Tuple[str, str]], rules: Callable[[Field], str] = lambda _field: "") -> str:
+        shown = [(field.literal + rules(field), *show(field)) for field in self._format.fields]
         return "".join(f"{literal}{{{name}{spec}}}" for literal, name, spec in shown) + self._format.tail
 
 
@@ -112,3 +168,57 @@ def get_treedict(tree: Mapping[str, Any], key: str, default: Any = None) -> Any:
             return default
         tree = tree[part]
     return tree
+
+
+def del_treedict(tree: Dict[str, Any], key: str, remove_empty: bool = False) -> None:
+    """Delete a value by its dotted key, with `remove_empty` the dicts that it leaves empty; KeyError if it is none."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        del tree[first]
+        return
+    below = tree[first]
+    del_treedict(below, rest, remove_empty)
+    if remove_empty and not below:
+        del tree[first]
+
+
+class ColorWhen(str):
+    """When to color, of `always`, `never` and `auto`; `enabled` is whether that is now."""
+
+    @property
+    def enabled(self) -> bool:
+        return color.stdout_colored(self)
+
+
+class ColorAction(argparse.Action):
+    """The action of an option `--color[=WHEN]`, of which a `ColorWhen` comes: always without WHEN, never where
+    NO_COLOR is set and the option is not given."""
+
+    def __init__(self, option_strings: List[str], dest: str, **kwargs: Any) -> None:
+        kwargs["default"] = ColorWhen("never" if color.unwanted() else "auto")
+        kwargs.setdefault("help", "Colorize output: always, never or auto (default)")
+        super().__init__(option_strings, dest, nargs="?", const="always", choices=color.WHEN, **kwargs)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+        setattr(namespace, self.dest, ColorWhen(values))
+
+
+class Fileref(Dict[str, Any]):
+    """A file as a jobspec has it (RFC 37): of a mapping, of text with its `encoding` (utf-8 or base64), or of the file
+    at a path. Raises ValueError for another encoding, OSError."""
+
+    def __init__(
+        self, data: Union[str, Mapping[str, Any]], perms: Optional[int] = None, encoding: Optional[str] = None
+    ) -> None:
+        if isinstance(data, str) and encoding is None:
+            entry = archive.entry_from_path(data)
+            super().__init__({key: entry[key] for key in ("mode", "size", "encoding", "data") if key in entry})
+            if perms is not None:
+                self["mode"] = (self["mode"] & ~0o7777) | perms
+            return
+        if encoding not in (None, "utf-8", "base64"):
+            raise ValueError(f"invalid encoding {encoding!r}: utf-8 and base64 are known")
+        content = data if isinstance(data, str) else dict(data)
+        super().__init__(archive.entry(content, 0o600 if perms is None else perms))
+        if encoding is not None:
+            self["encoding"] = encoding

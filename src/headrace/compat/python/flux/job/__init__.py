@@ -6,6 +6,8 @@ here, before: an import that comes later leaves the functions in their place.
 
 from __future__ import annotations
 
+from flux.core.inner import ffi
+from flux.job.batch_config import BatchConfig
 from flux.job.event import (
     MAIN_EVENTS,
     EventLogEvent,
@@ -56,6 +58,7 @@ from flux.job.wait import (
 
 __all__ = [
     "MAIN_EVENTS",
+    "BatchConfig",
     "EventLogEvent",
     "FluxExecutor",
     "FluxExecutorFuture",
@@ -81,6 +84,7 @@ __all__ = [
     "event_wait",
     "event_watch",
     "event_watch_async",
+    "ffi",
     "get_job",
     "id_encode",
     "id_parse",

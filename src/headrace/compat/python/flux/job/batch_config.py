@@ -1,0 +1,31 @@
+"""`flux.job.BatchConfig`: an instance's configuration put together as `flux batch --conf` does."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from flux.util import get_treedict
+from headrace.cli import conf_option
+from headrace.cli.errors import CommandError
+
+
+class BatchConfig:
+    """`config` is the configuration as a dict, None before the first `update`."""
+
+    def __init__(self) -> None:
+        self.config: Optional[Dict[str, Any]] = None
+
+    def update(self, val: str) -> BatchConfig:
+        """Merge a `KEY=VALUE`, a TOML or JSON file, or the text of one over several lines; a later value wins.
+
+        Raises ValueError, OSError.
+        """
+        try:
+            self.config = conf_option.merge([val], self.config)
+        except CommandError as exc:
+            raise ValueError(exc.text) from None
+        return self
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a dotted key."""
+        return get_treedict(self.config or {}, key, default)
