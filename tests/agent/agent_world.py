@@ -6,6 +6,7 @@ have been told.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -75,6 +76,7 @@ class World:
         self.sockets: list[socket.socket] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self.readers = [Reader() for _ in range(size)]
+        self.unsent = [bytearray() for _ in range(size)]
         self.jobs: dict[int, Job] = {}
         self.replies: dict[int, list[Op]] = defaultdict(list)
         self.exec_ops: list[Op] = []
@@ -87,6 +89,7 @@ class World:
                 subprocess.Popen([sys.executable, "-c", _MAIN, str(its.fileno())], pass_fds=[its.fileno()])
             )
             its.close()
+            ours.setblocking(False)
             self.sockets.append(ours)
 
     def close(self) -> None:
@@ -178,7 +181,14 @@ class World:
     # -- the wire
 
     def send(self, op: Op, node: int = 0) -> None:
-        self.sockets[node].sendall(frame([op]))
+        """What the agent does not take now it gets while we read: like a broker, we never wait for it alone."""
+        self.unsent[node] += frame([op])
+        self._write(node)
+
+    def _write(self, node: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self.unsent[node]:
+                del self.unsent[node][: self.sockets[node].send(self.unsent[node])]
 
     def pump(self, until: Callable[[], bool]) -> None:
         """Take what agents report until `until()`; fails the test when that never comes."""
@@ -186,7 +196,11 @@ class World:
         while not until():
             left = deadline - time.monotonic()
             assert left > 0, "the agents never reported what the test waits for"
-            for sock in select.select(self.sockets, [], [], left)[0]:
+            writers = [sock for sock, unsent in zip(self.sockets, self.unsent, strict=True) if unsent]
+            readable, writable, _ = select.select(self.sockets, writers, [], left)
+            for sock in writable:
+                self._write(self.sockets.index(sock))
+            for sock in readable:
                 node = self.sockets.index(sock)
                 data = sock.recv(1 << 18)
                 assert data, f"agent {node} ended"
