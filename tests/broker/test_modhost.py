@@ -61,9 +61,11 @@ def test_a_module_that_fails_to_load_leaves_nothing(in_broker: Run, tmp_path: Pa
     path.write_text("def load(ctx, args):\n    ctx.service('bad', {})\n    raise ValueError('no: ' + args[0])\n")
 
     async def scenario(broker: Any) -> None:
-        host = hosted(broker)
+        host, logged = hosted(broker), []
+        broker.log = lambda _level, _source, text: logged.append(text)
         reply = (await broker.owner_peer().ask("module.load", {"path": str(path), "args": ["x"]}))[0]
         assert (reply.errnum, reply.text) == (errno.EINVAL, "ValueError: no: x")
+        assert logged == [f"load {path}: no: x"]
         assert "bad" not in host.loaded
         assert "bad" not in broker.router.services
 

@@ -31,12 +31,12 @@ def test_arguments_go_before_the_configuration_and_that_before_what_is_usual() -
     ("config", "args", "named"),
     [
         ({"exec": 1}, [], "exec"),
-        ({"exec": {"kill-timeout": "soon"}}, [], "exec.kill-timeout"),
-        ({"exec": {"kill-timeout": 0}}, [], "exec.kill-timeout"),
-        ({}, ["kill-timeout="], "exec.kill-timeout"),
-        ({}, ["kill-signal=SIGNONE"], "exec.kill-signal"),
-        ({"exec": {"term-signal": 65}}, [], "exec.term-signal"),
-        ({}, ["max-kill-count=0"], "exec.max-kill-count"),
+        ({"exec": {"kill-timeout": "soon"}}, [], "invalid kill-timeout: "),
+        ({"exec": {"kill-timeout": 0}}, [], "invalid kill-timeout: "),
+        ({}, ["kill-timeout="], "invalid kill-timeout: "),
+        ({}, ["kill-signal=SIGNONE"], "invalid kill-signal: SIGNONE"),
+        ({"exec": {"term-signal": 65}}, [], "invalid term-signal: 65"),
+        ({}, ["max-kill-count=0"], "invalid max-kill-count: 0"),
     ],
 )
 def test_what_is_wrong_is_named(config: dict[str, Any], args: list[str], named: str) -> None:

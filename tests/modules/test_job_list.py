@@ -266,12 +266,30 @@ def test_an_id_can_be_waited_for_and_its_state_too(in_broker: Run) -> None:
         early = world.client.start("job-list.list-id", {"id": 5, "attrs": ["state"]})
         late = world.client.start("job-list.list-id", {"id": 5, "attrs": ["state"], "state": 64})
         await world.settle()
-        assert (await world.client.rpc("job-list.stats-get"))["idsync"]["waits"] == 2
+        assert (await world.client.rpc("job-list.stats-get"))["idsync"]["waits"] == 1
         world.pending(5)
         assert (await world.client.next(early)).obj == {"job": {"id": 5, "state": 8}}
         world.tell(5, "alloc", "finish:0")
         world.tell(5, "clean")
         assert (await world.client.next(late)).obj == {"job": {"id": 5, "state": 64}}
+
+    with_world(in_broker, scenario)
+
+
+def test_what_happens_during_a_pause_is_known_when_it_ends(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.known.update((5, 6))
+        assert await world.client.rpc("job-list.job-state-pause") is None
+        world.done(5)
+        world.pending(6)
+        asked = [world.client.start("job-list.list-id", {"id": id, "attrs": ["state"]}) for id in (5, 6)]
+        await world.settle()
+        assert await world.listing() == []
+        assert (await world.client.rpc("job-list.stats-get"))["idsync"] == {"lookups": 0, "waits": 2}
+        assert await world.client.rpc("job-list.job-state-unpause") is None
+        assert [(await world.client.next(tag)).obj["job"]["state"] for tag in asked] == [8, 8]
+        world.tell(6, "alloc", R=R)
+        assert [job["state"] for job in await world.listing()] == [16, 64]
 
     with_world(in_broker, scenario)
 

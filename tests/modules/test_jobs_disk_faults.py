@@ -274,7 +274,9 @@ class Orders:
         if topic in ("raise", "update"):
             expected = rest.get("updates", rest).items()
             return any(expected <= (event.get("context") or {}).items() for event in await eventlog(world, id))
-        found = next(job for job in (await world.client.rpc("job-manager.list", {}))["jobs"] if job["id"] == id)
+        found = next(
+            job for job in (await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"] if job["id"] == id
+        )
         if topic == "urgency":
             return bool(found["urgency"] == found["priority"] == rest["urgency"])
         return bool(found.get("annotations", {}).get("user") == rest["memo"])

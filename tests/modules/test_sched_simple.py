@@ -264,6 +264,26 @@ def test_a_waiting_head_learns_what_is_short_and_when_it_may_start(in_broker: Ru
     in_broker(scenario)
 
 
+def test_debug_bits_count_the_jobs_ahead_and_fail_allocations(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, four_nodes())
+        scheduler = broker.contexts["sched-simple"]
+        scheduler.set_debug({"op": "setbit", "flags": 2})
+        for job in (1, 2, 3, 4):
+            world.submit(job, jobspec(nslots=8))
+        await world.settle()
+        world.ctx.call("sched.prioritize", {"jobs": [[4, 20]]})
+        await asyncio.sleep(0.15)
+        notes = [world.answers[job][-1]["annotations"]["sched"] for job in (4, 2, 3)]
+        assert notes == [{"reason_pending": "insufficient resources", "jobs_ahead": ahead} for ahead in range(3)]
+        scheduler.set_debug({"op": "set", "flags": 1})
+        world.submit(5, jobspec())
+        await world.settle()
+        assert (world.answers[5][0]["type"], world.note(5)) == (2, "DEBUG_FAIL_ALLOC")
+
+    in_broker(scenario)
+
+
 def test_time_limits_end_with_the_instance_at_the_latest(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         ends = 4_000_000_000.0

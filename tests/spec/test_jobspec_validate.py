@@ -153,7 +153,7 @@ def slot(spec: Dict[str, Any]) -> Dict[str, Any]:
         (lambda s: system(s).update(queue=None), "attributes.system.queue: must be a string"),
         (lambda s: system(s).update(job={"name": 1}), "attributes.system.job.name: must be a string"),
         (lambda s: system(s).update(dependencies={}), "attributes.system.dependencies: must be an array"),
-        (lambda s: system(s).update(dependencies=[{"scheme": "a"}]), "attributes.system.dependencies[0]: must be"),
+        (lambda s: system(s).update(dependencies=[{"scheme": "a"}]), "attributes.system.dependencies[0]: missing"),
         (lambda s: system(s).update(constraints={"x": []}), "attributes.system.constraints: constraint: unknown"),
         (lambda s: system(s).update(shell={"options": 1}), "attributes.system.shell.options: must be an object"),
     ],

@@ -297,9 +297,11 @@ class ModuleHost:
         try:
             args = [str(arg) for arg in args]
             await self.load(body["path"], str(body.get("name") or ""), args, body.get("exec") is True)
-        except RpcError:
-            raise
         except Exception as exc:
+            # Who asked may be a script whose output nobody keeps.
+            self.broker.log(logging.WARNING, "broker", f"load {body['path']}: {text_of(exc)}")
+            if isinstance(exc, RpcError):
+                raise
             raise RpcError(errno.EINVAL, with_class(exc)) from exc
         return EMPTY
 

@@ -76,7 +76,7 @@ class ModuleContext:
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
-        self._debug = 0
+        self.debug = 0
         self._route = self.uuid.encode()
         broker.router.add_peer(self)
 
@@ -264,16 +264,16 @@ class ModuleContext:
         flags = int(body.get("flags", 0))
         op = body.get("op", "")
         if op == "setbit":
-            self._debug |= flags
+            self.debug |= flags
         elif op == "clrbit":
-            self._debug &= ~flags
+            self.debug &= ~flags
         elif op == "set":
-            self._debug = flags
+            self.debug = flags
         elif op == "clr":
-            self._debug = 0
+            self.debug = 0
         elif op:
             raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
-        return {"flags": self._debug}
+        return {"flags": self.debug}
 
     def stats(self) -> dict[str, Any]:
         body: dict[str, Any] = {}

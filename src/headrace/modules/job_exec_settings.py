@@ -31,7 +31,7 @@ class Settings:
         self.kill_timeout = _seconds(table, "kill-timeout", 5.0)
         self.max_kills = table.get("max-kill-count", 8)
         if not isinstance(self.max_kills, int) or self.max_kills < 1:
-            raise RpcError(errno.EINVAL, "exec.max-kill-count: must be a number of at least 1")
+            raise RpcError(errno.EINVAL, f"exec: invalid max-kill-count: {self.max_kills}: less than 1")
 
     def stats(self) -> dict[str, Any]:
         """As `flux module stats job-exec` shows them."""
@@ -60,7 +60,7 @@ def _signal(table: dict[str, Any], key: str, default: int) -> int:
         name = value if value.startswith("SIG") else "SIG" + value
         if name in signal.Signals.__members__:
             return int(signal.Signals[name])
-    raise RpcError(errno.EINVAL, f"exec.{key}: {value!r} is no signal")
+    raise RpcError(errno.EINVAL, f"exec: invalid {key}: {value}: not the name or number of a signal")
 
 
 def _seconds(table: dict[str, Any], key: str, default: float) -> float:
@@ -68,7 +68,7 @@ def _seconds(table: dict[str, Any], key: str, default: float) -> float:
     try:
         seconds = durations.parse(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError) as exc:
-        raise RpcError(errno.EINVAL, f"exec.{key}: {exc}") from None
+        raise RpcError(errno.EINVAL, f"exec: invalid {key}: {value}: {exc}") from None
     if seconds <= 0:
-        raise RpcError(errno.EINVAL, f"exec.{key}: must be longer than 0")
+        raise RpcError(errno.EINVAL, f"exec: invalid {key}: {value}: must be longer than 0")
     return seconds

@@ -15,7 +15,7 @@ import os
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
 from headrace.broker.module_args import only
 from headrace.modules.job_list_match import Match, MatchError
 from headrace.modules.job_list_record import (
@@ -59,6 +59,8 @@ class _Lister:
         self.stats.configure(ctx.config)
         self.waiting: dict[int, list[tuple[int, Message]]] = {}
         self.lookups = 0
+        # What the journal said since `job-state-pause`; None: not paused.
+        self.paused: list[Message] | None = None
         self.watchers = ctx.streams("job-stats")
         self.stats_due = False
         self.caught_up: asyncio.Future[None] = ctx.loop.create_future()
@@ -70,6 +72,8 @@ class _Lister:
                 "list-id": self._list_id,
                 "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
                 "job-stats": self._job_stats,
+                "job-state-pause": self._pause,
+                "job-state-unpause": self._unpause,
             },
             open=("list", "list-id", "list-attrs", "job-stats"),
         )
@@ -81,10 +85,9 @@ class _Lister:
 
     def _stats(self) -> dict[str, Any]:
         pending, running, inactive = self.stats.groups()
-        waits = sum(len(entries) for entries in self.waiting.values())
         return {
             "jobs": {"pending": pending, "running": running, "inactive": inactive},
-            "idsync": {"lookups": self.lookups, "waits": waits},
+            "idsync": {"lookups": self.lookups, "waits": len(self.waiting)},
             "stats_watchers": len(self.watchers),
         }
 
@@ -98,7 +101,22 @@ class _Lister:
         if not self.caught_up.done():
             self.caught_up.set_result(None)
 
+    def _pause(self, msg: Message) -> _Empty:
+        """Fall behind the job manager on purpose: for tests of those who must bear it."""
+        if self.paused is None:
+            self.paused = []
+        return EMPTY
+
+    def _unpause(self, msg: Message) -> _Empty:
+        missed, self.paused = self.paused or [], None
+        for reply in missed:
+            self._journal(reply)
+        return EMPTY
+
     def _journal(self, reply: Message) -> None:
+        if self.paused is not None:
+            self.paused.append(reply)
+            return
         if reply.errnum:
             self._caught_up()
             if reply.errnum != errno.ENODATA:

@@ -191,7 +191,7 @@ class Admin:
 
     def list(self, msg: Message) -> dict[str, Any]:
         """`list {max_entries}`: active jobs, most urgent first."""
-        most = (msg.obj or {}).get("max_entries", 0) or None
+        most = (msg.obj or {})["max_entries"] or None
         jobs = sorted(self.core.active.values(), key=lambda job: (not job.state & RUNNING, -job.priority, job.id))
         return {
             "jobs": [

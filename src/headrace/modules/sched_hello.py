@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import ModuleContext
+from headrace.spec import jobid
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
@@ -42,10 +43,14 @@ def hello(
             ctx.call("job-manager.sched-ready", ready(), accepted)
         elif reply.errnum:
             ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
-        elif "R" in reply.obj:
-            take(reply.obj["id"], reply.obj["R"], reply.obj.get("free", ""))
         else:
-            look_up(reply.obj["id"], reply.obj.get("free", ""))
+            job = reply.obj
+            who = f"id={jobid.encode(job['id'])} priority={job['priority']} userid={job['userid']}"
+            ctx.log(logging.DEBUG, f"hello: {who} t_submit={job['t_submit']:.1f}")
+            if "R" in job:
+                take(job["id"], job["R"], job.get("free", ""))
+            else:
+                look_up(job["id"], job.get("free", ""))
 
     def look_up(job: int, freed: str) -> None:
         def found(answer: Message) -> None:

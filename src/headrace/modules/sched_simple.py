@@ -33,6 +33,8 @@ _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
 _EXPLAIN_AFTER = 0.1
 # An estimate looks at so many running jobs; beyond that it is not worth its time.
 _ESTIMATE_JOBS = 256
+# Bits that `flux module debug` sets, as in flux-core: deny every request; tell each that waits how many are before it.
+_FAIL_ALLOC, _COUNT_AHEAD = 1, 2
 
 
 class _Job:
@@ -130,6 +132,7 @@ class _Scheduler:
             self._change_properties(body.get("property-add", {}), body.get("property-remove", {}))
         if not self.acquired:
             self.acquired = True
+            self.ctx.log(logging.DEBUG, f"scheduler: ready {self.mode}{f'={self.limit}' if self.limit else ''}")
             hello(self.ctx, self._recover, self._ready)
         self._retry()
 
@@ -163,6 +166,9 @@ class _Scheduler:
 
     def _alloc(self, msg: Message) -> None:
         jobspec = msg.obj["jobspec"]
+        if self.ctx.debug & _FAIL_ALLOC:
+            self.ctx.respond(msg, {"id": msg.obj["id"], "type": _DENY, "note": "DEBUG_FAIL_ALLOC"})
+            return
         try:
             job = _Job(msg, request_of(jobspec), self._mask(js.constraints(jobspec)))
         except (js.JobspecError, ConstraintError) as exc:
@@ -330,18 +336,26 @@ class _Scheduler:
 
     def _explain(self) -> None:
         self.explaining = False
+        if self.ctx.debug & _COUNT_AHEAD:
+            waiting = sorted(self.jobs.values(), key=lambda job: (-job.priority, job.id))
+            for ahead, job in enumerate(waiting):
+                self._annotate(job, {"reason_pending": "insufficient resources", "jobs_ahead": ahead})
+            return
         for job_id in list(self.blocked.values()):
-            job = self.jobs.get(job_id)
-            if job is None:
+            head = self.jobs.get(job_id)
+            if head is None:
                 continue
-            notes: dict[str, Any] = {"reason_pending": self.pool.shortage(job.request, job.mask)}
-            start = self._estimate(job)
+            notes: dict[str, Any] = {"reason_pending": self.pool.shortage(head.request, head.mask)}
+            start = self._estimate(head)
             if start:
                 notes["t_estimate"] = start
-            if notes != job.annotated:
-                change = {**dict.fromkeys(job.annotated), **notes}
-                job.annotated = notes
-                self.ctx.respond(job.msg, {"id": job.id, "type": _ANNOTATE, "annotations": {"sched": change}})
+            self._annotate(head, notes)
+
+    def _annotate(self, job: _Job, notes: dict[str, Any]) -> None:
+        if notes != job.annotated:
+            change = {**dict.fromkeys(job.annotated), **notes}
+            job.annotated = notes
+            self.ctx.respond(job.msg, {"id": job.id, "type": _ANNOTATE, "annotations": {"sched": change}})
 
     def _estimate(self, job: _Job) -> float:
         """When running jobs will have ended that leave enough for this one; 0 when nobody knows."""

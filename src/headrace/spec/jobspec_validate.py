@@ -319,7 +319,9 @@ def _check_dependencies(value: Any, path: str) -> None:
         raise JobspecError(f"{path}: must be an array, not {kind_of(value)}")
     for index, item in enumerate(value):
         if type(item) is not dict or type(item.get("scheme")) is not str or type(item.get("value")) is not str:
-            raise JobspecError(f"{path}[{index}]: must be an object with the strings scheme and value, not {item!r}")
+            raise JobspecError(
+                f"{path}[{index}]: missing scheme or value: must be an object with these strings, not {item!r}"
+            )
 
 
 def _check_constraints(value: Any, path: str) -> None:
