@@ -100,6 +100,8 @@ def test_jobs_are_purged_in_portions_until_there_are_no_more(answers: Any, capsy
     answers(job_control, job_manager__purge_id={"count": 1}, job_manager__stats_get={"inactive_jobs": 4})
     assert job_control.purge(["f2"]) == 0
     assert capsys.readouterr().out == "use --force to purge 1 of 4 inactive jobs\n"
+    with pytest.raises(CommandError, match="num limit must be >= 0, not -42"):
+        job_control.purge(["--num-limit=-42"])
 
 
 @pytest.mark.parametrize(("option", "text"), [("-fbad", "unknown flag: bad"), ("-ufast", "invalid urgency 'fast'")])

@@ -58,6 +58,11 @@ def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
     assert told is not None and 90 < float(told[1]) <= 100
 
 
+def test_a_job_with_less_time_than_the_warning_asks_for_is_warned_at_once(world: World) -> None:
+    job = world.finish(expiring(world, "USR2@200s", 100.0))
+    assert job.logs() == ["job will expire in 200.0s or less, sending SIGUSR2 to job"]
+
+
 def test_a_warning_as_text_comes_when_it_says(world: World) -> None:
     begin = time.time()
     assert world.finish(expiring(world, "USR2@100s", 100.3)).status == 5 << 8

@@ -206,7 +206,7 @@ def _nth(hosts: List[str], text: str) -> List[str]:
         raise CommandError(f"--nth: invalid index or idset '{text}'") from None
     if not positions or max(positions) > len(hosts) - (0 if negative else 1):
         raise CommandError(f"--nth: index {text} is out of range: the list has {len(hosts)} hosts")
-    return [hosts[-position if negative else position] for position in positions]
+    return [hosts[-position] for position in reversed(positions)] if negative else [hosts[n] for n in positions]
 
 
 def _find(hosts: List[str], args: Namespace) -> int:

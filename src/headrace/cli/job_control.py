@@ -212,9 +212,12 @@ def purge(argv: List[str]) -> int:
         request: Dict[str, Any] = {"jobs": [parse_id(text) for text in options.operands], "force": force}
         return _tell_purge(handle, handle.rpc("job-manager.purge-id", request, 0).get()["count"], force)
     batch = options.get_int("batch", _PURGE_BATCH)
+    num_limit = options.get_int("num-limit", -1)
+    if options.has("num-limit") and num_limit < 0:
+        raise CommandError(f"num limit must be >= 0, not {num_limit}")
     request = {
         "age_limit": duration.parse(options.get("age-limit")) if options.has("age-limit") else -1.0,
-        "num_limit": options.get_int("num-limit", -1),
+        "num_limit": num_limit,
         "batch": batch,
         "force": force,
     }

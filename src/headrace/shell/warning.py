@@ -69,6 +69,7 @@ class Alarm:
         self._expiration: float | None = None
         # When that is on the clock that nobody sets.
         self._end = 0.0
+        self._short = False
 
     def set(self, expiration: float) -> None:
         """The job ends at `expiration` (seconds since the epoch; 0: never), whatever was said before."""
@@ -78,6 +79,7 @@ class Alarm:
             return
         left = expiration - time.time()
         self._end = time.monotonic() + left
+        self._short = left < warn.before
         # Most jobs end long before their limit, and nothing of them must stay until then.
         own = weakref.ref(self)
 
@@ -89,8 +91,9 @@ class Alarm:
         self._after(max(0.0, left - warn.before), fire)
 
     def _fire(self) -> None:
-        left = max(0.0, self._end - time.monotonic())
-        self._tell(f"job will expire in {left:.1f}s, sending {self._warn.name} to job")
+        # Of a job that has less time than was asked for, this is what it says in Flux.
+        left = f"{self._warn.before:.1f}s or less" if self._short else f"{max(0.0, self._end - time.monotonic()):.1f}s"
+        self._tell(f"job will expire in {left}, sending {self._warn.name} to job")
         self._kill(self._warn.signum)
 
     def off(self) -> None:
