@@ -55,6 +55,14 @@ def test_what_was_given_stays() -> None:
     assert one.logged == []
 
 
+def test_a_host_list_that_was_given_goes_before_the_names_of_the_hosts_if_it_names_each_broker() -> None:
+    for given, listed in (("x[3,1]", "x[3,1]"), ("x[1-3]", "host[0-1]"), ("", "host[0-1]")):
+        one = broker(0, 2, hostlist=given)
+        set_own(one)
+        assert one.attrs.get("hostlist") == listed
+        assert one.boot.hosts == (["x3", "x1"] if listed == given else ["host0", "host1"])
+
+
 def test_a_quorum_of_older_configurations_is_taken_for_its_number() -> None:
     one = broker(0, 4, broker_quorum="0-3")
     set_own(one)

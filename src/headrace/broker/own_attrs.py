@@ -28,6 +28,10 @@ def set_own(broker: Broker) -> None:
     attrs.set("size", broker.size)
     attrs.set("version", FLUX_VERSION)
     attrs.set("hostname", boot.hostname)
+    stated = list(Hostlist.parse(attrs.get("hostlist")))
+    if len(stated) == broker.size:
+        # Names that somebody gave the brokers on their command line: resources are by these.
+        boot.hosts, boot.hostlist = stated, ""
     if boot.hosts:
         attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
     attrs.set("security.owner", broker.owner)
