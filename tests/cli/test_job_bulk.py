@@ -44,6 +44,20 @@ def test_exceptions_go_to_jobs_in_the_states_that_are_named(answers: Any, capsys
     assert capsys.readouterr().err == "flux-job: Raised exception on 3 jobs (1 errors)\n"
 
 
+def test_cancelall_raises_the_exception_that_ends_a_job(answers: Any, capsys: Any) -> None:
+    broker = answers(job_bulk, job_manager__raiseall=FOUND)
+    assert job_bulk.cancelall(["-f", "-q", "-S", "pending", "no", "time"]) == 0
+    asked = {"states": 14, "severity": 0, "type": "cancel", "note": "no time", "userid": os.getuid(), "dry_run": False}
+    assert broker.asked == [("job-manager.raiseall", asked)]
+    assert capsys.readouterr().err == "flux-job: Canceled 3 jobs (0 errors)\n"
+
+
+def test_a_quiet_cancelall_does_not_tell_that_there_are_no_jobs(answers: Any, capsys: Any) -> None:
+    answers(job_bulk, job_manager__raiseall={"count": 0, "errors": 0})
+    assert job_bulk.cancelall(["-f", "-q"]) == job_bulk.cancelall(["-f"]) == 0
+    assert capsys.readouterr().err == "flux-job: Command matched 0 jobs\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "text"),
     [

@@ -254,6 +254,23 @@ def test_waitable_jobs_are_waited_for_once(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+def test_a_waitable_job_that_is_over_is_listed_until_it_was_waited_for(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        held, id = await world.job(urgency=0), await world.job(flags=4)
+        await world.alloc(id)
+        world.end(id)
+        listed: list[Any] = []
+        while len(listed) != 2 or listed[1]["state"] != 64:
+            listed = (await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
+        assert [job["id"] for job in listed] == [held, id]
+        assert (await world.client.rpc("job-manager.wait", {"id": id}))["success"]
+        assert [job["id"] for job in (await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]] == [held]
+
+    in_broker(scenario)
+
+
 @pytest.mark.parametrize("purged", [False, True])
 def test_a_job_that_somebody_waits_for_is_not_given_to_another_before_that_one_hears_of_its_end(
     purged: bool, in_broker: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ PREFIX = "flux-job: "
 _TABLE = {
     "attach": ("Interactively attach to job", "job_attach"),
     "cancel": ("", "job_control"),
+    "cancelall": ("", "job_bulk"),
     "eventlog": ("Display eventlog for a job", "job_eventlog"),
     "hostpids": ("Print host:PID of the tasks of a running job", "job_hostpids"),
     "id": ("Convert jobid(s) to another form", "job_id"),

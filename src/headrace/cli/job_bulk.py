@@ -1,4 +1,4 @@
-"""`flux job killall` and `raiseall`: one request about all jobs of a user; without `--force` it only counts them."""
+"""`flux job cancelall`, `killall`, `raiseall`: one request for all jobs of a user; without `--force` it only counts."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ _RAISEALL = Command(
         _FORCE,
     ),
 )
+_CANCELALL = Command(
+    "flux-job cancelall",
+    "[OPTIONS] [message ...]",
+    "Cancel multiple jobs",
+    (
+        _USER,
+        ("S", "states", "STATES", "Set target job states (default=ACTIVE)"),
+        _FORCE,
+        ("q", "quiet", "", "Suppress output if no jobs match"),
+    ),
+)
 _ANYONE = 0xFFFFFFFF
 
 
@@ -64,7 +75,8 @@ def _send(topic: str, request: Dict[str, Any], options: Options, done: str) -> i
     except OSError as exc:
         raise CommandError(str(exc.strerror)) from None
     if not answer["count"]:
-        sys.stderr.write("flux-job: Command matched 0 jobs\n")
+        if not options.has("quiet"):
+            sys.stderr.write("flux-job: Command matched 0 jobs\n")
     elif force:
         sys.stderr.write(f"flux-job: {done} {answer['count']} jobs ({answer['errors']} errors)\n")
     else:
@@ -80,12 +92,21 @@ def killall(argv: List[str]) -> int:
     return _send("job-manager.killall", {"signum": signum}, options, signal.strsignal(signum) or f"Signal {signum} to")
 
 
+def cancelall(argv: List[str]) -> int:
+    options = _CANCELALL.parse(argv)
+    return _raise(options, "cancel", 0, options.need(0), "Canceled")
+
+
 def raiseall(argv: List[str]) -> int:
     options = _RAISEALL.parse(argv)
     kind, *words = options.need(1)
     severity = options.get_int("severity", 7)
     if not 0 <= severity <= 7:
         raise CommandError("Invalid severity: it must be from 0 to 7")
+    return _raise(options, kind, severity, words, "Raised exception on")
+
+
+def _raise(options: Options, kind: str, severity: int, words: List[str], done: str) -> int:
     states = 0
     for name in options.get("states", "active").lower().split(","):
         if name not in STATE_NAMES or name == "inactive":
@@ -94,4 +115,4 @@ def raiseall(argv: List[str]) -> int:
     request: Dict[str, Any] = {"states": states, "severity": severity, "type": kind}
     if words:
         request["note"] = " ".join(words)
-    return _send("job-manager.raiseall", request, options, "Raised exception on")
+    return _send("job-manager.raiseall", request, options, done)

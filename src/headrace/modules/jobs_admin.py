@@ -10,7 +10,7 @@ from typing import Any
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_queues import QueueError
-from headrace.modules.jobs_record import RUNNING, SCHED, inactive_user
+from headrace.modules.jobs_record import INACTIVE, RUNNING, SCHED, inactive_user
 from headrace.modules.jobs_store import Store
 from headrace.spec import duration as durations
 from headrace.spec.message import Message
@@ -190,23 +190,26 @@ class Admin:
         return {"queue_length": queued, "alloc_pending": core.alloc_pending, "running": core.running}
 
     def list(self, msg: Message) -> dict[str, Any]:
-        """`list {max_entries}`: active jobs, most urgent first."""
+        """`list {max_entries}`: active jobs, most urgent first, then those that are over and still to be waited for."""
         most = (msg.obj or {})["max_entries"] or None
         jobs = sorted(self.core.active.values(), key=lambda job: (not job.state & RUNNING, -job.priority, job.id))
-        return {
-            "jobs": [
-                {
-                    "id": job.id,
-                    "userid": job.userid,
-                    "urgency": job.urgency,
-                    "priority": job.priority,
-                    "t_submit": job.t_submit,
-                    "state": job.state,
-                    **({"annotations": job.annotations} if job.annotations else {}),
-                }
-                for job in jobs[:most]
-            ]
-        }
+        listed = [
+            {
+                "id": job.id,
+                "userid": job.userid,
+                "urgency": job.urgency,
+                "priority": job.priority,
+                "t_submit": job.t_submit,
+                "state": job.state,
+                **({"annotations": job.annotations} if job.annotations else {}),
+            }
+            for job in jobs[:most]
+        ]
+        over = self.core.inactive
+        listed += (
+            {"id": id, "userid": inactive_user(over[id]), "state": INACTIVE} for id in self.core.zombies if id in over
+        )
+        return {"jobs": listed[:most]}
 
     def history(self, msg: Message) -> dict[str, Any]:
         """`history.get {userid}`: the ids of a user's jobs, the newest first."""
