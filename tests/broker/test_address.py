@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from headrace.broker.address import AddressError, address_of, hint_of
+from headrace.broker import address
+from headrace.broker.address import (
+    AddressError,
+    address_of,
+    hint_of,
+    needs_ipv6_to_bind,
+    needs_ipv6_to_connect,
+)
 
 
 def test_the_address_is_one_that_others_can_use() -> None:
@@ -37,3 +46,52 @@ def test_an_attribute_goes_before_variables() -> None:
     assert hint_of({}, {**interface, **name}) == "eth1"
     assert hint_of({}, name) == "hostname"
     assert hint_of({}, {}) == "default-route"
+
+
+def resolve(monkeypatch: pytest.MonkeyPatch, **known: tuple[int, ...]) -> None:
+    """Names and the families of their addresses; others are unknown. Addresses in dots need nobody."""
+
+    def getaddrinfo(host: bytes, _port: None, type: int) -> list[tuple[int, int]]:
+        name = host.decode()
+        if name[0].isdigit():
+            return [(socket.AF_INET, type)]
+        if name not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(family, type) for family in known[name]]
+
+    monkeypatch.setattr(address.socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "needed"),
+    [
+        ("tcp://10.0.0.1:8050", False),
+        ("tcp://[fd00::1]:8050", True),
+        ("tcp://[::1%lo]:8050", True),
+        ("tcp://10.0.0.9:0;[fd00::1]:8050", True),
+        ("tcp://old:8050", False),
+        ("tcp://both:8050", False),
+        ("tcp://new:8050", True),
+        ("tcp://not-yet:8050", False),
+        ("tcp://a\0b:8050", False),
+    ],
+)
+def test_ipv6_is_needed_where_there_is_no_other_way(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, needed: bool
+) -> None:
+    resolve(monkeypatch, old=(socket.AF_INET,), both=(socket.AF_INET6, socket.AF_INET), new=(socket.AF_INET6,))
+    assert needs_ipv6_to_connect(endpoint) == needed
+    assert needs_ipv6_to_bind(endpoint) == needed
+
+
+def test_an_interface_is_bound_at_its_ipv4_address_if_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a host has its name."""
+    resolve(monkeypatch, lo=(socket.AF_INET6,))
+    assert not needs_ipv6_to_bind("tcp://lo:8050")
+    monkeypatch.setattr(address.socket, "if_nameindex", lambda: [(1, "lo"), (2, "no-ipv4")])
+    assert needs_ipv6_to_bind("tcp://no-ipv4:8050")
+
+
+def test_who_listens_everywhere_takes_both() -> None:
+    assert needs_ipv6_to_bind("tcp://*:8050")
+    assert needs_ipv6_to_bind("tcp://[::]:*")

@@ -50,6 +50,27 @@ def test_a_host_may_name_its_parent(cert: str, monkeypatch: pytest.MonkeyPatch) 
     assert booted(monkeypatch, "b", **table).bind == "ipc:///x/b"
 
 
+@pytest.mark.parametrize(
+    ("table", "lead", "leaf"),
+    [
+        ({}, False, False),
+        ({"enable_ipv6": False}, False, False),
+        ({"enable_ipv6": True}, True, True),
+        ({"default_bind": "tcp://*:%p"}, True, False),
+        ({"default_connect": "tcp://[::1]:%p"}, False, True),
+        # Its name may have an IPv4 address too.
+        ({"default_bind": "tcp://[::1]:%p", "default_connect": "tcp://localhost:%p"}, True, True),
+    ],
+)
+def test_sockets_have_ipv6_where_it_is_asked_for_or_nothing_else_would_do(
+    cert: str, monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], lead: bool, leaf: bool
+) -> None:
+    ends = {"default_bind": "tcp://lo:%p", "default_connect": "tcp://127.0.0.1:%p"}
+    whole = {"curve_cert": cert, "hosts": [{"host": "a"}, {"host": "b"}], **ends, **table}
+    assert booted(monkeypatch, "a", **whole).bind_ipv6 == lead
+    assert booted(monkeypatch, "b", **whole).parent_ipv6 == leaf
+
+
 def test_without_a_shape_all_are_under_the_first(cert: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = [{"host": f"a{rank}"} for rank in range(40)]
     table = {"curve_cert": cert, "default_bind": "ipc:///x/%h", "default_connect": "ipc:///x/%h", "hosts": hosts}

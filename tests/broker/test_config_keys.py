@@ -94,6 +94,7 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("job-manager.epilog.command = ['x']", "job-manager.epilog: has no effect in Headrace"),
         ("job-manager.stop-queues-on-restart = true", "job-manager.stop-queues-on-restart: has no effect in Headrace"),
         ("ingest.validator.arg = []", "ingest.validator.arg: unknown key, did you mean args?"),
+        ("bootstrap.enable-ipv6 = true", "bootstrap.enable-ipv6: unknown key, did you mean enable_ipv6?"),
         ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
         ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,9 @@ import zmq
 
 from headrace.broker import boot
 from headrace.broker.attrs import AttrTable
+from headrace.broker.boot import BootInfo
 from headrace.broker.overlay_sockets import TreeSockets
+from headrace.broker.topology import Topology
 
 PATIENCE = 20.0
 _ATTRS = {"tbon.tcp_user_timeout": "20s", "tbon.connect_timeout": "30s"}
@@ -65,9 +66,8 @@ def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any])
         ends = []
 
         def end(public: bytes, secret: bytes) -> End:
-            info = SimpleNamespace(
-                public_key=public, secret_key=secret, parent_key=keys[0][0], members=members, rank=len(ends)
-            )
+            info = BootInfo(len(ends), 2, "test", Topology(2, "kary:2"), "here")
+            info.public_key, info.secret_key, info.parent_key, info.members = public, secret, keys[0][0], members
             ends.append(End(info))
             return ends[-1]
 
@@ -139,10 +139,26 @@ def test_the_kernel_is_told_how_long_to_wait_for_a_neighbour(timeout: str, told:
 
     async def main() -> None:
         public, secret = boot.new_keys()
-        info = SimpleNamespace(public_key=public, secret_key=secret, parent_key=public, members=set())
+        info = BootInfo(1, 2, "test", Topology(2, "kary:2"), "here")
+        info.public_key, info.secret_key, info.parent_key = public, secret, public
         end = End(info, **{"tbon.tcp_user_timeout": timeout})
         sock = end.tree.above("uuid-1")
         assert sock.getsockopt(zmq.TCP_MAXRT) == told
         end.tree.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_each_socket_has_the_families_that_boot_chose(ipv6: bool) -> None:
+    async def main() -> None:
+        info = BootInfo(1, 3, "test", Topology(3, "kary:1"), "here")
+        info.public_key, info.secret_key = boot.new_keys()
+        info.parent_key = info.public_key
+        info.bind_ipv6, info.parent_ipv6 = ipv6, not ipv6
+        tree = End(info).tree
+        assert tree.below().getsockopt(zmq.IPV6) == ipv6
+        assert tree.above("uuid-1").getsockopt(zmq.IPV6) != ipv6
+        tree.close()
 
     asyncio.run(main())

@@ -33,6 +33,11 @@ class Pair:
     def address(host: int) -> str:
         return f"{_NET}.{host + 1}"
 
+    def only_ipv4(self) -> None:
+        """Take the IPv6 addresses from the cable."""
+        for name in self._names:
+            _ip("-n", name, "-6", "addr", "flush", "dev", "cable")
+
     def link(self, up: bool) -> None:
         """Plug the cable in, or pull it."""
         _ip("-n", self._names[1], "link", "set", "cable", "up" if up else "down")

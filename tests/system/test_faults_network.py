@@ -30,6 +30,16 @@ def endpoints(hosts: Pair) -> dict[str, str]:
     return {"default_bind": there, "default_connect": there}
 
 
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_a_lead_that_binds_an_interface_by_name_is_found_at_its_ipv4_address(hosts: Pair, ipv6: bool) -> None:
+    if not ipv6:
+        hosts.only_ipv4()
+    with cluster(2, "broker.quorum=1", **{**endpoints(hosts), "default_bind": "tcp://cable:%p"}) as brokers:
+        start(brokers, hosts)
+        assert brokers.flux("getattr", "tbon.endpoint").stdout == f"tcp://{hosts.address(0)}:8050\n"
+        assert brokers.finish() == {0: 0, 1: 0}
+
+
 def test_a_pulled_cable_ends_the_job_and_the_follower_and_both_can_start_again(hosts: Pair) -> None:
     attrs = ("broker.quorum=1", f"tbon.tcp_user_timeout={LIMIT}s")
     with cluster(2, *attrs, **endpoints(hosts)) as brokers:

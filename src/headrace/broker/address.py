@@ -2,6 +2,8 @@
 
 `default-route` is the address of the interface with the default route, `hostname` the one that our name has; else the
 hint is an interface's name or a network such as 10.1.0.0/16.
+Also which endpoints that somebody wrote need IPv6: a socket of ZeroMQ that has it knows an interface by its IPv6
+address alone, and prefers that of a name.
 """
 
 from __future__ import annotations
@@ -48,6 +50,38 @@ def address_of(hostname: str, hint: str = _DEFAULT) -> str:
         raise AddressError(
             f"tbon.interface-hint={hint}: it has no IPv4 address here, where there are {names}"
         ) from None
+
+
+def needs_ipv6_to_bind(endpoint: str) -> bool:
+    """Of `*` (it takes both then), an interface that has no IPv4 address, and what needs it to connect to."""
+    host = _host_of(endpoint)
+    if host == "*":
+        return True
+    if host not in (name for _, name in socket.if_nameindex()):
+        return needs_ipv6_to_connect(endpoint)
+    try:
+        _of_interface(host)
+    except OSError:
+        return True
+    return False
+
+
+def needs_ipv6_to_connect(endpoint: str) -> bool:
+    """Of an IPv6 address, and a name that has none but such. A name that is not known (yet) counts as one of IPv4."""
+    host = _host_of(endpoint)
+    if ":" in host:
+        return True
+    try:
+        # As bytes: for a text it would load the codecs of international names.
+        found = socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return False
+    return all(family == socket.AF_INET6 for family, *_ in found)
+
+
+def _host_of(endpoint: str) -> str:
+    """Of `tcp://HOST:PORT`; the address to connect from, which may stand before it, is left out."""
+    return endpoint.removeprefix("tcp://").rpartition(";")[2].rpartition(":")[0].strip("[]")
 
 
 def _in_network(hint: str) -> str:

@@ -41,6 +41,9 @@ class BootInfo:
         self.hostlist = hostlist
         self.bind = ""
         self.parent_uri = ""
+        # Whether the sockets at `bind` and to the parent have IPv6, beside IPv4.
+        self.bind_ipv6 = True
+        self.parent_ipv6 = True
         self.parent_key = b""
         self.public_key = b""
         self.secret_key = b""

@@ -10,6 +10,7 @@ from typing import Any
 from ..spec.hostlist import Hostlist
 from ..spec.os_error import reason
 from . import boot
+from .address import needs_ipv6_to_bind, needs_ipv6_to_connect
 from .boot import BootError, BootInfo
 from .topology import Topology, TopologyError
 
@@ -64,10 +65,17 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     info.public_key, info.secret_key = keys
     info.members = {info.public_key}
     info.parent_key = info.public_key
+    # Flux has IPv6 only where it is asked for; we also where nothing else would do.
+    ipv6 = table.get("enable_ipv6") is True
     if topology.children(rank):
         info.bind = _endpoint(entries[rank], "bind", table, "default_bind")
+        info.bind_ipv6 = ipv6 or needs_ipv6_to_bind(info.bind)
     if rank:
-        info.parent_uri = _endpoint(entries[topology.parent(rank)], "connect", table, "default_connect")
+        parent = entries[topology.parent(rank)]
+        info.parent_uri = _endpoint(parent, "connect", table, "default_connect")
+        # A name may have an IPv4 address too, at which nobody listens.
+        there = "[" in str(parent.get("bind") or table.get("default_bind"))
+        info.parent_ipv6 = ipv6 or there or needs_ipv6_to_connect(info.parent_uri)
     return info
 
 

@@ -49,7 +49,7 @@ _TABLES: dict[str, dict[str, Any]] = {
     "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _BOOL),
     "bootstrap": {
         **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "default_port", "hosts"), _ANY),
-        "enable_ipv6": _NO_EFFECT,
+        "enable_ipv6": _BOOL,
     },
     "exec": {
         **dict.fromkeys(("kill-signal", "term-signal"), _SIGNAL),

@@ -40,7 +40,7 @@ class TreeSockets:
     def below(self) -> zmq.Socket[Any]:
         """The socket of the children, not bound yet. A send to one that is not there fails (EHOSTUNREACH)."""
         self._start_zap()
-        sock = self._socket(zmq.ROUTER)
+        sock = self._socket(zmq.ROUTER, self._boot.bind_ipv6)
         sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
         sock.rcvhwm = int(self._attrs.get("tbon.child_rcvhwm", "0"))
         sock.curve_server = True
@@ -50,7 +50,7 @@ class TreeSockets:
 
     def above(self, uuid: str) -> zmq.Socket[Any]:
         """The socket to the parent, not connected yet; `uuid` is what the parent will know us by."""
-        sock = self._socket(zmq.DEALER)
+        sock = self._socket(zmq.DEALER, self._boot.parent_ipv6)
         sock.setsockopt(zmq.ROUTING_ID, uuid.encode())
         sock.curve_secretkey = self._boot.secret_key
         sock.curve_publickey = self._boot.public_key
@@ -59,7 +59,7 @@ class TreeSockets:
         sock.setsockopt(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
         return sock
 
-    def _socket(self, kind: int) -> zmq.Socket[Any]:
+    def _socket(self, kind: int, ipv6: bool) -> zmq.Socket[Any]:
         sock: zmq.Socket[Any] = self._context.socket(kind)
         sock.linger = 100
         sock.sndhwm = 0
@@ -68,7 +68,7 @@ class TreeSockets:
         sock.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         if 0 < self._patience < _LONGEST_PATIENCE:
             sock.setsockopt(zmq.TCP_MAXRT, max(1, int(self._patience * 1000)))
-        sock.setsockopt(zmq.IPV6, 1)
+        sock.setsockopt(zmq.IPV6, ipv6)
         sock.setsockopt(zmq.BACKLOG, 1024)
         sock.setsockopt(zmq.MAXMSGSIZE, m.MAX_FRAME)
         self._sockets.append(sock)
