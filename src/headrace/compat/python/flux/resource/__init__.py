@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from flux.resource.journal import ResourceJournalConsumer
 from flux.resource.list import SchedResourceList, resource_list
 from flux.resource.ResourceSet import ResourceSet
 from flux.resource.Rlist import Rlist
 from flux.resource.status import resource_status
 
-__all__ = ["ResourceSet", "Rlist", "SchedResourceList", "resource_list", "resource_status"]
+__all__ = ["ResourceJournalConsumer", "ResourceSet", "Rlist", "SchedResourceList", "resource_list", "resource_status"]
