@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -113,8 +114,28 @@ def test_a_second_broker_of_a_rank_is_refused_while_the_first_lives(in_broker: R
         second.overlay.start()
         await until(lambda: second.lost)
         assert "rank 1 is already here" in second.lost[0]
+        text = f"hello of b at process {os.getpid()} refused: rank 1 is already here as uuid-1"
+        assert [line for line in parent.log.ring if line.endswith(text)]
         assert parent.overlay.child_of("uuid-1") == 1
         for broker in (second, child, parent):
             broker.overlay.close()
+
+    in_broker(scenario, size=2)
+
+
+def test_a_rank_that_is_no_child_of_ours_is_refused_and_logged_with_its_address(in_broker: Run, tmp_path: Any) -> None:
+    async def scenario(lead: Any) -> None:
+        infos = boot.on_one_machine(2, str(tmp_path), "kary:2", ["a", "b"], tcp=True)
+        parent, child = linked(lead, infos[0]), linked(type(lead)(1, 2, {}), infos[1])
+        parent.overlay.start()
+        # As one that has another list of hosts.
+        child.overlay.rank = 7
+        child.overlay.start()
+        await until(lambda: child.lost)
+        text = "refused: rank 7 is not a child of rank 0, or its uuid is not its own"
+        assert child.lost == [f"hello {text}"]
+        assert [line for line in parent.log.ring if line.endswith(f"hello of b at 127.0.0.1 {text}")]
+        child.overlay.close()
+        parent.overlay.close()
 
     in_broker(scenario, size=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,10 +34,11 @@ class End:
 
     def __init__(self, info: Any, **attrs: str) -> None:
         table = AttrTable({**_ATTRS, **attrs})
-        self.tree = TreeSockets(asyncio.get_running_loop(), table, info, 2)
+        self.tree = TreeSockets(asyncio.get_running_loop(), table, info, 2, lambda *_line: None)
         self.got: list[list[bytes]] = []
-        self.ends = 0
+        self.ends: list[str] = []
         self.socket: Any = None
+        self.info = info
 
     def watch(self, socket: Any) -> None:
         self.socket = socket
@@ -49,8 +51,11 @@ class End:
             except zmq.Again:
                 return
 
-    def _gone(self) -> None:
-        self.ends += 1
+    def _gone(self, why: str) -> None:
+        self.ends.append(why)
+
+    def said(self, text: str) -> bool:
+        return any(text in why for why in self.ends)
 
     def close(self) -> None:
         if not self.socket.closed:
@@ -58,7 +63,8 @@ class End:
 
 
 def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any]) -> None:
-    """Run `scenario(parent, join)`; `join(keys)` is a child that has connected, by default with a member's keys."""
+    """Run `scenario(parent, join)`; `join(own, key)` is a child that has connected, by default with a member's keys and
+    the parent's. They meet in `folder`, or by TCP if there is none."""
 
     async def main() -> None:
         keys = [boot.new_keys() for _ in range(2)]
@@ -72,13 +78,17 @@ def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any])
             return ends[-1]
 
         parent = end(*keys[0])
+        info = parent.info
+        info.bind = f"ipc://{folder}/parent" if folder else "tcp://127.0.0.1:*"
         parent.watch(parent.tree.below())
-        parent.socket.bind(f"ipc://{folder}/parent")
+        parent.socket.bind(info.bind)
+        uri = parent.socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-        def join(own: tuple[bytes, bytes] = keys[1]) -> End:
+        def join(own: tuple[bytes, bytes] = keys[1], key: bytes = keys[0][0]) -> End:
             child = end(*own)
+            child.info.parent_uri, child.info.parent_key = uri, key
             child.watch(child.tree.above("uuid-1"))
-            child.socket.connect(f"ipc://{folder}/parent")
+            child.socket.connect(uri)
             return child
 
         try:
@@ -121,7 +131,7 @@ def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_th
         child = join()
         child.socket.send_multipart([b"hello"])
         await until(lambda: parent.got)
-        assert parent.ends == 0
+        assert parent.ends == []
         child.close()
         await until(lambda: parent.ends)
         with pytest.raises(zmq.ZMQError) as refused:
@@ -129,6 +139,47 @@ def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_th
         assert refused.value.errno == errno.EHOSTUNREACH
 
     with_parent(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("tcp", "where"), [(True, "127.0.0.1"), (False, "this host")])
+def test_both_ends_say_why_a_handshake_failed(tmp_path: Any, tcp: bool, where: str) -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        first = join()
+        first.socket.send_multipart([b"hello"])
+        await until(lambda: parent.got)
+        stranger = join(boot.new_keys())
+        await until(lambda: stranger.ends and parent.ends)
+        assert stranger.said(" refused our key")
+        assert parent.ends == [f"connection from {where} refused: its key is no member's"]
+        other = boot.new_keys()
+        misled = join(other, other[0])
+        await until(lambda: misled.ends and len(parent.ends) > 1)
+        assert misled.said(" ended the handshake: no broker with the key that we were told answers there")
+        assert parent.ends[-1] == f"connection from {where} refused: its certificate is not ours"
+        misled.close()
+        stranger.close()
+        # A connection that has worked ends without such a reason.
+        before = len(parent.ends)
+        first.close()
+        await until(lambda: "" in parent.ends[before:])
+
+    with_parent("" if tcp else tmp_path, scenario)
+
+
+def test_who_speaks_another_protocol_is_no_broker_and_who_only_looks_is_not_told() -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        uri = parent.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        address = ("127.0.0.1", int(uri.rpartition(":")[2]))
+        socket.create_connection(address).close()
+        await until(lambda: parent.ends)
+        assert parent.ends == [""]
+        with zmq.Context() as context, context.socket(zmq.DEALER) as plain:
+            plain.linger = 0
+            plain.connect(uri)
+            await until(lambda: len(parent.ends) > 1)
+        assert parent.ends[1] == "connection from 127.0.0.1 refused: it is no broker"
+
+    with_parent("", scenario)
 
 
 @pytest.mark.parametrize(

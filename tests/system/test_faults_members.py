@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 from bootstrapped import Cluster, cluster, until
@@ -165,3 +166,16 @@ def test_an_instance_in_a_job_goes_on_without_a_node_that_it_can_lose():
         brokers.flux("job", "wait-event", job, "clean")
         assert brokers.finish()[0] == 0
         until(lambda: not brokers.left(), "nothing is left")
+
+
+def test_a_certificate_that_is_not_the_leads_is_named_by_both() -> None:
+    with cluster(2, "broker.quorum=1") as brokers:
+        brokers.lead()
+        os.unlink(brokers.cert)
+        subprocess.run([FLUX, "keygen", brokers.cert], check=True, env=brokers.env)
+        assert brokers.broker(1).wait(30) == 1
+        said = f"ended the handshake: no broker with the certificate of {brokers.cert} answers there"
+        assert f"lost the parent broker: ipc://{brokers.folder}/fake0 {said}" in brokers.log(1)
+        refused = f"connection from this host refused: its certificate is not that of {brokers.cert}"
+        assert f"overlay.warning[0]: {refused}" in brokers.flux("dmesg").stdout
+        assert brokers.finish() == {0: 0}

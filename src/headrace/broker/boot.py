@@ -47,6 +47,8 @@ class BootInfo:
         self.parent_key = b""
         self.public_key = b""
         self.secret_key = b""
+        # The file that the keys are from, if they are from one.
+        self.certificate = ""
         self.members: set[bytes] = set()
         self.attrs: dict[str, str] = {}
 

@@ -63,6 +63,7 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     if "curve_cert" not in table:
         raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
     info.public_key, info.secret_key = keys
+    info.certificate = certificate
     info.members = {info.public_key}
     info.parent_key = info.public_key
     # Flux has IPv6 only where it is asked for; we also where nothing else would do.

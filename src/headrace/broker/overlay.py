@@ -92,16 +92,17 @@ class Overlay:
         from .overlay_sockets import TreeSockets
 
         attrs = self.broker.attrs
-        self._sockets = sockets = TreeSockets(self.broker.loop, attrs, self.boot, len(self.children))
+        log, children = self.broker.log, len(self.children)
+        self._sockets = sockets = TreeSockets(self.broker.loop, attrs, self.boot, children, log)
         if self.children:
             self._bound = sock = sockets.below()
             sock.bind(self.boot.bind)
             attrs.set("tbon.endpoint", sock.getsockopt_string(zmq.LAST_ENDPOINT))
-            sockets.watch(sock, self._read_children, self._probe_children)
+            sockets.watch(sock, self._read_children, self._one_less)
         if self.rank:
             self._parent = sock = sockets.above(self.uuid)
             attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
-            sockets.watch(sock, self._read_parent, lambda: self._parent_lost("connection closed"))
+            sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
             sock.connect(self.boot.parent_uri)
             hello = m.request(
                 "overlay.hello",
@@ -258,28 +259,30 @@ class Overlay:
             if sock is None or sock.closed:
                 return
             try:
+                # As a frame, which knows the address that it came from.
+                origin = sock.recv(zmq.NOBLOCK, copy=False)
                 parts = sock.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             try:
-                msg = m.decode_parts(parts[1:])
-                identity = parts[0].decode("ascii")
+                msg = m.decode_parts(parts)
+                identity = origin.bytes.decode("ascii")
             except (MessageError, UnicodeDecodeError) as exc:
                 self.broker.log(logging.WARNING, "overlay", f"message from a child dropped: {exc}")
                 continue
             try:
-                self._from_child(identity, msg)
+                self._from_child(identity, msg, origin)
             except Exception as exc:
                 # One bad message must not keep those behind it in the socket.
                 self.broker.log(logging.ERROR, "overlay", f"{msg} from a child: {exc!r}")
         self.broker.loop.call_soon(self._read_children)
 
-    def _from_child(self, identity: str, msg: Message) -> None:
+    def _from_child(self, identity: str, msg: Message, origin: zmq.Frame) -> None:
         router = self.broker.router
         child = self._by_uuid.get(identity)
         if child is None:
             if msg.type == m.REQUEST and msg.topic == "overlay.hello":
-                self._hello(identity, msg)
+                self._hello(identity, msg, origin)
             else:
                 self.broker.log(logging.DEBUG, "overlay", f"dropped {msg} of an unknown peer")
             return
@@ -305,30 +308,35 @@ class Overlay:
                 except ValueError as exc:
                     self.broker.log(logging.WARNING, "overlay", f"bad status of rank {child.rank}: {exc}")
 
-    def _hello(self, identity: str, msg: Message) -> None:
+    def _hello(self, identity: str, msg: Message, origin: zmq.Frame) -> None:
+        host = "a broker"
+
         def answer(reply: Message) -> None:
             if self._bound is not None:
                 self._put(self._bound, [identity.encode(), *m.encode_parts(reply)])
+
+        def refuse(errnum: int, text: str) -> None:
+            if self._sockets is not None:
+                self._sockets.refusals.tell_of_hello(origin, host, text)
+            answer(m.error_response(msg, errnum, text))
 
         try:
             body = msg.obj or {}
             rank, uuid = body.get("rank"), body.get("uuid")
         except MessageError as exc:
-            answer(m.error_response(msg, errno.EPROTO, str(exc)))
+            refuse(errno.EPROTO, str(exc))
             return
+        host = str(body.get("host", ""))[:_LONGEST_NAME]
         child = self.children.get(rank) if type(rank) is int else None
         if child is None or uuid != identity:
-            text = f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own"
-            answer(m.error_response(msg, errno.EINVAL, text))
+            refuse(errno.EINVAL, f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own")
             return
         if child.alive:
             self._probe(child)
         if child.alive:
-            text = f"rank {rank} is already here as {child.uuid}"
-            self.broker.log(logging.ERROR, "overlay", f"hello of {identity} refused: {text}")
-            answer(m.error_response(msg, errno.EEXIST, text))
+            refuse(errno.EEXIST, f"rank {rank} is already here as {child.uuid}")
             return
-        child.host = str(body.get("host", ""))[:_LONGEST_NAME]
+        child.host = host
         if child.status == "lost":
             gone = time.monotonic() - child.since
             self.broker.log(logging.ERROR, "overlay", f"{child.title} is back, {gone:.1f} s after it was lost")
@@ -353,6 +361,11 @@ class Overlay:
             probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
             if not self._put(self._bound, [child.uuid.encode(), *probe]):
                 self._lost(child, "connection closed")
+
+    def _one_less(self, why: str) -> None:
+        if why and self._sockets is not None:
+            self._sockets.refusals.tell(logging.WARNING, why)
+        self._probe_children()
 
     def _probe_children(self) -> None:
         """A connection ended: find out whose, now and, as ZeroMQ forgets a peer a moment after it says so, again."""
@@ -446,7 +459,7 @@ class Overlay:
     @property
     def status(self) -> str:
         """Health of this subtree: full, partial (still coming up) or degraded (something was lost or is torpid)."""
-        states = {"torpid" if child.torpid else child.status for child in self.children.values()}
+        states = {child.state for child in self.children.values()}
         if states & {"lost", "degraded", "torpid"}:
             return "degraded"
         if states & {"offline", "partial"}:
@@ -456,13 +469,7 @@ class Overlay:
     def health(self) -> dict[str, Any]:
         """The answer of overlay.health: this broker and its children, durations in seconds."""
         now = time.monotonic()
-        kids = []
-        for child in self.children.values():
-            status = "torpid" if child.torpid else child.status
-            entry: dict[str, Any] = {"rank": child.rank, "status": status, "duration": now - child.since}
-            if child.error:
-                entry["error"] = child.error
-            kids.append(entry)
+        kids = [child.health(now) for child in self.children.values()]
         return {"rank": self.rank, "status": self.status, "duration": now - self.since, "children": kids}
 
     def shape(self, rank: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ..spec.message import Message
 from .outstanding import Outstanding
@@ -30,6 +31,16 @@ class Child:
         if status != self.status:
             self.status = status
             self.since = time.monotonic()
+
+    @property
+    def state(self) -> str:
+        """Its status, or that it is torpid."""
+        return "torpid" if self.torpid else self.status
+
+    def health(self, now: float) -> dict[str, Any]:
+        """What the answer of overlay.health has of it; `now` is monotonic, the duration in seconds."""
+        entry = {"rank": self.rank, "status": self.state, "duration": now - self.since}
+        return {**entry, "error": self.error} if self.error else entry
 
     @property
     def title(self) -> str:

@@ -17,17 +17,27 @@ from zmq.utils.monitor import parse_monitor_message
 
 from ..spec import duration
 from ..spec import message as m
+from . import overlay_refused as refused
 from .attrs import AttrTable
 from .boot import BootInfo
 
 # Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
 _LONGEST_PATIENCE = 2_000_000.0
+_FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 
 class TreeSockets:
     """A ZeroMQ context with a socket to the parent and one for all children; `close` ends all."""
 
-    def __init__(self, loop: AbstractEventLoop, attrs: AttrTable, boot: BootInfo, children: int) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        attrs: AttrTable,
+        boot: BootInfo,
+        children: int,
+        log: Callable[[int, str, str], None],
+    ) -> None:
+        self.refusals = refused.Refusals(log)
         self._loop = loop
         self._attrs = attrs
         self._boot = boot
@@ -92,18 +102,35 @@ class TreeSockets:
 
         self._loop.add_reader(zap.FD, read)
 
-    def watch(self, sock: zmq.Socket[Any], read: Callable[[], None], gone: Callable[[], None]) -> None:
-        """Call `read` when messages may be there, `gone` when a connection of `sock` ended (it does not say whose)."""
-        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    def watch(self, sock: zmq.Socket[Any], read: Callable[[], None], gone: Callable[[str], None]) -> None:
+        """Call `read` when messages may be there, and `gone` when a connection of `sock` ended: it does not say whose,
+        but why, if that was in its handshake."""
+        below = sock.type == zmq.ROUTER
+        # Only TCP has addresses to tell of.
+        accepted = zmq.EVENT_ACCEPTED if below and self._boot.bind.startswith("tcp:") else 0
+        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED | _FAILED | accepted)
+        peers: dict[int, str] = {}
+        failed: tuple[int, int] | None = None
 
         def on_monitor() -> None:
+            nonlocal failed
             while not monitor.closed:
                 try:
                     event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
                 except zmq.Again:
                     return
-                if event["event"] == zmq.EVENT_DISCONNECTED:
-                    gone()
+                kind, value = event["event"], event["value"]
+                if kind & _FAILED:
+                    failed = kind, value
+                elif kind == zmq.EVENT_ACCEPTED:
+                    peers[value] = refused.address_behind(value)
+                else:
+                    # Of the connection that just failed, if one did, and this is its descriptor.
+                    peer, why = peers.pop(value, ""), ""
+                    if failed:
+                        why = refused.below(*failed, peer, self._boot) if below else refused.above(*failed, self._boot)
+                        failed = None
+                    gone(why)
 
         self._loop.add_reader(monitor.FD, on_monitor)
         self._loop.add_reader(sock.FD, read)
