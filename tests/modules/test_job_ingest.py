@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs_world import World, jobspec, shown, signed
 
+from headrace.broker.module import RpcError
 from headrace.modules.job_ingest import shared
+from headrace.modules.job_ingest_checks import Checks, checks
 
 Run = Callable[..., None]
 
@@ -168,6 +170,72 @@ def test_a_guest_submits_nothing_and_hears_first_what_else_it_may_not(in_broker:
         assert (await world.submit(flags=8)).errnum == errno.EPERM
 
     in_broker(scenario)
+
+
+def validator(**keys: Any) -> dict[str, Any]:
+    return {"ingest": {"validator": keys}}
+
+
+def test_a_job_that_can_never_run_is_refused_at_once_where_that_is_configured(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        assert (await world.submit(jobspec())).errnum == 0
+        world.infeasible = "unsatisfiable request"
+        reply = await world.submit(on_nodes(99))
+        assert (reply.errnum, reply.text) == (errno.EINVAL, "unsatisfiable request")
+        assert (await world.submit(on_nodes(99), flags=8)).errnum == 0
+        await world.ctx.unload()
+        assert (await world.submit(on_nodes(99))).errnum == 0
+
+    in_broker(scenario, validator(plugins=["jobspec", "feasibility"]))
+
+
+@pytest.mark.parametrize(
+    ("least", "spec", "taken"),
+    [
+        ({}, jobspec(), False),
+        ({}, jobspec(batch={"script": "#!/bin/sh\n"}), True),
+        ({}, {**jobspec(), "tasks": [{**jobspec()["tasks"][0], "command": ["/usr/bin/flux", "start"]}]}, True),
+        ({}, {**jobspec(), "tasks": [{**jobspec()["tasks"][0], "command": ["flux", "run"]}]}, False),
+        ({"minnodes": 2}, on_nodes(1), True),
+        ({"minnodes": 2}, on_nodes(2), False),
+        ({"minnodes": 3, "mincores": 2}, on_nodes(2), False),
+    ],
+)
+def test_where_instances_are_required_other_jobs_are_refused(
+    in_broker: Run, least: Any, spec: Any, taken: bool
+) -> None:
+    async def scenario(broker: Any) -> None:
+        reply = await World(broker).submit(spec)
+        assert (reply.errnum == 0) is taken
+        limits = " or ".join(f">= {least[key]} {key[3:]}" for key in ("minnodes", "mincores") if key in least)
+        what = f"disabled for jobs {limits}" if limits else "is disabled for this instance"
+        assert taken or reply.text.startswith(f"Direct job submission {what}. Please use the flux-batch(1)")
+
+    in_broker(scenario, validator(plugins=["require-instance"], **{"require-instance": least}))
+
+
+def test_arguments_of_the_module_go_before_the_configuration_of_the_checks() -> None:
+    config = validator(plugins=["feasibility"])
+    args = ["validator-plugins=jobspec,require-instance", "validator-args=--require-instance-minnodes=4"]
+    assert checks(config, []) == Checks(True, None)
+    assert checks(config, args) == Checks(False, (4, 0))
+    assert checks(config, [*args, "disable-validator"]) == checks({}, []) == Checks(False, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"plugins": [42]}, "ingest.validator.plugins"),
+        ({"plugins": "feasibility"}, "ingest.validator.plugins"),
+        ({"require-instance": {"minnodes": -1}}, "ingest.validator.require-instance.minnodes"),
+        ({"require-instance": 3}, "ingest.validator"),
+    ],
+)
+def test_wrong_checks_are_named(keys: Any, named: str) -> None:
+    with pytest.raises(RpcError) as refused:
+        checks(validator(**keys), [])
+    assert str(refused.value.text).startswith(f"{named}: ")
 
 
 def test_a_bad_policy_is_refused_by_its_key(in_broker: Run) -> None:

@@ -67,7 +67,7 @@ _TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("batch-count", "buffer-size", "frobnicator"), _ANY),
         "validator": {
             **dict.fromkeys(("args", "disable", "plugins"), _ANY),
-            "require-instance": _NO_EFFECT,
+            "require-instance": dict.fromkeys(("mincores", "minnodes"), _INTEGER),
         },
     },
     "job-manager": {

@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
+from headrace.modules.job_ingest_checks import checks, refuse_direct
 from headrace.modules.jobs_pack import split_j
 from headrace.modules.jobs_policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.modules.jobs_record import (
@@ -41,21 +42,21 @@ _ABSENT = object()
 _WITHOUT_EFFECT = (
     "batch-count",
     "buffer-size",
-    "disable-validator",
     "validator",
-    "validator-args",
-    "validator-plugins",
 )
+_KNOWN = ("disable-validator", "validator-args", "validator-plugins")
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    only(ctx, args, without_effect=_WITHOUT_EFFECT)
-    _Ingest(ctx)
+    only(ctx, args, _KNOWN, _WITHOUT_EFFECT)
+    _Ingest(ctx, args)
 
 
 class _Ingest:
-    def __init__(self, ctx: ModuleContext) -> None:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
+        self.args = args
+        self.checks = checks(ctx.config, args)
         self.policy = _policy(ctx.config)
         self.version = _version(ctx.config)
         self.generator: FluidGenerator | None = None
@@ -72,7 +73,7 @@ class _Ingest:
         ctx.call("job-manager.getinfo", {}, self._begin)
 
     def _configure(self, config: dict[str, Any]) -> None:
-        self.policy, self.version = _policy(config), _version(config)
+        self.policy, self.version, self.checks = _policy(config), _version(config), checks(config, self.args)
 
     def _begin(self, reply: Message) -> None:
         if reply.errnum:
@@ -146,8 +147,13 @@ class _Ingest:
         }
         constraint = js.constraints(jobspec)
         hosts = _hosts(constraint) if constraint else []
-        if hosts:
-            return self._check_hosts(msg, job, hosts)
+        feasible = False
+        if not flags & FLAG_NOVALIDATE:
+            feasible = self.checks.feasible
+            if self.checks.least is not None:
+                refuse_direct(jobspec, self.checks.least)
+        if hosts or feasible:
+            return self._check(msg, job, hosts, feasible)
         self._hand_over(msg, job)
         return None
 
@@ -190,7 +196,19 @@ class _Ingest:
         self.last = shared(jobspec, self.last)
         return self.last
 
-    async def _check_hosts(self, msg: Message, job: dict[str, Any], hosts: list[str]) -> None:
+    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], feasible: bool) -> None:
+        if hosts:
+            await self._check_hosts(hosts)
+        if feasible:
+            try:
+                await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
+            except RpcError as exc:
+                # Without a scheduler there is nobody to say so; it looks at the job when it comes.
+                if exc.errnum != errno.ENOSYS:
+                    raise
+        self._hand_over(msg, job)
+
+    async def _check_hosts(self, hosts: list[str]) -> None:
         """A host that the instance does not have is a mistake, not a wish."""
         try:
             status = await self.ctx.rpc("resource.status", {})
@@ -203,7 +221,6 @@ class _Ingest:
                 for host in Hostlist.parse(text):
                     if host not in names:
                         raise RpcError(errno.EPERM, f"host constraint contains invalid hosts: host '{host}' not found")
-        self._hand_over(msg, job)
 
     # -- to the job manager
 

@@ -1,0 +1,74 @@
+"""What a site may have checked of a jobspec beyond its form, before it is a job: the plugins of `[ingest.validator]`
+(flux-config-ingest(5)). With them a user hears at once what else would be an exception of a job later.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from headrace.broker.module import RpcError
+from headrace.spec import jobspec as js
+
+_WHERE = "ingest.validator"
+_LEAST = ("minnodes", "mincores")
+
+
+class Checks(NamedTuple):
+    """`feasible`: ask the scheduler whether it could ever run. `least`: None, or nodes and cores from which only
+    instances are taken, each 0 for no matter how many; both 0: nothing else is taken at all."""
+
+    feasible: bool
+    least: tuple[int, int] | None
+
+
+def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
+    """What the configuration asks for, or arguments of the module (`validator-plugins=A,B`, `validator-args`,
+    `disable-validator`) in its place. Raises RpcError(EINVAL) with the key that is wrong."""
+    given = dict(arg.partition("=")[::2] for arg in args)
+    try:
+        table = config.get("ingest", {}).get("validator", {})
+        least = dict(table.get("require-instance", {}))
+        off = "disable-validator" in given or table.get("disable") is True
+    except (AttributeError, TypeError, ValueError):
+        raise RpcError(errno.EINVAL, f"{_WHERE}: must be a table, and so must be its require-instance") from None
+    plugins = given["validator-plugins"].split(",") if "validator-plugins" in given else table.get("plugins", [])
+    if not isinstance(plugins, list) or not all(isinstance(plugin, str) for plugin in plugins):
+        raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: must be a list of strings")
+    for arg in given.get("validator-args", "").split(","):
+        name, _, value = arg.removeprefix("--require-instance-").partition("=")
+        if name in _LEAST and name != arg:
+            least[name] = int(value) if value.isdecimal() else value
+    for name, value in least.items():
+        if name not in _LEAST or type(value) is not int or value < 0:
+            raise RpcError(
+                errno.EINVAL, f"{_WHERE}.require-instance.{name}: must be minnodes or mincores, and a number"
+            )
+    if off:
+        return Checks(False, None)
+    instances = (least.get("minnodes", 0), least.get("mincores", 0)) if "require-instance" in plugins else None
+    return Checks("feasibility" in plugins, instances)
+
+
+def refuse_direct(jobspec: dict[str, Any], least: tuple[int, int]) -> None:
+    """Refuse a job that is no instance, unless it is smaller than `least`. Raises RpcError(EINVAL)."""
+    if _is_instance(jobspec):
+        return
+    counts = js.counts(jobspec)
+    limits = [f">= {limit} {what}" for limit, what in zip(least, ("nodes", "cores")) if limit]
+    large = [limit for limit, count in zip(least, (counts.nnodes, counts.ncores)) if limit and count >= limit]
+    if limits and not large:
+        return
+    what = f"disabled for jobs {' or '.join(limits)}" if limits else "is disabled for this instance"
+    raise RpcError(
+        errno.EINVAL, f"Direct job submission {what}. Please use the flux-batch(1) or flux-alloc(1) commands."
+    )
+
+
+def _is_instance(jobspec: dict[str, Any]) -> bool:
+    command = js.command(jobspec)
+    if len(command) > 1 and os.path.basename(command[0]) == "flux" and command[1] in ("start", "broker"):
+        return True
+    return "batch" in js.system(jobspec)
