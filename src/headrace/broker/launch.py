@@ -202,7 +202,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     from .broker import Broker
 
     # Only the leader runs a program; scripts before and after it run everywhere.
-    scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path")
+    scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
     env = with_flux(os.environ) if info.rank == 0 or scripts else {}
     command = options.command if info.rank == 0 else None
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked)

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from glob import escape, glob
 from typing import TYPE_CHECKING
 
 from ..agent import linux
@@ -151,9 +152,23 @@ class Program:
 
 
 async def run_script(broker: Broker, name: str) -> int:
-    """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status."""
-    command = broker.attrs.get(f"broker.{name}_path")
-    return await run_command(broker, command, f"{name}.0") if command else 0
+    """Run the script that the attribute `broker.NAME_path` names, if any, by the user's shell; its exit status.
+
+    Without the attribute those in the folders NAME.d of FLUX_RC_EXTRA run, one by one, and the last status that
+    is no success counts.
+    """
+    attr = f"broker.{name}_path"
+    if attr in broker.attrs:
+        command = broker.attrs.get(attr)
+        return await run_command(broker, command, f"{name}.0") if command else 0
+    failed = 0
+    for number, path in enumerate(_extra_scripts(broker.env.get("FLUX_RC_EXTRA", ""), name)):
+        failed = await run_command(broker, path, f"{name}.{number}") or failed
+    return failed
+
+
+def _extra_scripts(folders: str, name: str) -> list[str]:
+    return [path for folder in folders.split(":") if folder for path in sorted(glob(f"{escape(folder)}/{name}.d/*"))]
 
 
 async def run_command(broker: Broker, command: str, name: str, limit: float | None = None) -> int:
