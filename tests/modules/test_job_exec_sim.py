@@ -26,9 +26,14 @@ def test_what_is_asked_for(test: Any, expected: Simulation) -> None:
     assert simulation(jobspec(test, 7.0)) == expected
 
 
-@pytest.mark.parametrize("exec_", [None, {}, {"other": 1}, "x"])
+@pytest.mark.parametrize("exec_", [None, {}, {"other": 1}, "x", {"bulkexec": {"mock_exception": 0}}, {"bulkexec": []}])
 def test_other_jobs_are_run(exec_: Any) -> None:
     assert simulation({"attributes": {"system": {"duration": 0, "exec": exec_}}}) is None
+
+
+def test_a_job_that_would_be_run_is_made_to_fail_before_its_tasks() -> None:
+    system = {"duration": 0, "exec": {"bulkexec": {"mock_exception": "init"}}}
+    assert simulation({"attributes": {"system": system}}) == Simulation(0.0, False, "init")
 
 
 @pytest.mark.parametrize(

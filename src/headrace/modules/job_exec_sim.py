@@ -29,9 +29,13 @@ class Simulation(NamedTuple):
 def simulation(jobspec: dict[str, Any]) -> Simulation | None:
     """What `attributes.system.exec.test` asks for, None for a job that is to be run. Raises SimError."""
     table = js.system(jobspec).get("exec")
-    if table is None:
+    if not isinstance(table, dict):
         return None
-    test = table.get("test") if isinstance(table, dict) else None
+    bulk = table.get("bulkexec")
+    if isinstance(bulk, dict) and bulk.get("mock_exception") in ("init", "starting"):
+        # For jobs that would be run: what fails so never gets as far as a task.
+        return Simulation(0.0, False, bulk["mock_exception"])
+    test = table.get("test")
     if test is None:
         return None
     if not isinstance(test, dict):
