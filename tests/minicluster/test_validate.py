@@ -188,6 +188,17 @@ def test_a_syntax_error_names_its_line() -> None:
     assert next(iter(found.values())).startswith("not YAML")
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 30_000 + "]" * 30_000, "{a: " * 30_000])
+def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    assert "recursion" in problems(text)[""]
+
+
+def test_a_file_larger_than_any_object_is_refused_unread() -> None:
+    comment = "# so it is\n" * 260_000
+    assert load(comment + yaml.safe_dump(document())).cluster.name == check(document()).name
+    assert problems(comment * 2 + "[")[""].startswith("larger than 3 MB: ")
+
+
 def test_other_kinds_in_the_file_are_returned_and_two_clusters_refused() -> None:
     claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     source = load(yaml.safe_dump_all([claim, document()]))

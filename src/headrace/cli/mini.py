@@ -52,16 +52,17 @@ def main(argv: List[str]) -> int:
 
 
 def _load(path: str) -> Source:
+    from headrace.minicluster.documents import LARGEST
     from headrace.minicluster.plan import Mode, make_plan, mode_of
     from headrace.minicluster.problems import InvalidMiniCluster
     from headrace.minicluster.validate import load
 
     try:
         if path == "-":
-            text = sys.stdin.read()
+            text = sys.stdin.read(LARGEST + 1)
         else:
             with open(path, encoding="utf-8") as handle:
-                text = handle.read()
+                text = handle.read(LARGEST + 1)
     except OSError as exc:
         raise CommandError(f"{path}: {exc.strerror}") from None
     except UnicodeDecodeError as exc:

@@ -15,12 +15,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-import yaml
 
 from ..broker import config_keys
 from ..broker.config import ConfigError
 from ..broker.topology import Topology, TopologyError
 from ..spec.hostlist import Hostlist
+from .documents import documents
 from .fields import API_VERSION, INT64, KIND, QUANTITY, Bursting, Container, MiniCluster, Record, Spec
 from .object_rules import check_key, check_labels, check_objects
 from .plan import given_config, job_lines
@@ -59,14 +59,14 @@ class Source(NamedTuple):
 
 def load(text: str) -> Source:
     """The one MiniCluster of a YAML text. Raises InvalidMiniCluster with every problem found."""
-    documents, doubts = _documents(text)
-    clusters = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
-    if not clusters and len(documents) == 1:
-        clusters = documents
+    found, doubts = documents(text)
+    clusters = [one for one in found if isinstance(one, dict) and one.get("kind") == KIND]
+    if not clusters and len(found) == 1:
+        clusters = found
     if len(clusters) != 1:
-        found = f"{len(clusters)} of them" if clusters else "none"
-        raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {found}")])
-    others = [_called(one) for one in documents if one is not clusters[0]]
+        number = f"{len(clusters)} of them" if clusters else "none"
+        raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {number}")])
+    others = [_called(one) for one in found if one is not clusters[0]]
     return Source(check(clusters[0]), others, doubts)
 
 
@@ -97,61 +97,6 @@ def check(document: Any) -> MiniCluster:
     if problems or spec is None or not isinstance(metadata, dict):
         raise InvalidMiniCluster(problems)
     return MiniCluster(name=metadata["name"], namespace=metadata.get("namespace") or "", spec=spec)
-
-
-# --- YAML
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: no dates, only text as keys, and the last of a key given twice counts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.doubts: list[str] = []
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str):
-            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
-        if key in seen:
-            loader.doubts.append(f"line {key_node.start_mark.line + 1}: {key} is given twice, the last one counts")
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return dict(loader.construct_pairs(node, deep=True))
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
-def _documents(text: str) -> tuple[list[Any], list[str]]:
-    """The documents of a text and its doubts. Raises InvalidMiniCluster where it is no YAML, or holds nothing."""
-    found = []
-    try:
-        loader = _Loader(text)
-        while loader.check_data():  # type: ignore[no-untyped-call]
-            document = loader.get_data()
-            if document is not None:
-                found.append(document)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InvalidMiniCluster([Problem(where, f"not YAML: {exc.problem or exc.context}")]) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        raise InvalidMiniCluster([Problem("", f"not YAML: {' '.join(str(exc).split())}")]) from None
-    if not found:
-        raise InvalidMiniCluster([Problem("", "the file is empty")])
-    return found, loader.doubts
 
 
 def _called(document: Any) -> str:

@@ -1,0 +1,75 @@
+"""The YAML documents of a MiniCluster file, read as kubectl reads them: no dates, only text as keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+
+from .problems import InvalidMiniCluster, Problem
+
+# Characters. An object is at most what etcd takes in a request, 1.5 MiB ("System limits" of etcd's documentation); a
+# file may have comments.
+LARGEST = 3_000_000
+
+# LibYAML's parser, which is three times as fast, if it is there. Its composer ends the process where a text is nested
+# some ten thousand times: the one in Python stands before it, which raises RecursionError.
+_YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """The last of a key given twice counts; it is a doubt."""
+
+    def __init__(self, text: str) -> None:
+        _YAML.__init__(self, text)
+        Composer.__init__(self)
+        self.doubts: list[str] = []
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
+        if key in seen:
+            loader.doubts.append(f"line {key_node.start_mark.line + 1}: {key} is given twice, the last one counts")
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def documents(text: str) -> tuple[list[Any], list[str]]:
+    """The documents of a text and its doubts. Raises InvalidMiniCluster where it is no YAML, empty or too large."""
+    if len(text) > LARGEST:
+        why = f"larger than {LARGEST // 1_000_000} MB: Kubernetes takes objects of 1.5 MiB at most (a request to etcd)"
+        raise InvalidMiniCluster([Problem("", why)])
+    found = []
+    try:
+        loader = _Loader(text)
+        while loader.check_data():
+            document = loader.get_data()
+            if document is not None:
+                found.append(document)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InvalidMiniCluster([Problem(where, f"not YAML: {exc.problem or exc.context}")]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        raise InvalidMiniCluster([Problem("", f"not YAML: {' '.join(str(exc).split())}")]) from None
+    if not found:
+        raise InvalidMiniCluster([Problem("", "the file is empty")])
+    return found, loader.doubts
