@@ -1,0 +1,237 @@
+"""`flux.modprobe`: startup and shutdown of an instance by a Python file (flux-modprobe(1)): `setup(context)` says which
+modules to load or remove, functions under `@task` run before or after them.
+
+Which module needs which to be there is built in; there are no configuration files of modules.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
+
+import flux
+from flux.util import get_treedict
+from headrace.spec.idset import Idset
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# The modules that Flux loads at a start, in that order, and the ranks that each is for. Those of other names come last.
+_RANKS = {
+    "content": "all",
+    "content-files": "0",
+    "content-sqlite": "0",
+    "kvs": "all",
+    "kvs-watch": "all",
+    "resource": "all",
+    "job-manager": "0",
+    "job-ingest": "all",
+    "job-info": "all",
+    "job-list": "0",
+    "barrier": "all",
+    "heartbeat": "0",
+    "cron": "0",
+    "sched-simple": "0",
+    "sched-graph": "0",
+    "job-exec": "0",
+}
+_ORDER = list(_RANKS)
+_SERVICES = {"content-backing": ("content-sqlite", "content-files"), "sched": ("sched-simple", "sched-graph")}
+_TASK_ARGUMENTS = frozenset(
+    ("ranks", "requires", "provides", "needs", "before", "after", "needs_attrs", "needs_config", "needs_env")
+)
+
+
+class Task(NamedTuple):
+    """A function and when it runs: on the `ranks` ("all", an idset, ">0"), if all that it `needs` is there."""
+
+    name: str
+    function: Callable[[Any], Any]
+    ranks: str = "all"
+    needs: Sequence[str] = ()
+    needs_attrs: Sequence[str] = ()
+    needs_config: Sequence[str] = ()
+    needs_env: Sequence[str] = ()
+    before: Sequence[str] = ()
+    after: Sequence[str] = ()
+
+
+_tasks: Dict[str, Task] = {}
+
+
+def task(name: str, **options: Any) -> Callable[[_F], _F]:
+    """Make a function of one argument, the Context, a task. Raises ValueError for an option there is not."""
+    for option in options:
+        if option not in _TASK_ARGUMENTS:
+            raise ValueError(f"{name}: unknown task argument {option}")
+
+    def add(function: _F) -> _F:
+        _tasks[name] = Task(name, function, **{key: options[key] for key in Task._fields[2:] if key in options})
+        return function
+
+    return add
+
+
+class Context:
+    """What `setup` and tasks are given."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        self.verbose = verbose
+        self.loads: List[str] = []
+        self.removals: List[str] = []
+        self._data: Dict[str, Any] = {}
+        self._options: Dict[str, List[str]] = {}
+        self._own = threading.local()
+        self.rank = self.handle.get_rank()
+
+    @property
+    def handle(self) -> flux.Flux:
+        """A handle of this thread's own."""
+        if not hasattr(self._own, "handle"):
+            self._own.handle = flux.Flux()
+        handle: flux.Flux = self._own.handle
+        return handle
+
+    def print(self, *args: Any) -> None:
+        """Say something where modprobe is verbose."""
+        if self.verbose:
+            print(*args, file=sys.stderr)
+
+    def set(self, key: str, value: Any) -> None:
+        self._data[key] = value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._data.get(key, default)
+
+    def attr_get(self, attr: str, default: Any = None) -> Any:
+        try:
+            return self.handle.attr_get(attr)
+        except FileNotFoundError:
+            return default
+
+    def conf_get(self, key: str, default: Any = None) -> Any:
+        return get_treedict(self.handle.conf_get(), key, default)
+
+    def getenv(self, var: str, default: Any = None) -> Any:
+        return os.environ.get(var, default)
+
+    def rpc(self, topic: str, *args: Any, **kwargs: Any) -> Any:
+        return self.handle.rpc(topic, *args, **kwargs)
+
+    def setopt(self, module: str, options: str, overwrite: bool = False) -> None:
+        """Arguments that a module is to be loaded with, as text with spaces between them."""
+        self._options[module] = ([] if overwrite else self._options.get(module, [])) + options.split()
+
+    def getopts(self, name: str, default: Optional[List[str]] = None, also: Sequence[str] = ()) -> List[str]:
+        found = [option for key in (name, *also) for option in self._options.get(key, [])]
+        return found or list(default or [])
+
+    def bash(self, command: str) -> None:
+        """Run a command by bash. Raises CalledProcessError."""
+        subprocess.run(["bash", "-c", command], check=True)
+
+    def load_modules(self, modules: Sequence[str]) -> None:
+        self.loads += [_module(self, name) for name in modules]
+
+    def remove_modules(self, modules: Optional[Sequence[str]] = None) -> None:
+        """Remove modules, by default all that Flux loads at a start and that are loaded."""
+        loaded = _loaded(self.handle)
+        names = [_module(self, name) for name in modules or (name for name in loaded if name in _RANKS)]
+        self.removals += [name for name in names if name in loaded]
+
+
+def _loaded(handle: flux.Flux) -> List[str]:
+    return [mod["name"] for mod in handle.rpc("module.list").get()["mods"]]
+
+
+def _module(context: Context, name: str) -> str:
+    """The module that provides a service; of the store of blobs there is a choice."""
+    if name == "content-backing":
+        return str(context.attr_get("content.backing-module", "content-sqlite"))
+    return _SERVICES.get(name, (name,))[0]
+
+
+def _is_here(ranks: str, rank: int) -> bool:
+    if ranks == "all":
+        return True
+    if ranks[:1] in ("<", ">"):
+        return rank < int(ranks[1:]) if ranks[0] == "<" else rank > int(ranks[1:])
+    return rank in Idset.parse(ranks)
+
+
+def _enabled(context: Context, one: Task, present: Sequence[str]) -> bool:
+    if not _is_here(one.ranks, context.rank):
+        return False
+    if any(not set(_SERVICES.get(name, (name,))) & set(present) for name in one.needs):
+        return False
+    for names, get in (
+        (one.needs_attrs, context.attr_get),
+        (one.needs_config, context.conf_get),
+        (one.needs_env, context.getenv),
+    ):
+        if any((get(name.lstrip("!")) is None) != name.startswith("!") for name in names):
+            return False
+    return True
+
+
+def plan(modules: Sequence[str], tasks: Mapping[str, Task]) -> List[str]:
+    """The order of modules, which have one, and of the tasks among them. Raises ValueError where there is none."""
+    names = [*modules, *tasks]
+    first: Dict[str, Set[str]] = {name: set() for name in names}
+    for earlier, later in zip(modules, modules[1:]):
+        first[later].add(earlier)
+    for one in tasks.values():
+        for name in one.before:
+            for other in names if name == "*" else _SERVICES.get(name, (name,)):
+                if other in first and other != one.name and "*" not in getattr(tasks.get(other), "before", ()):
+                    first[other].add(one.name)
+        for name in one.after:
+            for other in names if name == "*" else _SERVICES.get(name, (name,)):
+                if other in first and other != one.name and "*" not in getattr(tasks.get(other), "after", ()):
+                    first[one.name].add(other)
+    order: List[str] = []
+    while len(order) < len(names):
+        ready = [name for name in names if name not in order and first[name] <= set(order)]
+        if not ready:
+            raise ValueError(f"each of these waits for another: {', '.join(n for n in names if n not in order)}")
+        order.append(ready[0])
+    return order
+
+
+def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
+    """Run a file; the exit status. What fails ends the run, and is told by the name of the module or task."""
+    name = "setup"
+    try:
+        spec = importlib.util.spec_from_file_location("modprobe_rc", path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"{path}: not a Python file")
+        context = Context(bool(verbose))
+        file = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(file)
+        if hasattr(file, "setup"):
+            file.setup(context)
+        loads = sorted(dict.fromkeys(context.loads), key=lambda module: [*_ORDER, module].index(module))
+        loads = [module for module in loads if _is_here(_RANKS.get(module, "all"), context.rank)]
+        removals = sorted(context.removals, key=lambda module: -[*_ORDER, module].index(module))
+        present = [*loads, *_loaded(context.handle), *_tasks]
+        tasks = {one.name: one for one in _tasks.values() if _enabled(context, one, present)}
+        for name in plan([*removals, *loads], tasks):
+            if dry_run:
+                print(name)
+                continue
+            context.print(name)
+            if name in tasks:
+                tasks[name].function(context)
+            elif name in removals:
+                context.rpc("module.remove", {"name": name}).get()
+            else:
+                services = [service for service, modules in _SERVICES.items() if name in modules]
+                context.rpc("module.load", {"path": name, "args": context.getopts(name, also=services)}).get()
+    except Exception as exc:
+        text = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+        print(f"flux-modprobe: ERROR: {name}: {text}", file=sys.stderr)
+        return 1
+    return 0
