@@ -34,6 +34,8 @@ def resources(context):
     flux.kvs.put(context.handle, "resource.R", made.decode(), raw=True)
     flux.kvs.commit(context.handle)
 
+@task("without-other", needs=["without-one"])
+@task("without-one", needs=["of-no-rank"])
 @task("of-no-rank", ranks=">1")
 @task("without-attribute", needs_attrs=["nosuch"])
 @task("without-module", needs=["cron"])

@@ -162,10 +162,23 @@ def _is_here(ranks: str, rank: int) -> bool:
     return rank in Idset.parse(ranks)
 
 
-def _enabled(context: Context, one: Task, present: Sequence[str]) -> bool:
+def _enabled(context: Context, modules: Sequence[str]) -> Dict[str, Task]:
+    """The tasks of this broker whose needs are met, also by other tasks that are enabled."""
+    enabled = {one.name: one for one in _tasks.values() if _is_for_us(context, one)}
+    while True:
+        present = {*modules, *enabled}
+        met = {
+            one.name: one
+            for one in enabled.values()
+            if all(present & set(_SERVICES.get(name, (name,))) for name in one.needs)
+        }
+        if len(met) == len(enabled):
+            return met
+        enabled = met
+
+
+def _is_for_us(context: Context, one: Task) -> bool:
     if not _is_here(one.ranks, context.rank):
-        return False
-    if any(not set(_SERVICES.get(name, (name,))) & set(present) for name in one.needs):
         return False
     for names, get in (
         (one.needs_attrs, context.attr_get),
@@ -216,8 +229,7 @@ def run_file(path: str, verbose: bool = False, dry_run: bool = False) -> int:
         loads = sorted(dict.fromkeys(context.loads), key=lambda module: [*_ORDER, module].index(module))
         loads = [module for module in loads if _is_here(_RANKS.get(module, "all"), context.rank)]
         removals = sorted(context.removals, key=lambda module: -[*_ORDER, module].index(module))
-        present = [*loads, *_loaded(context.handle), *_tasks]
-        tasks = {one.name: one for one in _tasks.values() if _enabled(context, one, present)}
+        tasks = _enabled(context, [*loads, *_loaded(context.handle)])
         for name in plan([*removals, *loads], tasks):
             if dry_run:
                 print(name)
