@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.graph import Graph, Scheduler, jgf, parse_jobspec, rv1, update
+from headrace.graph import Graph, Scheduler, jgf, jobspec_text, parse_jobspec, rv1, update
 from headrace.graph.model import GraphError
 from headrace.graph.request import RequestError
 from headrace.graph.writers import WRITERS
@@ -171,3 +171,9 @@ def test_tampered_selection_is_entered_in_full_or_not_at_all(form: str, data: st
             assert 0 <= scheduler.free(graph.root, kind, 5) <= graph.totals[graph.root][kind]
         scheduler.cancel(7)
     assert not any(p.times for p in (*scheduler.plans.values(), *scheduler.shared.values()))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 30_000 + "]" * 30_000, "{a: " * 30_000 + "b"])
+def test_a_jobspec_that_is_nested_too_deeply_is_an_error(text: str) -> None:
+    with pytest.raises(RecursionError):
+        jobspec_text.read(text, cluster())

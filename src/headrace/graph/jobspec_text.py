@@ -6,12 +6,23 @@ from typing import Any
 
 import msgspec
 import yaml
+from yaml.composer import Composer
 
 from headrace.graph.model import Graph
 from headrace.graph.request import JobRequest, RequestError, parse_jobspec
 
 _MOST_VALUES = 100_000
 ERRORS = (RequestError, yaml.YAMLError, RecursionError)
+_YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """With the composer in Python: LibYAML's ends the process where a text is nested some ten thousand times."""
+
+    def __init__(self, text: str) -> None:
+        _YAML.__init__(self, text)
+        Composer.__init__(self)
 
 
 def read(text: str, graph: Graph) -> JobRequest:
@@ -27,7 +38,7 @@ def _decoded(text: str) -> Any:
         except msgspec.MsgspecError:
             pass
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        found = yaml.load(text, Loader=_Loader)
     except ValueError as exc:
         # Python's of a number of thousands of digits is about Python.
         why = "a number has thousands of digits" if "digits" in str(exc) else str(exc)
