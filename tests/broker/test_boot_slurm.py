@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -59,6 +60,44 @@ def test_variables_that_are_missing_are_named(tmp_path: Path, name: str) -> None
     del variables[name]
     with pytest.raises(PmiError, match=name):
         SlurmMeeting(variables)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"SLURM_PROCID": "5"}, "SLURM_PROCID=5: must be less than SLURM_NTASKS, which is 2"),
+        ({"SLURM_PROCID": "-1"}, "SLURM_PROCID=-1: must be a number, 0 or more"),
+        ({"SLURM_NTASKS": "two"}, "SLURM_NTASKS=two: must be a number"),
+        ({"SLURM_STEP_NUM_TASKS": "0"}, "SLURM_STEP_NUM_TASKS=0: a step has at least one task"),
+        ({"SLURM_STEP_ID": "../x"}, "SLURM_STEP_ID=../x: must be a number"),
+        ({"SLURM_STEP_NODELIST": "nohost[1-"}, "SLURM_STEP_NODELIST: hostlist 'nohost[1-'"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2,x"}, "SLURM_STEP_TASKS_PER_NODE=2,x: must be numbers of tasks such as"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "1(x3)"}, "these are 3 tasks, SLURM_NTASKS says 2"),
+        (
+            {"SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
+            "not 3 in SLURM_STEP_NODELIST=n[1-3], 2 in SLURM_STEP_TASKS_PER_NODE=1(x2)",
+        ),
+    ],
+)
+def test_variables_that_cannot_be_true_are_named_before_anybody_waits(
+    tmp_path: Path, wrong: dict[str, str], told: str
+) -> None:
+    with pytest.raises(PmiError, match=re.escape(told)):
+        SlurmMeeting(env(0, tmp_path, **wrong))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
+        # Of two dimensions, and of one component of several.
+        {"SLURM_STEP_NODELIST": "r[1-2]n[1-4]", "SLURM_STEP_TASKS_PER_NODE": "2"},
+        {"SLURM_STEP_NODELIST": "n1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_HET_SIZE": "2"},
+    ],
+)
+def test_what_srun_says_of_nodes_is_taken(tmp_path: Path, told: dict[str, str]) -> None:
+    assert SlurmMeeting(env(1, tmp_path, **told)).rank == 1
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

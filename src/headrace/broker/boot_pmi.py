@@ -66,6 +66,8 @@ def from_launcher(
 
 def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> BootInfo:
     rank, size = pmi.rank, pmi.size
+    if not 0 <= rank < size:
+        raise PmiError(f"rank {rank}: must be less than the number of processes, which is {size}")
     topology = Topology(size, attrs.get("tbon.topo", "kary:32"))
     hostname = boot.local_hostname()
     info = BootInfo(rank, size, "simple", topology, hostname)
