@@ -63,7 +63,7 @@ class World:
         self.freed: list[int] = []
         self.kills: list[Any] = []
         self.expirations: list[Any] = []
-        self.infeasible = ""
+        self.infeasible = self.refusal = ""
         self.ctx.service(
             "sched",
             {
@@ -101,6 +101,8 @@ class World:
         return EMPTY
 
     def _expiration(self, msg: Message) -> Any:
+        if self.refusal:
+            raise RpcError(errno.EINVAL, self.refusal)
         self.expirations.append((msg.obj["id"], msg.obj["expiration"]))
         return EMPTY
 

@@ -132,7 +132,7 @@ def test_a_job_over_its_time_gets_a_timeout() -> None:
 def test_a_running_job_gets_more_time() -> None:
     world = World()
     world.submit(1)
-    world.alloc(1, expiration=100.0)
+    world.alloc(1, starttime=50.0, expiration=100.0)
     world.core.now = 50.0
     world.exec(1, "start")
     world.core.update(world.core.active[1], {"attributes.system.duration": 200.0})

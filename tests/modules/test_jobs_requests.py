@@ -180,14 +180,18 @@ def test_update_of_a_pending_and_of_a_running_job(in_broker: Run) -> None:
             "update of attributes.system.job.name not supported",
         )
         await world.client.rpc("job-manager.urgency", {"id": id, "urgency": 16})
-        await world.alloc(id, expiration=broker.contexts["job-manager"].now() + 1200)
+        started = broker.contexts["job-manager"].now()
+        await world.alloc(id, starttime=started, expiration=started + 1200)
         world.say(id, "start")
         tag = world.client.start("job-info.update-watch", {"id": id, "key": "R", "flags": 0}, None, FLAG_STREAMING)
         first = (await world.client.next(tag)).obj["R"]["execution"]["expiration"]
         await world.client.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 60.0}})
         second = (await world.client.next(tag)).obj["R"]["execution"]["expiration"]
-        assert 1130 < first - second < 1141
-        await world.until(lambda: world.expirations == [(id, second)])
+        assert (first, second) == (started + 1200, started + 60)
+        await world.until(lambda: world.expirations == [(id, second)] * 2)
+        world.refusal = "not now"
+        longer = {"id": id, "updates": {"attributes.system.duration": 90.0}}
+        await fails(world, "job-manager.update", longer, errno.EINVAL, "scheduler refused expiration update: not now")
         world.end(id)
         await world.client.rpc("job-manager.drain")
         assert (await world.client.next(tag)).errnum == errno.ENODATA

@@ -280,6 +280,9 @@ def test_debug_bits_count_the_jobs_ahead_and_fail_allocations(in_broker: Run) ->
         world.submit(5, jobspec())
         await world.settle()
         assert (world.answers[5][0]["type"], world.note(5)) == (2, "DEBUG_FAIL_ALLOC")
+        scheduler.set_debug({"op": "set", "flags": 4})
+        refused = await broker.client().call("sched.expiration", {"id": 1, "expiration": 9e9})
+        assert (refused.errnum, refused.text) == (errno.EINVAL, "DEBUG_REFUSE_EXPIRATION")
 
     in_broker(scenario)
 

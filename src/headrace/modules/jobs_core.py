@@ -428,9 +428,7 @@ class Core:
         duration = updates.get("attributes.system.duration")
         self.post(job, "jobspec-update", updates)
         if job.state == RUN and duration is not None:
-            start = next((time for time, name, _ in job.events if name == "start"), 0.0)
-            start = start or next((time for time, name, _ in job.events if name == "alloc"), self.now)
-            self._expire_at(job, start + duration if duration else 0.0)
+            self._expire_at(job, job.ends_after(duration))
             return
         if job.state == PRIORITY:
             if job.alloc_pending:

@@ -98,6 +98,14 @@ class Job:
         """When the job's time is over, in seconds since the epoch; 0 for never."""
         return float(self.r["execution"].get("expiration") or 0.0) if self.r is not None else 0.0
 
+    def ends_after(self, duration: float) -> float:
+        """When a running job's time is over if it may take `duration` seconds in all (0: for ever)."""
+        if not duration:
+            return 0.0
+        assert self.r is not None
+        started = self.r["execution"].get("starttime") or next(time for time, name, _ in self.events if name == "alloc")
+        return float(started) + duration
+
     @property
     def result(self) -> int:
         """How the job ended: COMPLETED, FAILED, CANCELED or TIMEOUT."""

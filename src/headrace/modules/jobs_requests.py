@@ -199,6 +199,8 @@ class Requests:
                 raise RpcError(errno.EINVAL, str(exc)) from None
         if _QUEUE in updates or _CONSTRAINTS in updates:
             return self._update_if_feasible(msg, job, updates)
+        if job.state == RUN:
+            return self._update_if_agreed(msg, job, updates)
         self._apply_update(msg, job, updates)
         return None
 
@@ -207,10 +209,8 @@ class Requests:
             raise RpcError(errno.EPROTO, f"duration must be a number of seconds, not {duration!r}")
         if duration < 0:
             raise RpcError(errno.EINVAL, "duration must not be negative")
-        if job.state == RUN and duration:
-            start = next((time for time, name, _ in job.events if name == "alloc"), self.ctx.now())
-            if start + duration < self.ctx.now():
-                raise RpcError(errno.EINVAL, "requested duration would place the job's expiration in the past")
+        if job.state == RUN and duration and job.ends_after(duration) < self.ctx.now():
+            raise RpcError(errno.EINVAL, "requested duration would place the job's expiration in the past")
 
     def _change_queue(self, job: Job, updates: dict[str, Any]) -> None:
         name = updates[_QUEUE]
@@ -237,6 +237,20 @@ class Requests:
         job = self._job(msg, "may only update")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "the job was allocated meanwhile")
+        self._apply_update(msg, job, updates)
+
+    async def _update_if_agreed(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
+        """Change the time of a running job, unless the scheduler does not want it (RFC 27)."""
+        body = {"id": job.id, "expiration": job.ends_after(updates[_DURATION])}
+        try:
+            await self.ctx.rpc("sched.expiration", body)
+        except RpcError as exc:
+            # One that is not there has no say, nor about a job that it has not heard of yet.
+            if exc.errnum not in (errno.ENOSYS, errno.ENOENT):
+                raise RpcError(exc.errnum, f"scheduler refused expiration update: {exc.text}") from None
+        job = self._job(msg, "may only update")
+        if job.state != RUN:
+            raise RpcError(errno.EINVAL, "the job ended meanwhile")
         self._apply_update(msg, job, updates)
 
     def _apply_update(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:

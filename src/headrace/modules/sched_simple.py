@@ -34,7 +34,8 @@ _EXPLAIN_AFTER = 0.1
 # An estimate looks at so many running jobs; beyond that it is not worth its time.
 _ESTIMATE_JOBS = 256
 # Bits that `flux module debug` sets, as in flux-core: deny every request; tell each that waits how many are before it.
-_FAIL_ALLOC, _COUNT_AHEAD = 1, 2
+# Or keep running jobs to their time.
+_FAIL_ALLOC, _COUNT_AHEAD, _REFUSE_TIME = 1, 2, 4
 
 
 class _Job:
@@ -128,6 +129,7 @@ class _Scheduler:
             self.pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
+            self.ctx.log(logging.DEBUG, f"expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             self._change_properties(body.get("property-add", {}), body.get("property-remove", {}))
         if not self.acquired:
@@ -234,6 +236,8 @@ class _Scheduler:
             raise RpcError(errno.ENOENT, f"job {msg.obj['id']} holds no resources")
         if expiration < 0:
             raise RpcError(errno.EINVAL, "expiration must not be negative")
+        if self.ctx.debug & _REFUSE_TIME:
+            raise RpcError(errno.EINVAL, "DEBUG_REFUSE_EXPIRATION")
         if self.expiration and expiration > self.expiration:
             raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
         held.expiration = expiration
