@@ -89,3 +89,21 @@ def test_queues_have_their_state_limits_and_resources():
         "No such queue: nosuch",
         "no queue has the name 'nosuch'",
     ]
+
+
+def test_the_job_manager_says_which_resources_jobs_have():
+    lines = run(
+        """
+        from flux.resource import ResourceSet
+        def cores():
+            return ResourceSet(h.rpc("job-manager.resource-status").get()["allocated"]).ncores
+        print(cores())
+        i = j.submit(h, j.JobspecV1.from_command(["sleep", "60"]))
+        j.event_wait(h, i, "alloc")
+        print(cores())
+        j.cancel(h, i)
+        j.event_wait(h, i, "clean", raiseJobException=False)
+        print(cores())
+        """
+    )
+    assert lines == ["0", "1", "0"]

@@ -109,6 +109,7 @@ class _Manager:
             "queue-list": admin.queue_list,
             "queue-status": admin.queue_status,
             "alloc-query": admin.alloc_query,
+            "resource-status": admin.resource_status,
             "history.get": admin.history,
         }
         owner_methods = {

@@ -14,6 +14,7 @@ from headrace.modules.jobs_record import INACTIVE, RUNNING, SCHED, inactive_user
 from headrace.modules.jobs_store import Store
 from headrace.spec import duration as durations
 from headrace.spec.message import Message
+from headrace.spec.rset import ResourceSet
 
 # Seconds between two looks at the configured limits on inactive jobs, and how many are purged at a time.
 _PURGE_PERIOD = 2.0
@@ -188,6 +189,13 @@ class Admin:
             for job in core.active.values()
         )
         return {"queue_length": queued, "alloc_pending": core.alloc_pending, "running": core.running}
+
+    async def resource_status(self, msg: Message) -> dict[str, Any]:
+        """`resource-status`: {allocated: R}, as the scheduler has it; no resources without one."""
+        try:
+            return {"allocated": (await self.ctx.rpc("sched.resource-status", {}))["allocated"]}
+        except RpcError:
+            return {"allocated": ResourceSet().to_obj()}
 
     def list(self, msg: Message) -> dict[str, Any]:
         """`list {max_entries}`: active jobs, most urgent first, then those that are over and still to be waited for."""
