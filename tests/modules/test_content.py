@@ -125,6 +125,29 @@ def test_a_failing_disk_refuses_the_store_and_later_ones_work(in_broker, tmp_pat
     in_broker(scenario, statedir=str(tmp_path))
 
 
+@pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
+def test_what_the_file_gives_back_is_checked_and_can_be_stored_again(in_broker, tmp_path, hash_name):
+    async def scenario(broker):
+        broker.load(content)
+        client = broker.client()
+        good = (await client.call("content.store", payload=b"good")).payload
+        digest = (await client.call("content.store", payload=b"stored")).payload
+        file = content.sqlite3.connect(tmp_path / "content.sqlite")
+        file.execute("UPDATE objects SET object = ? WHERE hash = ?", (b"stirred", digest))
+        file.commit()
+        for topic in ("content.load", "content.validate", "content-backing.load"):
+            told = await client.call(topic, payload=digest)
+            assert told.errnum == errno.EIO
+            assert f"{tmp_path}/content.sqlite: blob {hash_name}-{digest.hex()} is damaged" in told.text
+        assert len([line for line in broker.logged if "is damaged" in line]) == 1
+        assert (await client.call("content.load", payload=good)).payload == b"good"
+        assert (await client.call("content.store", payload=b"stored")).payload == digest
+        assert (await client.call("content.load", payload=digest)).payload == b"stored"
+        file.close()
+
+    in_broker(scenario, statedir=str(tmp_path), **{"content.hash": hash_name})
+
+
 def test_sha256_addresses_when_the_instance_is_set_to_it(in_broker):
     async def scenario(broker):
         broker.load(content)

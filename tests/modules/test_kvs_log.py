@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -49,6 +51,27 @@ def test_a_record_that_is_none_is_named(tmp_path):
         log.append([good, bad])
         with pytest.raises(LogError, match="record 2 of the log is not one"):
             log.replay()
+        log.close()
+
+
+def test_a_value_that_comes_back_otherwise_is_noticed(tmp_path):
+    log = Log(tmp_path / "log")
+    log.append([create_record(Space("p", 1, 0, 0, t.Dir({}))), version_record("p", 1, ops(("a", b"kept")), [])])
+    # As a disk does it, whatever SQLite takes the value for.
+    log._db.execute("UPDATE log SET record = CAST(replace(CAST(record AS TEXT), 'kept', 'kapt') AS BLOB) WHERE id = 2")
+    with pytest.raises(LogError, match=r"record 2 of the log is not one: .*other bytes than were written"):
+        log.replay()
+    log.close()
+
+
+def test_a_log_from_before_records_had_sums_is_read_and_continued(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "log", isolation_level=None)) as old:
+        old.execute("CREATE TABLE log (id INTEGER PRIMARY KEY, record BLOB NOT NULL)")
+        old.execute("INSERT INTO log (record) VALUES (?)", (create_record(Space("p", 1, 0, 0, t.Dir({}))),))
+    for seq in (1, 2):
+        log = Log(tmp_path / "log")
+        log.append([version_record("p", seq, ops(("a", b"%d" % seq)), [])])
+        assert log.replay()["p"].seq == seq
         log.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,14 +57,19 @@ class Log:
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL)")
+        self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL, crc INTEGER)")
+        if "crc" not in (column for _, column, *_ in self._db.execute("PRAGMA table_info(log)")):
+            # Begun before records had one; SQLite itself looks at no value.
+            self._db.execute("ALTER TABLE log ADD COLUMN crc INTEGER")
         self._bytes = self._base = int(self._db.execute("SELECT total(length(record)) FROM log").fetchone()[0])
 
     def replay(self) -> dict[str, Space]:
         """The namespaces after everything in the log, empty for a new one. Raises LogError, too."""
         spaces: dict[str, Space] = {}
-        for id, raw in self._db.execute("SELECT id, record FROM log ORDER BY id"):
+        for id, raw, crc in self._db.execute("SELECT id, record, crc FROM log ORDER BY id"):
             try:
+                if crc is not None and zlib.crc32(raw) != crc:
+                    raise ValueError("other bytes than were written")
                 _replay(spaces, raw)
             except Exception as exc:
                 # Whatever can be wrong with bytes that we did not write.
@@ -74,7 +80,7 @@ class Log:
         """Write and sync `records`; all of them or, when this raises, none."""
         self._db.execute("BEGIN")
         try:
-            self._db.executemany("INSERT INTO log (record) VALUES (?)", ((record,) for record in records))
+            self._insert(records)
             self._db.execute("COMMIT")
         except BaseException:
             self._rollback()
@@ -91,12 +97,16 @@ class Log:
         self._db.execute("BEGIN")
         try:
             self._db.execute("DELETE FROM log")
-            self._db.executemany("INSERT INTO log (record) VALUES (?)", ((record,) for record in records))
+            self._insert(records)
             self._db.execute("COMMIT")
         except BaseException:
             self._rollback()
             raise
         self._bytes = self._base = sum(map(len, records))
+
+    def _insert(self, records: list[bytes]) -> None:
+        rows = ((record, zlib.crc32(record)) for record in records)
+        self._db.executemany("INSERT INTO log (record, crc) VALUES (?, ?)", rows)
 
     def _rollback(self) -> None:
         if self._db.in_transaction:
