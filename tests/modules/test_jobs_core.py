@@ -309,9 +309,12 @@ def test_running_jobs_without_a_duration_end_with_their_instance() -> None:
     world.submit(4)
     world.core.instance_expires(300.0)
     world.flush()
-    assert [job.expiration for job in world.core.active.values()] == [300.0, 90.0, 0.0, 0.0]
+    assert [job.expiration for job in world.core.active.values()] == [300.0, 90.0, 300.0, 0.0]
     assert world.context(1, "resource-update") == {"expiration": 300.0}
-    assert [effect for effect in world.effects if effect[0] == "expiration"] == [("expiration", 1, 300.0)]
+    assert [effect for effect in world.effects if effect[0] == "expiration"] == [
+        ("expiration", 1, 300.0),
+        ("expiration", 3, 300.0),
+    ]
     world.core.now = 200.0
     world.core.expire()
     assert world.core.active[1].state == RUN

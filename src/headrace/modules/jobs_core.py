@@ -437,12 +437,12 @@ class Core:
             self.advance(job)
 
     def instance_expires(self, expiration: float) -> None:
-        """The instance ends at another time: so do running jobs that were given its own end, having no duration."""
+        """The instance ends at another time: so do running jobs that have no duration of their own."""
         if not self.heirs.settled(None, lambda: self.instance_expires(expiration)):
             return
         self.heirs.expiration = expiration
         for job in list(self.active.values()):
-            if job.state == RUN and job.expiration and not js.duration(job.jobspec):
+            if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
                 self._expire_at(job, expiration)
 
     def _expire_at(self, job: Job, expiration: float) -> None:
