@@ -36,6 +36,7 @@ def test_an_allocation_carries_r_and_its_summary(in_broker: Run) -> None:
         world = World(broker, four_nodes())
         await world.settle()
         assert world.ready == {"mode": "unlimited"}
+        assert broker.logged[-1] == "sched-simple: ready: 8 of 8 cores: rank[0-3]/core[0-1]"
         world.submit(1, jobspec())
         await world.settle()
         (answer,) = world.answers[1]

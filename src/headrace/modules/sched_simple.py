@@ -162,6 +162,8 @@ class _Scheduler:
         self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
 
     def _ready(self) -> dict[str, Any]:
+        free = self.rset.diff(self._allocated())
+        self.ctx.log(logging.DEBUG, f"ready: {free.ncores} of {self.rset.ncores} cores: {summary(free.to_obj())}")
         return {"mode": self.mode, "limit": self.limit} if self.limit else {"mode": self.mode}
 
     # -- requests of the job manager (RFC 27)
