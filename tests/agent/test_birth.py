@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,15 +17,19 @@ from headrace.agent import linux
 # Stands for a broker: has an agent, says so, and waits until it is killed.
 _BROKER = """
 import os, sys, time
-from headrace.agent.birth import spawn_agent
+from headrace.agent.birth import spawn_agent, spawn_another
 pid, sock = spawn_agent(sys.argv[1], int(sys.argv[2]), 7)
+if sys.argv[3:] == ["another"]:
+    sock.close()
+    os.waitpid(pid, 0)
+    pid, sock = spawn_another(sys.argv[1], int(sys.argv[2]), 7)
 print(pid, flush=True)
 time.sleep(1000)
 """
 
 
-def broker(rundir: Path, starter: int) -> tuple[subprocess.Popen[str], int]:
-    argv = [sys.executable, "-c", _BROKER, str(rundir), str(starter)]
+def broker(rundir: Path, starter: int, *more: str) -> tuple[subprocess.Popen[str], int]:
+    argv = [sys.executable, "-c", _BROKER, str(rundir), str(starter), *more]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, int(process.stdout.readline())
@@ -37,8 +42,9 @@ def gone(pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_it_has_a_keeper_and_both_say_whose_they_are(tmp_path: Path) -> None:
-    process, keeper = broker(tmp_path, 0)
+@pytest.mark.parametrize("which", ["first", "another"])
+def test_it_has_a_keeper_and_both_say_whose_they_are(tmp_path: Path, which: str) -> None:
+    process, keeper = broker(tmp_path, 0, which)
     deadline = time.monotonic() + PATIENCE
     while not (agents := linux.children_of(keeper)) or "agent" not in Path(f"/proc/{agents[0]}/comm").read_text():
         assert time.monotonic() < deadline
@@ -63,3 +69,16 @@ def test_the_run_directory_of_a_killed_broker_goes_unless_who_started_it_can_see
     process.wait()
     gone(keeper)
     assert rundir.exists() == (started_by != "nobody")
+
+
+def test_the_run_directory_of_a_broker_that_lives_stays_when_its_agent_is_killed(tmp_path: Path) -> None:
+    rundir = tmp_path / "run"
+    rundir.mkdir()
+    process, keeper = broker(rundir, 0)
+    while not (agents := linux.children_of(keeper)):
+        time.sleep(0.01)
+    os.kill(agents[0], signal.SIGKILL)
+    gone(keeper)
+    assert rundir.exists()
+    process.kill()
+    process.wait()

@@ -90,3 +90,32 @@ except ProcessLookupError:
     print("gone")
 """
     assert outcome(script) == ["gone"]
+
+
+def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker() -> None:
+    script = """
+keeper.become_keeper()
+own = os.getpid()
+ready, tell = os.pipe()
+broker = os.fork()
+if broker == 0:
+    agent = os.fork()
+    if agent == 0:
+        start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
+        start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
+        if os.fork() == 0:
+            linux.name_process(keeper.DEPUTY + "0")
+            os.write(tell, b"x")
+            time.sleep(1000)
+        os.read(ready, 1)
+        os._exit(9)
+    keeper.bury(agent, own, "local:///a")
+    os._exit(0)
+while True:
+    pid, status = os.waitpid(-1, 0)
+    if pid == broker:
+        break
+print(*[linux.environment_of(pid).get("FLUX_URI") for pid in linux.children_of(own)])
+keeper.kill_children(5)
+"""
+    assert outcome(script) == ["local:///b"]

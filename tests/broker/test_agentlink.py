@@ -116,3 +116,30 @@ def test_an_agent_that_ends_is_told_of_once_and_one_that_we_left_is_not(in_broke
         assert agent.recv(100) == b""
 
     with_link(in_broker, leaving)
+
+
+def test_what_is_sent_while_there_is_no_agent_is_for_the_next(in_broker: Run) -> None:
+    async def body(broker: Any, link: AgentLink, agent: socket.socket) -> None:
+        heard: list[Any] = []
+        link.subscribe(heard.append)
+        # Half of a frame, of which the rest never comes.
+        agent.send(frame([{"op": "x"}])[:-1])
+        link.send({"op": "kill", "id": 1})
+        agent.close()
+        await until(lambda: heard)
+        assert (heard, link.up) == ([{"op": "gone"}], False)
+        link.send({"op": "kill", "id": 2})
+        await broker.settle()
+        ours, another = socket.socketpair()
+        another.setblocking(False)
+        await link.start(ours)
+        with another:
+            link.send({"op": "kill", "id": 3})
+            await broker.settle()
+            told = list(Reader().feed(another.recv(1 << 16)))
+            assert told == [{"op": "kill", "id": 2}, {"op": "kill", "id": 3}]
+            await broker.loop.sock_sendall(another, frame([{"op": "y"}]))
+            await until(lambda: len(heard) == 2)
+            assert heard[1] == {"op": "y"}
+
+    with_link(in_broker, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,12 +112,12 @@ Scenario = Callable[[LittleBroker], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
-def in_broker() -> Callable[..., None]:
+def in_broker(tmp_path: Path) -> Callable[..., None]:
     """`in_broker(scenario, statedir=..., config=...)` runs the coroutine function with a broker of its own."""
 
     def run(scenario: Scenario, config: dict[str, Any] | None = None, **attrs: str) -> None:
         async def main() -> None:
-            broker = LittleBroker(attrs, config or {})
+            broker = LittleBroker({"rundir": str(tmp_path), **attrs}, config or {})
             try:
                 await scenario(broker)
             finally:

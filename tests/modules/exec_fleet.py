@@ -23,6 +23,7 @@ class FakeAgent:
     """Keeps what it is told; `say` is what a real agent would report."""
 
     def __init__(self) -> None:
+        self.up = True
         self.told: list[dict[str, Any]] = []
         self.on_send: Callable[[dict[str, Any]], Any] = lambda op: None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []

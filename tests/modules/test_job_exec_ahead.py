@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from pathlib import Path
 from typing import Any
 
 from exec_fleet import JOB, Fleet, with_fleet
 
+from headrace.agent import begun
 from headrace.modules import job_exec
 
 NEXT, LAST = JOB + 1, JOB + 2
 SPEC = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0}}}
 
 
-async def hand_out(fleet: Fleet, *ids: int) -> None:
+async def hand_out(fleet: Fleet, *ids: int, traces: str = "") -> None:
     fleet.start()
     await fleet.settle()
     fleet.agents[0].say("started")
     todo = [{"id": id, "userid": 0, "jobspec": SPEC} for id in ids]
-    fleet.manager.call("job-exec.ahead", {"jobs": todo, "after": [JOB], "first": True, "ends": 0.0, "traces": ""})
+    fleet.manager.call("job-exec.ahead", {"jobs": todo, "after": [JOB], "first": True, "ends": 0.0, "traces": traces})
     await fleet.settle()
     (told,) = fleet.agents[0].got("ahead")
     assert [job["id"] for job in told["jobs"]] == list(ids) and told["after"] == [JOB]
@@ -187,7 +189,7 @@ def test_the_end_of_the_module_takes_everything_back_and_ends_what_runs() -> Non
     with_fleet(1, scenario)
 
 
-def test_who_waits_for_an_agent_that_is_gone_is_answered_and_nothing_is_taken_any_more() -> None:
+def test_who_waits_for_an_agent_is_answered_when_there_will_be_none_and_nothing_is_taken_any_more() -> None:
     async def scenario(fleet: Fleet) -> None:
         await hand_out(fleet, NEXT, LAST)
         answers = recall(fleet)
@@ -195,6 +197,7 @@ def test_who_waits_for_an_agent_that_is_gone_is_answered_and_nothing_is_taken_an
         await fleet.settle()
         assert answers == []
         fleet.agents[0].say("gone")
+        fleet.agents[0].say("ended")
         await fleet.settle()
         assert answers == [0] and ("error", {"errnum": errno.ENOSYS}) in fleet.told
         again = recall(fleet)
@@ -211,6 +214,33 @@ def test_what_runs_where_the_agent_is_gone_is_lost() -> None:
         await fleet.settle()
         assert [kind for kind, _ in fleet.told] == ["exception", "finish", "release"]
         assert fleet.told[0][1]["type"] == "node-failure"
+
+    with_fleet(1, scenario)
+
+
+def test_another_agent_gets_what_the_dead_one_had_not_started(tmp_path: Path) -> None:
+    begun_told: list[Any] = []
+    traces = str(tmp_path / "begun")
+    begun.reserve(traces)
+    begun.Traces(traces).add(NEXT)
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.manager.service("job-manager", {"exec-begun": lambda msg: begun_told.append(msg.obj)})
+        await hand_out(fleet, NEXT, LAST, traces=traces)
+        agent = fleet.agents[0]
+        agent.say("gone")
+        answers = recall(fleet)
+        await fleet.settle()
+        assert (begun_told, answers, len(agent.got("ahead")), agent.got("recall")) == ([], [], 1, [])
+        agent.say("back")
+        await fleet.settle()
+        assert begun_told == [{"ids": [NEXT]}]
+        again = agent.got("ahead")[1]
+        assert [job["id"] for job in again["jobs"]] == [LAST]
+        assert (again["after"], again["first"], again["traces"]) == ([], True, traces)
+        agent.say("recalled", ids=[LAST])
+        await fleet.settle()
+        assert answers == [0]
 
     with_fleet(1, scenario)
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from jobs_world import jobspec, signed
 
+from headrace.agent import begun
 from headrace.broker.module import EMPTY
 from headrace.broker.topology import Topology
 from headrace.modules import job_exec, job_ingest, job_manager
@@ -34,6 +35,11 @@ class Hand:
         self.outbox: deque[Op] = deque()
         self.running: dict[int, int] = {}
         self._leavers: set[int] = set()
+
+    def die(self) -> None:
+        """All that it knows is lost."""
+        for box in (self.inbox, self.outbox, self.running, self._leavers):
+            box.clear()
 
     def hear(self) -> None:
         """Read one operation."""
@@ -61,6 +67,9 @@ class Hand:
         finish: Op = {"op": "finish", "id": id, "status": 15 if id in agent.doomed else 0}
         heir = agent.handout.popleft() if id in self._leavers and agent.handout else None
         self._leavers.discard(id)
+        if heir is not None:
+            assert agent.traces is not None
+            agent.traces.add(heir)
         self.outbox.append(finish if heir is None else {**finish, "heir": heir, "t": 1.0})
         if heir is None:
             return
@@ -83,6 +92,8 @@ class Agent(Hand):
 
     def __init__(self, deputies: int) -> None:
         super().__init__(self)
+        self.up = True
+        self.traces: begun.Traces | None = None
         self.listeners: list[Callable[[Op], None]] = []
         self.doomed: set[int] = set()
         self.begun: Counter[int] = Counter()
@@ -104,6 +115,23 @@ class Agent(Hand):
     def resume(self) -> None:
         pass
 
+    def die(self) -> None:
+        self.up = False
+        for hand in self.hands:
+            Hand.die(hand)
+        self.handout.clear()
+        self._recalls.clear()
+        self._say({"op": "gone"})
+
+    def revive(self) -> None:
+        """Another is in its place; it finds what it was told meanwhile."""
+        self.up = True
+        self._say({"op": "back"})
+
+    def _say(self, op: Op) -> None:
+        for listener in list(self.listeners):
+            listener(op)
+
     def hear(self) -> None:
         op = self.inbox[0]
         if op["op"] in ("ahead", "recall", "kill"):
@@ -115,6 +143,7 @@ class Agent(Hand):
             self.handout.clear()
         super().hear()
         if op["op"] == "ahead":
+            self.traces = begun.Traces(op["traces"])
             self.handout.extend(job["id"] for job in op["jobs"])
 
     def relay(self, deputy: Hand) -> None:
@@ -127,8 +156,7 @@ class Agent(Hand):
         if op["op"] == "settled":
             self._pass_on(op, 0)
             return
-        for listener in list(self.listeners):
-            listener(op)
+        self._say(op)
 
     def _pass_on(self, op: Op, index: int) -> None:
         if op["op"] != "settled":
@@ -238,6 +266,7 @@ class World:
         # How often jobs differ, and how often a module is loaded anew.
         self.variety = self.dice.choice([0.0, 0.02, 0.3])
         self.unrest = self.dice.choice([0.0, 0.003, 0.03])
+        self.deadly = self.dice.choice([0.0, 0.0, 0.02])
         broker.context("resource").service("resource", {"status": lambda msg: {"R": r_of(0)}})
         broker.context("feasibility").service("feasibility", {"check": lambda msg: EMPTY})
         broker.load(job_manager)
@@ -295,7 +324,9 @@ class World:
 
     def one_hears(self) -> bool:
         """Have somebody read what is there for him."""
-        ways = [(hand.inbox, hand.hear) for hand in self.agent.hands]
+        if not self.agent.up and self.dice.random() < 0.2:
+            self.agent.revive()
+        ways = [(hand.inbox, hand.hear) for hand in self.agent.hands if self.agent.up]
         ways += [(deputy.outbox, partial(self.agent.relay, deputy)) for deputy in self.agent.deputies]
         ways += [(self.agent.outbox, self.agent.tell), (self.sched.inbox, self.sched.hear)]
         full = [hear for box, hear in ways if box]
@@ -309,6 +340,8 @@ class World:
         for _ in range(steps):
             if self.dice.random() < self.unrest:
                 self.dice.choice([self.begin_reload, self.sched.begin])()
+            if self.agent.up and self.dice.random() < self.deadly:
+                self.agent.die()
             self.dice.choice(deeds)()
             if self.dice.random() < 0.7:
                 await self.go_on(self.dice.choice([1, 1, 2, 4]))
@@ -325,7 +358,7 @@ class World:
         idle = 0
         while idle < 5:
             await self.go_on(4)
-            busy = self.one_hears() or any(hand.running for hand in self.agent.hands)
+            busy = self.one_hears() or not self.agent.up or any(hand.running for hand in self.agent.hands)
             idle = 0 if busy else idle + 1
             self.end_one()
         return (await self.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]

@@ -133,6 +133,6 @@ def test_what_a_service_that_leaves_has_started_ahead_is_lost_with_it_and_never_
     world.core.heirs.given[2] = world.core.active[2]
     exec_.begun(begun)  # type: ignore[arg-type]
     world.flush()
-    assert world.context(2, "exception")["note"] == "the exec service is gone"
+    assert world.context(2, "exception")["note"] == "lost with who had started it"
     assert world.asked("cancel") == [2] and not world.core.heirs.given
     assert "exception" not in world.events(1), "that was asked for, and is answered"

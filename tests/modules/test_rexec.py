@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -153,6 +154,30 @@ def test_what_cannot_be_started_is_an_error(in_broker: Run) -> None:
         world.say("exec-error", errnum=errno.ENOENT, text="")
         reply = await world.client.next(tag)
         assert (reply.errnum, reply.text) == (errno.ENOENT, "error launching process: No such file or directory")
+
+    with_world(in_broker, scenario)
+
+
+def test_what_an_agent_ran_that_was_killed_has_ended_of_that(in_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: killed.append((group, number)))
+
+    async def scenario(world: World) -> None:
+        runs, waits = world.run("sleep"), world.run("hostname")
+        await world.settle()
+        world.say("exec-started", pid=22655)
+        world.say("exec-output", stream="stderr", data=b"", eof=True)
+        await world.answers(runs)
+        world.say("gone")
+        assert await world.answers(runs) == [
+            output("stdout", eof=True),
+            {"type": "finished", "status": 9},
+            errno.ENODATA,
+        ]
+        reply = await world.client.next(waits)
+        assert (reply.errnum, reply.text) == (errno.EHOSTUNREACH, "the exec agent was killed")
+        assert killed == [(22655, 9)]
+        assert (await world.client.rpc("rexec.list")) == {"rank": 0, "procs": []}
 
     with_world(in_broker, scenario)
 

@@ -198,7 +198,7 @@ class Agent:
             signal.signal(number, signal.SIG_IGN)
         # The broker that forked us holds them.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop())
+        signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop() if keeper.is_orphaned() else None)
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
         while self.running:
@@ -277,11 +277,14 @@ class Agent:
         """Collect every child that ended."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            if os.WIFSTOPPED(status):
+                self._deputies.stopped(pid)
+                continue
             callback = self.children.pop(pid, None)
             if callback is not None:
                 _guarded(partial(callback, status))

@@ -1,4 +1,8 @@
-"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes."""
+"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes.
+
+One that takes the place of a dead one is started by a broker that has threads by then: as a program of its own, which
+is this module.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import socket
 import sys
 import time
 import traceback
+from typing import NoReturn
 
 from . import keeper, linux
 from .agent import run_agent
@@ -27,16 +32,37 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
     if pid:
         its.close()
         return pid, ours
+    ours.close()
+    _be_agent(its, broker, rundir, starter, rank)
+
+
+def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
+    """Like `spawn_agent`, at any time and always with a keeper of its own. Raises OSError."""
+    # Most brokers never need it.
+    import subprocess
+
+    ours, its = socket.socketpair()
+    with its:
+        values = (its.fileno(), os.getpid(), rundir, starter, rank)
+        argv = [sys.executable, "-m", __name__, *map(str, values)]
+        process = subprocess.Popen(argv, pass_fds=[its.fileno()])
+    # It is waited for by its pid.
+    process.returncode = 0
+    return process.pid, ours
+
+
+def _be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
     code = 1
+    # By which it is told from another of the same number.
+    born = linux.began(broker)
     try:
-        ours.close()
         # Whoever types to `flux start` does not type to its jobs.
         null = os.open(os.devnull, os.O_RDONLY)
         if null:
             os.dup2(null, 0)
             os.close(null)
         code = _run_kept(its, rank)
-        if rundir and _is_ours_to_remove(broker, starter):
+        if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -44,14 +70,12 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
         os._exit(code)
 
 
-def _is_ours_to_remove(broker: int, starter: int) -> bool:
+def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
     """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
-    if not starter:
-        return True
-    if os.getppid() == broker:
+    if linux.began(broker) == born and not linux.is_ending(broker):
         return False
     deadline = time.monotonic() + _DYING
-    while linux.is_running(starter):
+    while starter and linux.is_running(starter):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
@@ -74,3 +98,8 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
     run_agent(sock)
     return 0
+
+
+if __name__ == "__main__":
+    _fd, _broker, _rundir, _starter, _rank = sys.argv[1:]
+    _be_agent(socket.socket(fileno=int(_fd)), int(_broker), _rundir, int(_starter), int(_rank))

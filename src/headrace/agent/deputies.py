@@ -225,7 +225,7 @@ class Deputies:
             try:
                 signal.set_wakeup_fd(-1)
                 _close_all_but(its.fileno(), self._agent.handout_fd())
-                linux.name_process(f"flux-deputy-{index}", f"flux-deputy: starts tasks, number {index}")
+                linux.name_process(f"{keeper.DEPUTY}{index}", f"flux-deputy: starts tasks, number {index}")
                 keeper.follow(own)
                 self._serve(its, index)
                 code = 0
@@ -241,6 +241,11 @@ class Deputies:
         self._lines[index] = _Line(self._agent, pid, ours)
         self._agent.children[pid] = lambda _status: self._agent.stop()
         self._agent.watch(ours.fileno(), partial(self._readable, index))
+
+    def stopped(self, pid: int) -> None:
+        """A child of the agent was stopped: tasks may be, deputies not."""
+        if any(line.pid == pid for line in self._lines.values()):
+            keeper.have_go_on(pid)
 
     def end(self) -> None:
         """Have them end what they run, and end."""

@@ -19,8 +19,11 @@ from . import linux
 # What an agent gets when its own keeper is gone. INT, TERM and HUP reach whole groups and must not end it.
 ORPHANED = signal.SIGUSR1
 _PATIENCE = 5.0
+# How the command names of deputies begin.
+DEPUTY = "flux-deputy-"
 
 _keeping = False
+_followed = 0
 
 
 def become_keeper() -> None:
@@ -35,17 +38,18 @@ def is_kept() -> bool:
     return _keeping
 
 
-def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: True) -> bool:
+def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
     """Kill our children that are `wanted`, and theirs as they become ours; False when some are left after `patience`
-    seconds. The dead ones are collected."""
+    seconds. The dead ones are collected. Those of another `parent`, who collects them itself, are killed likewise.
+    """
     deadline = time.monotonic() + patience
     while True:
-        mine = [pid for pid in linux.children_of(os.getpid()) if wanted(pid)]
+        mine = [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)]
         if not mine:
             return True
         if time.monotonic() > deadline:
             return False
-        left = False
+        left = parent != 0
         for pid in mine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -59,15 +63,25 @@ def kill_strays(known: Container[int], uri: str = "") -> bool:
     """For a keeper of many, when a broker ended: kill our children not in `known`; with `uri` only tasks of jobs of the
     broker at this address. False when some could not be killed."""
 
-    def wanted(pid: int) -> bool:
-        if pid in known:
-            return False
-        if not uri:
-            return True
-        env = linux.environment_of(pid)
-        return env.get("FLUX_URI") == uri and "FLUX_JOB_ID" in env
+    return kill_children(_PATIENCE, lambda pid: pid not in known and (not uri or _is_task(pid, uri)))
 
-    return kill_children(_PATIENCE, wanted)
+
+def _is_task(pid: int, uri: str) -> bool:
+    env = linux.environment_of(pid)
+    return env.get("FLUX_URI") == uri and "FLUX_JOB_ID" in env
+
+
+def bury(agent: int, keeper: int, uri: str) -> None:
+    """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
+
+    `agent` is our child: the agent's own keeper, who sees to all that, or with `keeper`, who has others to keep as
+    well, the agent itself. Then we kill those that came to it: deputies, which only the agent of a broker without
+    others has, and tasks.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(agent, 0)
+    if keeper:
+        kill_children(_PATIENCE, lambda pid: linux.name_of(pid).startswith(DEPUTY) or _is_task(pid, uri), keeper)
 
 
 def keep(agent: int) -> int:
@@ -77,15 +91,31 @@ def keep(agent: int) -> int:
     # The broker that forked us holds them.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == agent:
+        pid, status = os.waitpid(-1, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            if pid == agent:
+                have_go_on(agent)
+        elif pid == agent:
             break
     kill_children(_PATIENCE)
     return status
 
 
+def have_go_on(pid: int) -> None:
+    """A process of ours was stopped, as a task can do with its parent: all jobs of the node would stand still."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
 def follow(keeper: int) -> None:
     """In the agent: be told when process `keeper` ends. Raises OSError when it has ended already."""
+    global _followed
+    _followed = keeper
     linux.die_with_parent(ORPHANED)
     if os.getppid() != keeper:
         raise ProcessLookupError("the exec agent's keeper is gone")
+
+
+def is_orphaned() -> bool:
+    """In the agent: whether its own keeper is gone. A task may send the signal that says so, too."""
+    return _followed not in (0, os.getppid())

@@ -19,6 +19,9 @@ _SHORT_SLICE = 100_000
 # Nanoseconds that the kernel counts as one.
 _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
+# Of the flags of a process in /proc (include/linux/sched.h).
+_PF_EXITING = 4
+
 
 def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
@@ -126,6 +129,16 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def is_ending(pid: int) -> bool:
+    """Whether a process is gone or on its way to it: it closes its files before its children have another parent."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in "ZX" or bool(int(fields[9 - 3]) & _PF_EXITING)
+
+
 def began(pid: int) -> int:
     """When a process began, in the kernel's ticks since boot; 0 when it is gone."""
     try:
@@ -138,6 +151,13 @@ def began(pid: int) -> int:
 def ticks() -> int:
     """Now, on the clock of `began`."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK
+
+
+def name_of(pid: int) -> str:
+    """The command name of a process, "" if it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().rstrip("\n")
+    return ""
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ..agent import keeper
+
 if TYPE_CHECKING:
     from .broker import Broker
 
@@ -22,7 +24,7 @@ _LENGTH = struct.Struct("<I")
 
 class AgentLink(asyncio.BufferedProtocol):
     """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
-    "gone", and `lost` is called."""
+    "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again."""
 
     def __init__(self, broker: Broker, pid: int) -> None:
         self.broker = broker
@@ -32,11 +34,18 @@ class AgentLink(asyncio.BufferedProtocol):
         self._out: list[dict[str, Any]] = []
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
+        self.closed = False
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
     async def start(self, sock: socket.socket) -> None:
         await self.broker.loop.create_unix_connection(lambda: self, sock=sock)
+        self.flush()
+
+    @property
+    def up(self) -> bool:
+        """Whether there is an agent."""
+        return self._transport is not None
 
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
         self._listeners.append(listener)
@@ -60,6 +69,8 @@ class AgentLink(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
+        if self._transport is None and not self.closed:
+            return
         out, self._out = self._out, []
         if out and self._transport is not None:
             try:
@@ -96,10 +107,11 @@ class AgentLink(asyncio.BufferedProtocol):
             ops = self._decode(bytes(buffer[pos + 4 : pos + 4 + size]))
             pos += 4 + size
             for op in ops:
-                self._tell(op)
+                self.tell(op)
         del buffer[:pos]
 
-    def _tell(self, op: dict[str, Any]) -> None:
+    def tell(self, op: dict[str, Any]) -> None:
+        """To all listeners, as from the agent."""
         for listener in self._listeners:
             try:
                 listener(op)
@@ -109,12 +121,21 @@ class AgentLink(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
-            self._tell({"op": "gone"})
+            self._buffer.clear()
+            self._out.clear()
+            self.tell({"op": "gone"})
             self.lost()
+
+    def keep_going(self) -> None:
+        """A child of ours has ended or was stopped: if that is the agent, or its keeper, it is continued."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
+                keeper.have_go_on(self.pid)
 
     def close(self) -> None:
         """Flush and close; the agent ends when its socket does."""
         self.flush()
+        self.closed = True
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

@@ -17,6 +17,7 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
 from . import services, signals, state
+from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
 from .boot import BootInfo
@@ -67,6 +69,7 @@ class Broker:
         agent: tuple[int, socket.socket] | None = None,
         env: dict[str, str] | None = None,
         forked: dict[str, Forked] | None = None,
+        another_agent: Callable[[], tuple[int, socket.socket]] | None = None,
     ) -> None:
         self.boot = boot
         self.rank = boot.rank
@@ -91,7 +94,7 @@ class Broker:
         self.context: ModuleContext
         self.groups: Groups | None = None
         self.program: Program | None = None
-        self._agent_socket = agent
+        self._agent_socket, self._another_agent = agent, another_agent
         # Processes that wait to become modules, by module name.
         self.forked = forked or {}
         self.agent: AgentLink | None = None
@@ -149,7 +152,8 @@ class Broker:
             if self._agent_socket is not None:
                 self.agent = AgentLink(self, self._agent_socket[0])
                 await self.agent.start(self._agent_socket[1])
-                self.agent.lost = self._agent_lost
+                if self._another_agent is not None:
+                    self.agent.lost = AgentHeirs(self, self._another_agent).lost
             self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
             await self.local.start()
             self.overlay.start()
@@ -476,9 +480,10 @@ class Broker:
         self.state = "finalize"
         self.spawn(self._finalize())
 
-    def _agent_lost(self) -> None:
+    def go_without_agent(self, why: str) -> None:
+        """There is no exec agent any more, and there will be none."""
         self._agent_is_lost = True
-        self.log(logging.CRITICAL, "broker", "the exec agent ended; this broker cannot run jobs and shuts down")
+        self.log(logging.CRITICAL, "broker", why)
         self.exit_code = self.exit_code or 1
         if self.rank == 0:
             self.begin_shutdown()

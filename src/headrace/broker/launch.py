@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ..agent import keeper, linux
@@ -167,7 +168,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
 
     Raises LaunchError.
     """
-    from ..agent.birth import spawn_agent
+    from ..agent.birth import spawn_agent, spawn_another
 
     if info.rank == 0:
         if options.attrs.get("statedir"):
@@ -190,7 +191,8 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
-    agent = spawn_agent(rundir if own or starter else "", starter, info.rank)
+    its = (rundir if own or starter else "", starter, info.rank)
+    agent = spawn_agent(*its)
     # Not before: the agent removes it when we are killed.
     _make_unmade(options)
     attrs = AttrTable({**options.attrs})
@@ -205,7 +207,8 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
     env = with_flux(os.environ) if info.rank == 0 or scripts else {}
     command = options.command if info.rank == 0 else None
-    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked)
+    another = partial(spawn_another, *its)
+    broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked, another)
     return broker.run()
 
 

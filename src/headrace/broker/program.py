@@ -105,6 +105,10 @@ class Program:
         self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
 
+    def tell_agent(self) -> None:
+        """Another agent takes the place of the one that knew."""
+        self._tell_agent(self._pid)
+
     def _tell_agent(self, pid: int, **coming: object) -> None:
         """The agent outlives us to kill what we left when we are killed, now perhaps."""
         if self._broker.agent is not None:

@@ -63,8 +63,8 @@ def interruptible() -> Iterator[None]:
 
 def catch() -> None:
     """Prepare for `listen`. Before asyncio runs: it would put, take away and describe a handler of its own."""
-    # SIGALRM is how a job's time limit reaches an instance that is a job.
-    for number in (*_ENDING, *FOR_JOBS, signal.SIGALRM):
+    # SIGALRM is how a job's time limit reaches an instance that is a job; SIGCHLD, that somebody stopped our agent.
+    for number in (*_ENDING, *FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, _noted)
 
 
@@ -91,6 +91,10 @@ def _noted(_number: int, _frame: Any) -> None:
 def received(broker: Broker, number: int) -> None:
     """Broker: `number` arrived. The leader tells the jobs, or shuts the instance down; a follower that is told to go
     alone goes."""
+    if number == signal.SIGCHLD:
+        if broker.agent is not None:
+            broker.agent.keep_going()
+        return
     name = signal.Signals(number).name
     if number in FOR_JOBS:
         # All brokers of a job get it: once is enough.

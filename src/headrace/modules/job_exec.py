@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from headrace.agent.begun import read as read_traces
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.modules.job_exec_job import Job
 from headrace.modules.job_exec_node import Node, Op
 from headrace.modules.job_exec_settings import KEYS, WITHOUT_EFFECT, Settings
-from headrace.modules.job_exec_sim import SimError, simulation
+from headrace.modules.job_exec_sim import SimError, Simulator, simulation
 from headrace.modules.job_exec_tree import bits_of, ranks_of
 from headrace.spec import jobid
 from headrace.spec import jobspec as js
@@ -35,8 +36,6 @@ NAME = "job-exec"
 _EVENTS = "guest.exec.eventlog"
 # Seconds that the first entries of a log wait for those of the shells.
 _PATIENCE = 0.01
-# Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
-_TICK = 0.0005
 # Seconds that the end of this module waits for the agent's word on what it has started.
 _AGENT_ANSWERS = 2.0
 _NOTHING: Mapping[str, Any] = {}
@@ -59,6 +58,10 @@ class _Leader:
         self.jobs: dict[int, Job] = {}
         # What the agent was given to start, by id.
         self.ahead: dict[int, dict[str, Any]] = {}
+        # Where the agent leaves traces of what it starts of these.
+        self.traces = ""
+        # There is no agent until another has taken the place of one that was killed.
+        self.down = ctx.broker.agent is not None and not ctx.broker.agent.up
         # Who waits for the agent's word on what it has started, and who for the job manager's as well.
         self.recalls: list[Callable[[], Any]] = []
         self.recalled: list[Callable[[], Any]] = []
@@ -84,11 +87,12 @@ class _Leader:
             "exception": self._exception,
             "lost": self._lost,
         }
+        self.simulator = Simulator(ctx, self.jobs, self._respond, self._fail, self._end)
         methods = {
             "start": self._start,
             "kill": self._kill,
             "expiration": self._expiration,
-            "override": self._override,
+            "override": self.simulator.override,
             "critical-ranks": self._critical_ranks,
             "ahead": self._ahead,
             "recall": self._recall,
@@ -158,7 +162,7 @@ class _Leader:
             self._fail(job, str(exc))
             return
         if job.sim is not None:
-            self._simulate(job)
+            self.simulator.start(job)
             return
         self.node.launch(
             {
@@ -189,12 +193,11 @@ class _Leader:
         body = msg.obj
         if not self.taking:
             return EMPTY
-        jobs = []
-        for todo in body["jobs"]:
-            self.ahead[todo["id"]] = todo
-            duration = js.duration(todo["jobspec"])
-            jobs.append({**todo, "duration": duration, "expiration": body["ends"]})
-        self.node.ahead(jobs, body["after"], body["first"], body["traces"])
+        self.traces = body["traces"]
+        jobs = [{**todo, "duration": js.duration(todo["jobspec"]), "expiration": body["ends"]} for todo in body["jobs"]]
+        self.ahead.update((job["id"], job) for job in jobs)
+        if not self.down:
+            self.node.ahead(jobs, body["after"], body["first"], self.traces)
         return EMPTY
 
     def _recall(self, msg: Message) -> None:
@@ -204,7 +207,8 @@ class _Leader:
     def _bring_back(self, then: Callable[[], Any]) -> None:
         if self.ahead or self.recalls:
             self.recalls.append(then)
-            self.node.recall()
+            if not self.down:
+                self.node.recall()
         else:
             self.recalled.append(then)
             self._answer_recalls()
@@ -218,8 +222,21 @@ class _Leader:
         self.recalled.append(self.recalls.pop(0))
         self._answer_recalls()
 
-    def _agent_gone(self) -> None:
-        """It starts nothing any more. What it has started and not told is in its traces: for the next broker."""
+    def _agent_back(self) -> None:
+        """Another agent is there: it gets what the last one has not started."""
+        self.down = False
+        begun = [id for id in read_traces(self.traces) if id in self.ahead] if self.traces else []
+        if begun:
+            for id in begun:
+                del self.ahead[id]
+            self.ctx.call("job-manager.exec-begun", {"ids": begun})
+        if self.ahead:
+            self.node.ahead(list(self.ahead.values()), [], True, self.traces)
+        for _ in self.recalls:
+            self.node.recall()
+
+    def _agent_ended(self) -> None:
+        """Nothing is started any more. What was started and not told is in the traces: for the next broker."""
         self.taking = False
         self.ahead.clear()
         while self.recalls:
@@ -279,7 +296,13 @@ class _Leader:
             self._recalled(op)
             return
         if op["op"] == "gone":
-            self._agent_gone()
+            self.down = True
+            return
+        if op["op"] == "back":
+            self._agent_back()
+            return
+        if op["op"] == "ended":
+            self._agent_ended()
             return
         handler = self._ops.get(op["op"])
         if handler is not None and op["id"] in self.jobs:
@@ -459,48 +482,4 @@ class _Leader:
             job.critical = Idset.parse(msg.obj["ranks"])
         except IdsetError as exc:
             raise RpcError(errno.EINVAL, f"ranks: {exc}") from None
-        return EMPTY
-
-    # -- simulated jobs
-
-    def _simulate(self, job: Job) -> None:
-        sim = job.sim
-        assert sim is not None
-        if sim.exception in ("init", "starting"):
-            self._fail(job, f"mock {sim.exception} exception generated")
-        elif not sim.override:
-            self._simulated_start(job)
-
-    def _simulated_start(self, job: Job) -> None:
-        sim = job.sim
-        assert sim is not None
-        job.running = True
-        self._respond(job, "start", {})
-        if sim.exception == "run":
-            self._fail(job, "mock run exception generated")
-        elif sim.override:
-            return
-        elif sim.run >= _TICK:
-            job.timer = self.ctx.call_later(sim.run, self._simulated_end, job)
-        else:
-            self.ctx.call_soon(self._simulated_end, job)
-
-    def _simulated_end(self, job: Job) -> None:
-        if job.id in self.jobs:
-            self._end(job, 0)
-
-    def _override(self, msg: Message) -> Any:
-        """`job-exec.override {jobid, event: start|finish, status}` for simulated jobs that ask for it."""
-        job = self.jobs.get(msg.obj["jobid"])
-        if job is None:
-            raise RpcError(errno.ENOENT, f"job {msg.obj['jobid']} is not active")
-        if job.sim is None or not job.sim.override:
-            raise RpcError(errno.EINVAL, "job is not configured for override")
-        event = msg.obj["event"]
-        if event == "start" and not job.running:
-            self._simulated_start(job)
-        elif event == "finish" and job.running:
-            self._end(job, int(msg.obj.get("status", 0)))
-        else:
-            raise RpcError(errno.EINVAL, f"job is {'already' if job.running else 'not'} running, cannot {event} it")
         return EMPTY

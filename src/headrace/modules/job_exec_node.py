@@ -165,6 +165,9 @@ class Node:
             self._peer(op)
         elif kind == "gone":
             self._agent_gone()
+        elif kind in ("back", "ended"):
+            if self.rank == 0:
+                self.report(op)
         elif kind == "recalled" and op["by"] != self.ctx.uuid:
             # An earlier load of us waited for it no longer.
             pass
@@ -288,12 +291,11 @@ class Node:
                 self._lost(part, rank, part.children[rank])
 
     def _agent_gone(self) -> None:
-        """A follower goes with its agent, and is missed by its parent."""
         if self.rank == 0:
             self.report({"op": "gone"})
-            for part in list(self.parts.values()):
-                if part.here and HERE not in part.heard_finish:
-                    self._lost(part, HERE, 1)
+        for part in list(self.parts.values()):
+            if part.here and HERE not in part.heard_finish:
+                self._lost(part, HERE, 1 << self.rank)
 
     def _lost(self, part: Part, child: int, members: int) -> None:
         job = part.job["id"]

@@ -8,10 +8,20 @@ with it, and the queue can be tried out at scale.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.spec import duration as durations
 from headrace.spec import jobspec as js
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.modules.job_exec_job import Job
+
+# Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
+_TICK = 0.0005
 
 
 class SimError(ValueError):
@@ -52,3 +62,64 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
     if exception not in ("", "init", "starting", "run"):
         raise SimError("attributes.system.exec.test.mock_exception: must be init, starting or run")
     return Simulation(seconds, bool(test.get("override", 0)), exception)
+
+
+class Simulator:
+    """Runs the simulated ones of `jobs`. `respond(job, kind, data)`, `fail(job, note)` and `end(job, status)` are what
+    all jobs have."""
+
+    def __init__(
+        self,
+        ctx: ModuleContext,
+        jobs: dict[int, Job],
+        respond: Callable[[Job, str, dict[str, Any]], None],
+        fail: Callable[[Job, str], None],
+        end: Callable[[Job, int], None],
+    ) -> None:
+        self._ctx = ctx
+        self._jobs = jobs
+        self._respond = respond
+        self._fail = fail
+        self._finish = end
+
+    def start(self, job: Job) -> None:
+        sim = job.sim
+        assert sim is not None
+        if sim.exception in ("init", "starting"):
+            self._fail(job, f"mock {sim.exception} exception generated")
+        elif not sim.override:
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        sim = job.sim
+        assert sim is not None
+        job.running = True
+        self._respond(job, "start", {})
+        if sim.exception == "run":
+            self._fail(job, "mock run exception generated")
+        elif sim.override:
+            return
+        elif sim.run >= _TICK:
+            job.timer = self._ctx.call_later(sim.run, self._end, job)
+        else:
+            self._ctx.call_soon(self._end, job)
+
+    def _end(self, job: Job) -> None:
+        if job.id in self._jobs:
+            self._finish(job, 0)
+
+    def override(self, msg: Message) -> Any:
+        """`job-exec.override {jobid, event: start|finish, status}` for simulated jobs that ask for it."""
+        job = self._jobs.get(msg.obj["jobid"])
+        if job is None:
+            raise RpcError(errno.ENOENT, f"job {msg.obj['jobid']} is not active")
+        if job.sim is None or not job.sim.override:
+            raise RpcError(errno.EINVAL, "job is not configured for override")
+        event = msg.obj["event"]
+        if event == "start" and not job.running:
+            self._run(job)
+        elif event == "finish" and job.running:
+            self._finish(job, int(msg.obj.get("status", 0)))
+        else:
+            raise RpcError(errno.EINVAL, f"job is {'already' if job.running else 'not'} running, cannot {event} it")
+        return EMPTY

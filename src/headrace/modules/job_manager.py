@@ -61,18 +61,20 @@ class _Manager:
         self.core.deadlines.steady = ctx.monotonic
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
-        traces: str | None = ""
+        # What the exec service has started ahead must be known when its agent is killed, or we are.
+        path = os.path.join(ctx.attrs.get("rundir"), "begun")
         begun_before: frozenset[int] = frozenset()
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
-            traces = os.path.join(self.journal.folder, "begun")
-            begun_before = begun.read(traces)
-            try:
-                begun.reserve(traces)
-            except OSError as exc:
-                ctx.log(logging.WARNING, f"{traces}: {exc.strerror}: no job is started ahead of the time")
-                traces = None
+            path = os.path.join(self.journal.folder, "begun")
+            begun_before = begun.read(path)
+        traces: str | None = path
+        try:
+            begun.reserve(path)
+        except OSError as exc:
+            ctx.log(logging.WARNING, f"{path}: {exc.strerror}: no job is started ahead of the time")
+            traces = None
         touch = self.pipeline.touch
         self.sched = Scheduler(ctx, self.core, touch)
         self.exec = Exec(ctx, self.core, touch, traces)

@@ -154,8 +154,8 @@ class Scheduler:
 class Exec:
     """Requests to the exec service that said hello last.
 
-    `traces` is the file in which it leaves a trace of what it starts of its own, "" if nothing is to survive us, None
-    if there can be no such file: then it is not to start anything of its own.
+    `traces` is the file in which it leaves a trace of what it starts of its own, None if there can be no such file:
+    then it is not to start anything of its own.
     """
 
     def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str | None) -> None:
@@ -183,7 +183,7 @@ class Exec:
         if msg.sender == self.sender:
             self.core.now = self.ctx.now()
             for id in msg.obj["ids"]:
-                self.core.heirs.lost(id, _GONE)
+                self.core.heirs.lost(id, "lost with who had started it")
             self.touch()
         return EMPTY
 

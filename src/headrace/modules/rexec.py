@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import errno
 import logging
 import os
@@ -227,6 +228,9 @@ class _Server:
 
     def _from_agent(self, op: dict[str, Any]) -> None:
         kind = op["op"]
+        if kind == "gone":
+            for each in list(self.by_handle.values()):
+                self._lost(each)
         if not kind.startswith("exec-"):
             return
         process = self.by_handle.get(op["handle"])
@@ -260,6 +264,21 @@ class _Server:
         if not process.pid:
             text = text or f"error launching process: {os.strerror(errnum)}"
             self.ctx.respond_error(process.request, errnum, text)
+
+    def _lost(self, process: _Process) -> None:
+        """What the agent ran is killed when it is."""
+        if not process.pid:
+            self._failed(process, errno.EHOSTUNREACH, "the exec agent was killed")
+            return
+        if process.status is None:
+            # Nobody else knows it any more.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for stream in list(process.open):
+            self._output(process, stream, b"", True)
+        process.open.clear()
+        process.status = signal.SIGKILL if process.status is None else process.status
+        self._maybe_close(process)
 
     def _output(self, process: _Process, stream: str, data: bytes, eof: bool) -> None:
         client = process.client

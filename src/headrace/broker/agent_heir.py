@@ -1,0 +1,78 @@
+"""When the exec agent is killed: its jobs are lost, and another takes its place.
+
+The link to it stays, and with it who listens there: they hear "gone" at once, "back" when there is another, or "ended"
+if there will be none. In between nothing of the dead one is left: what it ran, and what it had started and not told.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..agent import keeper
+from ..spec.os_error import text_of
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# Whoever loses so many agents in so many seconds is not helped by another.
+_MOST, _SECONDS = 5, 60.0
+
+
+class AgentHeirs:
+    """The agents of `broker` after its first. `spawn()` makes one: its pid and our end of its socket."""
+
+    def __init__(self, broker: Broker, spawn: Callable[[], tuple[int, socket.socket]]) -> None:
+        self._broker = broker
+        self._spawn = spawn
+        # Who keeps the first one; those we make have keepers of their own.
+        self._keeper = os.getppid() if keeper.is_kept() else 0
+        self._deaths: list[float] = []
+
+    def lost(self) -> None:
+        """The agent's end of the socket is closed, and nobody asked it to end."""
+        now = time.monotonic()
+        self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
+        if self._broker.stopping:
+            self._end("the exec agent ended: no job can be run any more")
+        elif len(self._deaths) > _MOST:
+            self._end(f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down")
+        else:
+            self._broker.log(logging.ERROR, "broker", "the exec agent was killed: its jobs are lost, starting another")
+            self._broker.spawn(self._replace())
+
+    def _end(self, why: str) -> None:
+        agent = self._broker.agent
+        assert agent is not None
+        agent.tell({"op": "ended"})
+        self._broker.go_without_agent(why)
+
+    def _too_late(self) -> bool:
+        return self._broker.agent is None or self._broker.agent.closed
+
+    async def _replace(self) -> None:
+        broker = self._broker
+        agent = broker.agent
+        assert agent is not None
+        uri = broker.attrs.get("local-uri")
+        await broker.loop.run_in_executor(None, keeper.bury, agent.pid, self._keeper, uri)
+        if self._too_late():
+            return
+        try:
+            agent.pid, sock = await broker.loop.run_in_executor(None, self._spawn)
+        except OSError as exc:
+            self._end(f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down")
+            return
+        self._keeper = 0
+        if self._too_late():
+            sock.close()
+            return
+        # Before anything that waits for it.
+        agent.tell({"op": "back"})
+        await agent.start(sock)
+        if broker.program is not None:
+            broker.program.tell_agent()
