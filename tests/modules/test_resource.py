@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.module import RpcError
-from headrace.modules import resource
+from headrace.modules import resource, resource_log
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
@@ -33,6 +33,7 @@ class World:
         self.broker = broker
         self.ctx = broker.context("world")
         self.kvs: dict[str, str] = kvs if kvs is not None else {}
+        self.full = False
         self.watching: dict[str, Message] = {}
         self.ctx.service("groups", {"get": self._group})
         self.ctx.service("kvs", {"lookup": self._lookup, "commit": self._commit})
@@ -54,6 +55,8 @@ class World:
         return {"val": {"ver": 1, "type": "val", "data": data}}
 
     def _commit(self, msg: Message) -> Any:
+        if self.full:
+            raise RpcError(errno.ENOSPC, "the disk is full")
         for op in msg.obj["ops"]:
             text = base64.b64decode(op["dirent"]["data"]).decode()
             self.kvs[op["key"]] = self.kvs.get(op["key"], "") + text if op["flags"] & 32 else text
@@ -188,6 +191,50 @@ def test_the_journal_gives_the_past_a_sentinel_and_then_what_happens(in_broker: 
         await world.client.rpc("resource.drain", {"targets": "3", "reason": None})
         (event,) = (await world.take(tag))["events"]
         assert event["name"] == "drain" and "reason" not in event["context"]
+
+    with_world(in_broker, scenario)
+
+
+def test_a_drain_that_cannot_be_kept_is_refused_and_not_made(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.rpc("resource.drain", {"targets": "1", "reason": "kept"})
+        world.full = True
+        asked = [("drain", {"targets": "2", "reason": "x"}), ("undrain", {"targets": "1"})]
+        tags = [world.client.start(f"resource.{method}", body) for method, body in asked]
+        for tag in tags:
+            told = await world.client.next(tag)
+            assert (told.errnum, told.text) == (errno.ENOSPC, "the disk is full")
+        assert list((await world.client.rpc("resource.status"))["drain"]) == ["1"]
+        world.full = False
+        await world.client.rpc("resource.undrain", {"targets": "1"})
+        assert (await world.client.rpc("resource.status"))["drain"] == {}
+        names = [json.loads(line)["name"] for line in world.kvs["resource.eventlog"].splitlines()]
+        assert [name for name in names if "drain" in name] == ["drain", "undrain"]
+
+    with_world(in_broker, scenario)
+
+
+def test_of_two_drains_at_once_the_second_is_told(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        tags = [world.client.start("resource.drain", {"targets": "1", "reason": reason}) for reason in "ab"]
+        assert [(await world.client.next(tag)).errnum for tag in tags] == [0, errno.EEXIST]
+
+    with_world(in_broker, scenario)
+
+
+def test_a_drain_nobody_waits_for_is_made_at_once_and_kept_when_there_is_room(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_log, "_RETRY_DISK", 0.01)
+
+    async def scenario(world: World) -> None:
+        world.full = True
+        world.ctx.call("resource.drain", {"targets": "2", "reason": "epilog failed", "mode": "update"})
+        await world.settle()
+        assert list((await world.client.rpc("resource.status"))["drain"]) == ["2"]
+        world.full = False
+        while "epilog failed" not in world.kvs["resource.eventlog"]:
+            await asyncio.sleep(0.01)
 
     with_world(in_broker, scenario)
 

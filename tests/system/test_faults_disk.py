@@ -297,6 +297,26 @@ def test_on_a_full_disk_who_adds_to_it_is_told_at_once_and_all_goes_on_when_ther
         assert brokers.finish() == {0: 0}
 
 
+def test_a_drain_on_a_full_disk_is_refused_or_there_after_a_kill(disk: Path) -> None:
+    with cluster(1, f"statedir={disk}/state") as brokers:
+        brokers.lead()
+        fill(disk)
+        # What the file has allocated already takes some.
+        for turn in range(100):
+            told = brokers.flux("resource", *(("undrain", "0") if turn % 2 else ("drain", "0", "x" * 4000)))
+            if told.returncode:
+                break
+        full = "cannot be written: the disk is full: make room there"
+        assert (told.returncode, told.stderr.endswith(f"{disk}/state/kvs.sqlite {full}\n")) == (1, True), told.stderr
+        (disk / "filler").unlink()
+        assert brokers.flux("resource", "drain", "--force", "0", "later").returncode == 0
+        brokers.brokers[0].kill()
+        brokers.brokers[0].wait()
+        brokers.lead()
+        assert brokers.flux("resource", "drain", "-no", "{ranks} {reason}").stdout == "0 later\n"
+        assert brokers.finish() == {0: 0}
+
+
 def test_a_run_directory_without_room_is_named_with_the_reason() -> None:
     """By what starts there, and by what runs in an instance that is there."""
     # Socket paths would be too long below the folder of this test.

@@ -6,6 +6,7 @@ rank by rank, what comes and goes.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import errno
@@ -22,6 +23,7 @@ from headrace.modules import resource_source as source
 from headrace.modules.resource_follower import Follower, count_node
 from headrace.modules.resource_handover import Handover, adopt, leave
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
+from headrace.modules.resource_log import ResourceLog
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -30,14 +32,10 @@ from headrace.spec.rset import ResourceSet, RsetError
 
 NAME = "resource"
 
-_APPEND = 32  # kvs.commit: append to the value
-_RETRIES = 50
 # Take R's word for what nodes have; take every broker for online, as tests do.
 _ARGS = ("noverify", "monitor-force-up")
 # Whose R need not be what this machine has: another instance's or somebody's word counts.
 _UNCHECKED = ("job-info", "resource-reload")
-# Seconds until what came and went is saved.
-_SAVE_SOON = 0.1
 # Seconds that nodes may report after the quorum is there, before what they have is assumed.
 _LATE = 1.0
 
@@ -74,10 +72,9 @@ class _Leader:
         self.inherited: Handover | None = None
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
-        self.unsaved: list[Event] = []
-        self.saving = False
-        self.save_r = False
-        self.save_tries = 0
+        self.log = ResourceLog(ctx, lambda: self.inventory.rset)
+        # Drains and undrains that were asked for are made one after the other.
+        self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
         ctx.service(
             NAME,
@@ -123,7 +120,7 @@ class _Leader:
 
     async def _start(self) -> None:
         """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
-        events = await self._saved_events()
+        events = await self.log.read()
         # Its hosts are those that drains name.
         again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
         self.inventory.replay(events)
@@ -142,18 +139,6 @@ class _Leader:
             self._online((1 << self.ctx.size) - 1)
         elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
             self._follow("broker.online", self._online)
-
-    async def _saved_events(self) -> list[Event]:
-        body = {"key": "resource.eventlog", "namespace": "primary", "flags": 0}
-        try:
-            reply = await self.ctx.rpc("kvs.lookup", body)
-            lines = base64.b64decode(reply["val"]["data"]).splitlines()
-            return [msgspec.json.decode(line) for line in lines]
-        except RpcError:
-            return []
-        except (KeyError, TypeError, ValueError) as exc:
-            self.ctx.log(logging.WARNING, f"resource.eventlog cannot be read, drains are forgotten: {exc}")
-            return []
 
     async def _again(self, events: list[Event]) -> ResourceSet | None:
         """R from the KVS if an earlier load of this module, in this life of the broker, put it there.
@@ -204,7 +189,7 @@ class _Leader:
         """The time of the whole instance was changed: tell the scheduler (RFC 28), and the job manager."""
         event = self.inventory.expire_at(expiration, self.ctx.now())
         if event is not None:
-            self.save_r = True
+            self.log.save_r = True
             self.acquirers.send(event["context"])
             self.ctx.publish("resource-expiration", event["context"])
             self._record(event)
@@ -259,7 +244,7 @@ class _Leader:
 
     def _define(self, rset: ResourceSet, method: str) -> None:
         self.method = method
-        self.save_r = True
+        self.log.save_r = True
         self._record(self.inventory.define(rset, method, self.ctx.now()))
         try:
             self._exclude(self._excluded(self.table))
@@ -326,7 +311,7 @@ class _Leader:
 
     # -- events
 
-    def _record(self, event: Event | None) -> None:
+    def _record(self, event: Event | None, kept: bool = False) -> None:
         """Publish one event to the journal's readers, keep it in the KVS, and tell the scheduler what it changed."""
         if event is None:
             return
@@ -337,14 +322,8 @@ class _Leader:
         if event["name"] in ("drain", "undrain"):
             context = " ".join(f"{key}={value}" for key, value in event["context"].items())
             self.ctx.log(logging.INFO, f"{event['name']} {context}")
-        self.unsaved.append(event)
-        if event["name"] in ("online", "offline"):
-            # Of an instance that starts there comes one after the other; every commit is an event to every broker.
-            if not self.saving:
-                self.saving = True
-                self.ctx.call_later(_SAVE_SOON, self._save)
-        else:
-            self.ctx.at_flush(self._save)
+        if not kept:
+            self.log.add(event)
         self._changed()
 
     def _changed(self) -> None:
@@ -362,31 +341,9 @@ class _Leader:
             self.acquirers.send(body)
 
     def _unload(self) -> None:
-        self._save()
+        self.log.close()
         if self.ready:
             leave(self.ctx, self.acquirers, self.inventory.schedulable(), self.usable)
-
-    def _save(self) -> None:
-        """Append new events to `resource.eventlog`, where a restarted instance finds its drains."""
-        self.saving = False
-        events, self.unsaved = self.unsaved, []
-        if not events:
-            return
-        text = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
-        ops = [_put("resource.eventlog", text, _APPEND)]
-        if self.save_r and self.inventory.rset is not None:
-            ops.append(_put("resource.R", self.inventory.rset.encode().encode(), 0))
-
-        def done(reply: Message) -> None:
-            if not reply.errnum:
-                self.save_r = False
-            elif self.save_tries < _RETRIES:
-                # The KVS may not be loaded yet.
-                self.save_tries += 1
-                self.unsaved = events + self.unsaved
-                self.ctx.call_later(0.2, self._save)
-
-        self.ctx.call("kvs.commit", {"namespace": "primary", "flags": 0, "ops": ops}, done)
 
     # -- requests
 
@@ -428,21 +385,30 @@ class _Leader:
         except TargetError as exc:
             raise RpcError(errno.EINVAL, f"invalid targets: {exc}") from None
 
-    def _drain(self, msg: Message) -> Any:
-        ranks, mode = self._targets(msg)
-        reason = _reason(msg)
-        try:
-            self._record(self.inventory.drain(ranks, reason, mode, self.ctx.now()))
-        except TargetError as exc:
-            raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
-        return EMPTY
+    async def _drain(self, msg: Message) -> Any:
+        async with self.changing:
+            ranks, mode = self._targets(msg)
+            try:
+                event = self.inventory.drain_event(ranks, _reason(msg), mode, self.ctx.now())
+            except TargetError as exc:
+                raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
+            return await self._change(msg, event)
 
-    def _undrain(self, msg: Message) -> Any:
-        ranks, mode = self._targets(msg)
-        try:
-            self._record(self.inventory.undrain(ranks, _reason(msg), mode, self.ctx.now()))
-        except TargetError as exc:
-            raise RpcError(errno.EINVAL, str(exc)) from None
+    async def _undrain(self, msg: Message) -> Any:
+        async with self.changing:
+            ranks, mode = self._targets(msg)
+            try:
+                event = self.inventory.undrain_event(ranks, _reason(msg), mode, self.ctx.now())
+            except TargetError as exc:
+                raise RpcError(errno.EINVAL, str(exc)) from None
+            return await self._change(msg, event)
+
+    async def _change(self, msg: Message, event: Event | None) -> Any:
+        """Make what `event` says once it is kept; at once for who waits for no answer."""
+        if event is not None:
+            if not msg.noresponse:
+                await self.log.keep(event)
+            self._record(self.inventory.take(event), kept=not msg.noresponse)
         return EMPTY
 
     def _reload(self, msg: Message) -> Any:
@@ -490,11 +456,6 @@ class _Leader:
     def _stats(self) -> dict[str, Any]:
         rset = self.inventory.rset or ResourceSet()
         return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}
-
-
-def _put(key: str, data: bytes, flags: int) -> dict[str, Any]:
-    dirent = {"ver": 1, "type": "val", "data": base64.b64encode(data).decode()}
-    return {"key": key, "flags": flags, "dirent": dirent}
 
 
 def _reason(msg: Message) -> str | None:

@@ -6,6 +6,7 @@ the state alone: configured, online, not drained, not excluded. Ranks are bit se
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from headrace.spec.hostlist import Hostlist, HostlistError
@@ -176,7 +177,14 @@ class Inventory:
         return events
 
     def drain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Drain ranks. Raises TargetError when `mode` is "" and one is drained for a reason already, or excluded.
+        """Drain ranks, as `drain_event` says."""
+        event = self.drain_event(ranks, reason, mode, now)
+        return None if event is None else self.take(event)
+
+    def drain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
+        """What draining ranks would change, None if nothing.
+
+        Raises TargetError when `mode` is "" and one is drained for a reason already, or excluded.
 
         Modes: "update" skips drained ranks (but fills in a missing reason), "overwrite" replaces the reason,
         "force-overwrite" the time as well.
@@ -201,8 +209,20 @@ class Inventory:
         if reason:
             context["reason"] = reason
         context["overwrite"] = overwrite
-        self._apply_drain(ranks, reason or "", overwrite, now)
-        return self._post(now, "drain", context)
+        return {"timestamp": now, "name": "drain", "context": context}
+
+    def take(self, event: Event) -> Event:
+        """Make what an event of `drain_event` or `undrain_event` says."""
+        self._apply(event, Idset.parse(event["context"]["idset"]).bits)
+        return self._posted(event)
+
+    def _apply(self, event: Event, ranks: int) -> None:
+        context = event["context"]
+        if event["name"] == "drain":
+            self._apply_drain(ranks, context.get("reason", ""), context.get("overwrite", 0), event["timestamp"])
+        else:
+            for rank in Idset.from_bits(ranks):
+                self.drained.pop(rank, None)
 
     def _apply_drain(self, ranks: int, reason: str, overwrite: int, now: float) -> None:
         for rank in Idset.from_bits(ranks):
@@ -213,7 +233,12 @@ class Inventory:
                 self.drained[rank] = Drain(old.timestamp, reason)
 
     def undrain(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
-        """Bring drained ranks back; raises TargetError when one is not drained and `mode` is "".
+        """Bring drained ranks back, as `undrain_event` says."""
+        event = self.undrain_event(ranks, reason, mode, now)
+        return None if event is None else self.take(event)
+
+    def undrain_event(self, ranks: int, reason: str | None, mode: str, now: float) -> Event | None:
+        """What bringing drained ranks back would change; raises TargetError when one is not drained and `mode` is "".
 
         Modes: "force", and "force-overwrite" for what the event says.
         """
@@ -227,29 +252,19 @@ class Inventory:
         ranks &= drained
         if not ranks:
             return None
-        for rank in Idset.from_bits(ranks):
-            del self.drained[rank]
         context: dict[str, Any] = {"idset": ids(ranks), "nodelist": self.nodelist(ranks)}
         if reason:
             context["reason"] = reason
         context["overwrite"] = overwrite
-        return self._post(now, "undrain", context)
+        return {"timestamp": now, "name": "undrain", "context": context}
 
     def replay(self, events: list[Event]) -> None:
         """Take over the drains of an earlier life of this instance; targets follow their host where hosts moved."""
         for event in events:
-            name, context = event.get("name"), event.get("context") or {}
-            if name not in ("drain", "undrain"):
+            if event.get("name") not in ("drain", "undrain"):
                 continue
-            try:
-                ranks = self._moved(context)
-            except TargetError:
-                continue
-            if name == "drain":
-                self._apply_drain(ranks, context.get("reason", ""), context.get("overwrite", 0), event["timestamp"])
-            else:
-                for rank in Idset.from_bits(ranks):
-                    self.drained.pop(rank, None)
+            with contextlib.suppress(TargetError):
+                self._apply(event, self._moved(event.get("context") or {}))
         self.events = events[-_KEEP_EVENTS:]
 
     def _moved(self, context: Event) -> int:
@@ -263,11 +278,13 @@ class Inventory:
         return Idset.parse(context.get("idset", "")).bits & self.all_ranks()
 
     def _post(self, now: float, name: str, context: dict[str, Any]) -> Event:
-        event = {"timestamp": now, "name": name, "context": context}
+        return self._posted({"timestamp": now, "name": name, "context": context})
+
+    def _posted(self, event: Event) -> Event:
         self.events.append(event)
         if len(self.events) > _KEEP_EVENTS:
             self.events = self.events[_KEEP_EVENTS // 2 :]
-            self.events.insert(0, self._truncated(now))
+            self.events.insert(0, self._truncated(event["timestamp"]))
         return event
 
     def _truncated(self, now: float) -> Event:
