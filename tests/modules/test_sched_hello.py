@@ -32,7 +32,7 @@ class Manager:
         def say_hello(msg: Message) -> None:
             assert msg.streaming and msg.obj == {"partial-ok": True}
             for job in jobs:
-                ctx.respond(msg, job)
+                ctx.respond(msg, {"priority": 16, "userid": 7, "t_submit": 5.04, **job})
             ctx.respond_error(msg, end, "no hello" if end != errno.ENODATA else "")
 
         def is_ready(msg: Message) -> Any:
@@ -69,7 +69,9 @@ def test_running_jobs_are_taken_up_then_the_scheduler_is_ready(in_broker: Run) -
         hello(world.sched, world.recover, lambda: {"mode": "unlimited"})
         await settle()
         assert sorted(world.recovered) == [(1, R, 0), (2, R, 0b11), (3, {"version": 3}, 0b100)]
-        assert (world.ready, world.raised, broker.logged) == ([{"mode": "unlimited"}], [], [])
+        assert (world.ready, world.raised) == ([{"mode": "unlimited"}], [])
+        found = [f"sched: hello: id={id} priority=16 userid=7 t_submit=5.0" for id in ("ƒ2", "ƒ3", "ƒ4")]
+        assert broker.logged == found
 
     in_broker(scenario)
 
