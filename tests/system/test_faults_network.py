@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 from bootstrapped import Cluster, cluster, until
+from instance import FLUX
 from netns import Pair, pair
 
 LIMIT = 2.0
@@ -38,6 +41,17 @@ def test_a_lead_that_binds_an_interface_by_name_is_found_at_its_ipv4_address(hos
         start(brokers, hosts)
         assert brokers.flux("getattr", "tbon.endpoint").stdout == f"tcp://{hosts.address(0)}:8050\n"
         assert brokers.finish() == {0: 0, 1: 0}
+
+
+def test_the_lead_names_the_address_of_a_broker_with_another_certificate(hosts: Pair) -> None:
+    with cluster(2, "broker.quorum=1", **endpoints(hosts)) as brokers:
+        brokers.lead(prefix=hosts.on(0))
+        os.unlink(brokers.cert)
+        subprocess.run([FLUX, "keygen", brokers.cert], check=True, env=brokers.env)
+        assert brokers.broker(1, prefix=hosts.on(1)).wait(30) == 1
+        text = f"connection from {hosts.address(1)} refused: its certificate is not that of {brokers.cert}"
+        until(lambda: text in brokers.flux("dmesg").stdout, "the lead says so")
+        assert brokers.finish() == {0: 0}
 
 
 def test_a_pulled_cable_ends_the_job_and_the_follower_and_both_can_start_again(hosts: Pair) -> None:

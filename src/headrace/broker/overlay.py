@@ -98,7 +98,7 @@ class Overlay:
             self._bound = sock = sockets.below()
             sock.bind(self.boot.bind)
             attrs.set("tbon.endpoint", sock.getsockopt_string(zmq.LAST_ENDPOINT))
-            sockets.watch(sock, self._read_children, self._one_less)
+            sockets.watch(sock, self._read_children, lambda _why: self._probe_children())
         if self.rank:
             self._parent = sock = sockets.above(self.uuid)
             attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
@@ -361,11 +361,6 @@ class Overlay:
             probe = m.encode_parts(Message(m.CONTROL, aux1=_PROBE))
             if not self._put(self._bound, [child.uuid.encode(), *probe]):
                 self._lost(child, "connection closed")
-
-    def _one_less(self, why: str) -> None:
-        if why and self._sockets is not None:
-            self._sockets.refusals.tell(logging.WARNING, why)
-        self._probe_children()
 
     def _probe_children(self) -> None:
         """A connection ended: find out whose, now and, as ZeroMQ forgets a peer a moment after it says so, again."""

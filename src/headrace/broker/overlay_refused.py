@@ -6,8 +6,10 @@ make it log: each line comes once in a while, and few of them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 
@@ -19,52 +21,54 @@ from .boot import BootInfo
 _WHILE = 60.0
 _MOST = 20
 _MAPPED = "::ffff:"
+# States of TCP in the kernel's tables: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING.
+_CLOSED_BY_US = ("04", "05", "06", "0B")
 
 
-def above(event: int, _detail: int, boot: BootInfo) -> str:
-    """What a child says of its parent, where that event (with its detail) was the end of the handshake."""
+def above(event: int, boot: BootInfo) -> str:
+    """What a child says of its parent, where that event of ZeroMQ's was the end of the handshake."""
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return f"{boot.parent_uri} refused our key{', of ' + boot.certificate if boot.certificate else ''}"
     known = f"certificate of {boot.certificate}" if boot.certificate else "key that we were told"
     return f"{boot.parent_uri} ended the handshake: no broker with the {known} answers there"
 
 
-def below(event: int, detail: int, peer: str, boot: BootInfo) -> str:
-    """What a parent says of who is at the address `peer`; "" of one that only looked whether somebody is there."""
-    who = f"connection from {peer or 'this host'} refused"
-    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-        return f"{who}: its key is no member's"
-    if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        return ""
-    if detail != zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-        return f"{who}: it is no broker"
-    return f"{who}: its certificate is not {'that of ' + boot.certificate if boot.certificate else 'ours'}"
+def sent_away(endpoint: str) -> list[str]:
+    """The addresses of those whose connections to our `endpoint` we ended lately: the kernel keeps them for a minute.
+
+    ZeroMQ does not say whose handshake failed, and its descriptor is closed before we could ask.
+    """
+    if not endpoint.startswith("tcp:"):
+        return ["this host"]
+    port = int(endpoint.rpartition(":")[2])
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/self/net/{name}", encoding="ascii") as table:
+            next(table)
+            for line in table:
+                _, local, remote, state, _ = line.split(None, 4)
+                if state in _CLOSED_BY_US and int(local.rpartition(":")[2], 16) == port:
+                    found.add(_address_in_hex(remote.rpartition(":")[0]))
+    return sorted(found) or ["an unknown address"]
 
 
-def address_behind(fd: int) -> str:
-    """The IP address that a descriptor of ZeroMQ's is connected to, "" if it is not (any more). It stays open."""
-    try:
-        connection = socket.socket(fileno=fd)
-    except OSError:
-        return ""
-    try:
-        address = connection.getpeername()
-    except OSError:
-        return ""
-    finally:
-        connection.detach()
-    return str(address[0]).removeprefix(_MAPPED) if isinstance(address, tuple) else ""
+def _address_in_hex(text: str) -> str:
+    """As the kernel's tables have it: words of 32 bits in the machine's order."""
+    packed = b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).removeprefix(_MAPPED)
+
+
+def readable(address: str) -> str:
+    """An address as ZeroMQ has it: of IP, or of a Unix socket ("localhost", user, group and process)."""
+    words = address.split(":")
+    return f"process {words[3]}" if words[0] == "localhost" and len(words) == 4 else address.removeprefix(_MAPPED)
 
 
 def _sender_of(frame: zmq.Frame) -> str:
-    """Where a message came from: an IP address, or a process of this host."""
     try:
-        address = str(frame.get("Peer-Address"))
+        return readable(str(frame.get("Peer-Address")))
     except zmq.ZMQError:
         return "an unknown address"
-    # Of a Unix socket it is "localhost", user, group and process.
-    words = address.split(":")
-    return f"process {words[3]}" if words[0] == "localhost" and len(words) == 4 else address.removeprefix(_MAPPED)
 
 
 class Refusals:
@@ -76,6 +80,18 @@ class Refusals:
         self._since = clock()
         self._told: set[str] = set()
         self._untold = 0
+
+    def tell_of_key(self, address: str) -> None:
+        """One that we do not know knocked, from where ZeroMQ says."""
+        self.tell(logging.WARNING, f"connection from {readable(address)} refused: its key is no member's")
+
+    def tell_of_handshake(self, endpoint: str, certificate: str) -> None:
+        """One that does not know our key knocked at `endpoint`."""
+        ours = f"that of {certificate}" if certificate else "ours"
+        why = f"its certificate is not {ours}, or it is no broker"
+        lines = [f"connection from {peer} refused: {why}" for peer in sent_away(endpoint)]
+        for line in [line for line in lines if line not in self._told] or lines[:1]:
+            self.tell(logging.WARNING, line)
 
     def tell_of_hello(self, origin: zmq.Frame, host: str, text: str) -> None:
         self.tell(logging.ERROR, f"hello of {host} at {_sender_of(origin)} refused: {text}")

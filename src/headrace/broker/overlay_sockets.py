@@ -7,7 +7,7 @@ suspended or swaps, is not taken for one that is gone.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +23,11 @@ from .boot import BootInfo
 
 # Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
 _LONGEST_PATIENCE = 2_000_000.0
+# Of a child's key that is none of ours ZAP tells first; who goes without a word only looked whether somebody is there.
+_NOT_OURS = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+# Seconds from a handshake that failed until we look whose it was.
+_LOOK = 0.5
 
 
 class TreeSockets:
@@ -38,6 +42,7 @@ class TreeSockets:
         log: Callable[[int, str, str], None],
     ) -> None:
         self.refusals = refused.Refusals(log)
+        self._looking: TimerHandle | None = None
         self._loop = loop
         self._attrs = attrs
         self._boot = boot
@@ -98,39 +103,33 @@ class TreeSockets:
                     return
                 allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self._boot.members
                 code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
+                if not allowed and len(parts) > 3:
+                    self.refusals.tell_of_key(parts[3].decode("ascii", "replace"))
                 zap.send_multipart([parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
 
         self._loop.add_reader(zap.FD, read)
 
     def watch(self, sock: zmq.Socket[Any], read: Callable[[], None], gone: Callable[[str], None]) -> None:
         """Call `read` when messages may be there, and `gone` when a connection of `sock` ended: it does not say whose,
-        but why, if that was in its handshake."""
-        below = sock.type == zmq.ROUTER
-        # Only TCP has addresses to tell of.
-        accepted = zmq.EVENT_ACCEPTED if below and self._boot.bind.startswith("tcp:") else 0
-        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED | _FAILED | accepted)
-        peers: dict[int, str] = {}
-        failed: tuple[int, int] | None = None
+        but, of the parent's, why, if that was in its handshake."""
+        above = sock.type == zmq.DEALER
+        monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED | (_FAILED if above else _NOT_OURS))
+        why = ""
 
         def on_monitor() -> None:
-            nonlocal failed
+            nonlocal why
             while not monitor.closed:
                 try:
-                    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
+                    event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
                 except zmq.Again:
                     return
-                kind, value = event["event"], event["value"]
-                if kind & _FAILED:
-                    failed = kind, value
-                elif kind == zmq.EVENT_ACCEPTED:
-                    peers[value] = refused.address_behind(value)
-                else:
-                    # Of the connection that just failed, if one did, and this is its descriptor.
-                    peer, why = peers.pop(value, ""), ""
-                    if failed:
-                        why = refused.below(*failed, peer, self._boot) if below else refused.above(*failed, self._boot)
-                        failed = None
+                if event == zmq.EVENT_DISCONNECTED:
                     gone(why)
+                elif above:
+                    why = refused.above(event, self._boot)
+                elif not self._looking:
+                    # Whose it was the kernel knows when it is closed; of many that come at once, one look finds all.
+                    self._looking = self._loop.call_later(_LOOK, self._look, sock)
 
         self._loop.add_reader(monitor.FD, on_monitor)
         self._loop.add_reader(sock.FD, read)
@@ -138,8 +137,14 @@ class TreeSockets:
         self._loop.call_soon(read)
         self._loop.call_soon(on_monitor)
 
+    def _look(self, sock: zmq.Socket[Any]) -> None:
+        self._looking = None
+        self.refusals.tell_of_handshake(sock.getsockopt_string(zmq.LAST_ENDPOINT), self._boot.certificate)
+
     def close(self) -> None:
         """Close every socket; what was sent a moment ago still leaves."""
+        if self._looking:
+            self._looking.cancel()
         for monitor in self._monitors:
             self._loop.remove_reader(monitor.FD)
             monitor.close(0)
