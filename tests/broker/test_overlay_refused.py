@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 
@@ -59,17 +60,27 @@ def test_those_whose_connection_we_ended_are_known_for_a_while(address: str) -> 
         server = socket.create_server((address, 0), family=family, dualstack_ipv6=dual)
     except OSError:
         pytest.skip("no IPv6 here")
-    with server:
+    lines: list[str] = []
+    refusals = refused.Refusals(lambda _level, _name, text: lines.append(text))
+    where = "127.0.0.1" if dual else address
+    with server, contextlib.ExitStack() as near:
         port = server.getsockname()[1]
         endpoint = f"tcp://[{address}]:{port}"
-        near = socket.create_connection(("127.0.0.1" if dual else address, port))
-        far, _ = server.accept()
-        assert refused.sent_away(endpoint) == ["an unknown address"]
-        with near, far:
-            far.close()
-            assert refused.sent_away(endpoint) == ["127.0.0.1" if dual else address]
-        assert refused.sent_away("tcp://127.0.0.1:1") == ["an unknown address"]
-    assert refused.sent_away("ipc:///run/x") == ["this host"]
+
+        def send_away() -> None:
+            near.enter_context(socket.create_connection((where, port)))
+            server.accept()[0].close()
+
+        # By one that had our endpoint before us.
+        send_away()
+        refusals.begin(endpoint)
+        refusals.tell_of_handshake(endpoint, "")
+        send_away()
+        refusals.tell_of_handshake(endpoint, "")
+        assert len(refused.sent_away(endpoint)) == 2
+    why = "refused: its certificate is not ours, or it is no broker"
+    assert lines == [f"connection from {peer} {why}" for peer in ("an unknown address", where)]
+    assert refused.sent_away("tcp://127.0.0.1:1") == refused.sent_away("ipc:///run/x") == set()
 
 
 def test_addresses_are_readable() -> None:
@@ -81,7 +92,8 @@ def test_addresses_are_readable() -> None:
 def test_each_address_is_told_once_and_not_again_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     refusals = refused.Refusals(lambda _level, _name, text: lines.append(text))
-    for peers in (["a"], ["a", "b"], ["a", "b"]):
+    monkeypatch.setattr(refused, "address_of", lambda end: end.partition(":")[0])
+    for peers in ({"a:1"}, {"a:1", "b:2", "b:3"}, {"a:1", "b:2", "b:3"}):
         monkeypatch.setattr(refused, "sent_away", lambda _endpoint, peers=peers: peers)
         refusals.tell_of_handshake("tcp://x:1", "/etc/curve.cert")
     why = "refused: its certificate is not that of /etc/curve.cert, or it is no broker"

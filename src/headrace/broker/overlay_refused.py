@@ -33,27 +33,27 @@ def above(event: int, boot: BootInfo) -> str:
     return f"{boot.parent_uri} ended the handshake: no broker with the {known} answers there"
 
 
-def sent_away(endpoint: str) -> list[str]:
-    """The addresses of those whose connections to our `endpoint` we ended lately: the kernel keeps them for a minute.
+def sent_away(endpoint: str) -> set[str]:
+    """The other ends, as the kernel writes them, of connections to `endpoint` that this host ended: for a minute.
 
     ZeroMQ does not say whose handshake failed, and its descriptor is closed before we could ask.
     """
-    if not endpoint.startswith("tcp:"):
-        return ["this host"]
-    port = int(endpoint.rpartition(":")[2])
-    found = set()
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/self/net/{name}", encoding="ascii") as table:
-            next(table)
-            for line in table:
-                _, local, remote, state, _ = line.split(None, 4)
-                if state in _CLOSED_BY_US and int(local.rpartition(":")[2], 16) == port:
-                    found.add(_address_in_hex(remote.rpartition(":")[0]))
-    return sorted(found) or ["an unknown address"]
+    found: set[str] = set()
+    if endpoint.startswith("tcp:"):
+        port = int(endpoint.rpartition(":")[2])
+        for name in ("tcp", "tcp6"):
+            with contextlib.suppress(OSError), open(f"/proc/self/net/{name}", encoding="ascii") as table:
+                next(table)
+                for line in table:
+                    _, local, remote, state, _ = line.split(None, 4)
+                    if state in _CLOSED_BY_US and int(local.rpartition(":")[2], 16) == port:
+                        found.add(remote)
+    return found
 
 
-def _address_in_hex(text: str) -> str:
-    """As the kernel's tables have it: words of 32 bits in the machine's order."""
+def address_of(end: str) -> str:
+    """The address of an end in the kernel's tables: words of 32 bits in the machine's order, before the port."""
+    text = end.rpartition(":")[0]
     packed = b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed).removeprefix(_MAPPED)
 
@@ -80,6 +80,11 @@ class Refusals:
         self._since = clock()
         self._told: set[str] = set()
         self._untold = 0
+        self._old: set[str] = set()
+
+    def begin(self, endpoint: str) -> None:
+        """A broker before us may have listened here a moment ago: whom it left is not our business."""
+        self._old = sent_away(endpoint)
 
     def tell_of_key(self, address: str) -> None:
         """One that we do not know knocked, from where ZeroMQ says."""
@@ -89,7 +94,9 @@ class Refusals:
         """One that does not know our key knocked at `endpoint`."""
         ours = f"that of {certificate}" if certificate else "ours"
         why = f"its certificate is not {ours}, or it is no broker"
-        lines = [f"connection from {peer} refused: {why}" for peer in sent_away(endpoint)]
+        nobody = "an unknown address" if endpoint.startswith("tcp:") else "this host"
+        peers = {address_of(end) for end in sent_away(endpoint) - self._old} or {nobody}
+        lines = [f"connection from {peer} refused: {why}" for peer in sorted(peers)]
         for line in [line for line in lines if line not in self._told] or lines[:1]:
             self.tell(logging.WARNING, line)
 

@@ -115,6 +115,8 @@ class TreeSockets:
         above = sock.type == zmq.DEALER
         monitor = sock.get_monitor_socket(zmq.EVENT_DISCONNECTED | (_FAILED if above else _NOT_OURS))
         why = ""
+        if not above:
+            self.refusals.begin(sock.getsockopt_string(zmq.LAST_ENDPOINT))
 
         def on_monitor() -> None:
             nonlocal why
