@@ -140,7 +140,7 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
             "sched": "simple",
             "my-plugin": 3,
             "job-manager": {"mine": 1},
-            "exec": {"mine": [], "kill-timeout": 5, "kill-signal": "INT"},
+            "exec": {"mine": [], "kill-timeout": "5", "kill-signal": "INT"},
         }
     )
 
@@ -155,6 +155,10 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("headrace.skip-modules = [1]", "headrace.skip-modules: must be a list of strings, not [1]"),
         ("exec.max-kill-count = true", "Config file error [exec]: exec.max-kill-count: Expected integer, got True"),
         ("exec.kill-timeout = true", "exec.kill-timeout: must be a duration such as '5s', not True"),
+        ("exec.kill-timeout = 5", "exec.kill-timeout: must be a duration such as '5s', not 5"),
+        ("bootstrap.default_port = 99999", "bootstrap.default_port: must be a port, 1 to 65535, not 99999"),
+        ("bootstrap.default_port = 0", "bootstrap.default_port: must be a port, 1 to 65535, not 0"),
+        ("bootstrap.default_port = '1'", "bootstrap.default_port: must be a port, 1 to 65535, not '1'"),
         ("exec.term-signal = true", "exec.term-signal: must be a signal's name or number, not True"),
         ("policy.limits.job-size.max = 3", "policy.limits.job-size.max: must be a table, not 3"),
         ("policy.jobspec.defaults = 'batch'", "policy.jobspec.defaults: must be a table, not 'batch'"),
@@ -179,3 +183,15 @@ def test_the_table_tbon_sets_broker_attributes() -> None:
     table = {"topo": "kary:2", "zmq_io_threads": 2, "zmqdebug": True, "nonsense": 1}
     assert attributes({"tbon": table}) == {"tbon.topo": "kary:2", "tbon.zmq_io_threads": "2", "tbon.zmqdebug": "1"}
     assert attributes({}) == {}
+
+
+def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[exec]\nkill-timeout = 5\n[queues.b]\nrequirs = []\n")
+    (tmp_path / "b.toml").write_text("[exec]\nkill-timeout = '5s'\n")
+    for value, start in ((5, f"{tmp_path}/a.toml: exec."), (6, "exec.")):
+        with pytest.raises(ConfigError) as refused:
+            check({"exec": {"kill-timeout": value}}, str(tmp_path))
+        assert str(refused.value).startswith(start + "kill-timeout: must be a duration")
+    with pytest.raises(ConfigError) as refused:
+        check({"queues": {"b": {"requirs": []}}}, str(tmp_path))
+    assert str(refused.value).startswith(f"{tmp_path}/a.toml: queues.b.requirs: unknown key")

@@ -80,7 +80,7 @@ def test_a_value_of_a_wrong_kind_is_refused_at_the_start_and_a_reload_keeps_the_
 ) -> None:
     path = tmp_path / "x.toml"
     path.write_text("[access]\nallow-guest-user = 'yes'\n")
-    refused = "access.allow-guest-user: must be true or false, not 'yes'\n"
+    refused = f"{path}: access.allow-guest-user: must be true or false, not 'yes'\n"
     done = start(f"--config-path={path}", "true")
     assert (done.rc, done.err) == (1, f"flux-broker: {refused}")
     path.write_text("[access]\nallow-guest-user = false\n")

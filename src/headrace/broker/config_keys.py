@@ -35,7 +35,8 @@ _FLAG = _Kind((int, bool), "integer")
 _TEXT = _Kind((str,), "string")
 _TEXTS = _Kind((list,), "a list of strings")
 _SIGNAL = _Kind((int, str), "a signal's name or number")
-_TIME = _Kind((str, int, float), "a duration such as '5s'")
+_TIME = _Kind((str,), "a duration such as '5s'")
+_PORT = _Kind((int,), "a port, 1 to 65535")
 
 _SIZES = {"nnodes": _ANY, "ncores": _ANY, "ngpus": _ANY}
 _POLICY = {
@@ -48,7 +49,8 @@ _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFE
 _TABLES: dict[str, dict[str, Any]] = {
     "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _BOOL),
     "bootstrap": {
-        **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "default_port", "hosts"), _ANY),
+        **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "hosts"), _ANY),
+        "default_port": _PORT,
         "enable_ipv6": _BOOL,
     },
     "exec": {
@@ -110,38 +112,59 @@ _UNKNOWN_TABLE = "unknown table, nothing here reads it"
 _STRICT = ("policy", "queues")
 
 
-def check(config: dict[str, Any]) -> None:
-    """Raises ConfigError with the path of the first value of a wrong kind, or key that a policy or queue has not."""
+class _Wrong(Exception):
+    """Where a key is that is refused, what to say of it, and its value if that is what is wrong."""
+
+    def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
+        super().__init__(text)
+        self.path = path
+        self.values = values
+
+
+def check(config: dict[str, Any], path: str = "") -> None:
+    """Raises ConfigError with the path of the first value of a wrong kind, or key that a policy or queue has not.
+
+    `path` is a file or folder that the configuration, or a part of it, came from: the text begins with the file's name.
+    """
+    try:
+        _check_all(config)
+    except _Wrong as exc:
+        raise ConfigError(_in_file(exc.path, _read(path), exc.values) + str(exc)) from None
+
+
+def _check_all(config: dict[str, Any]) -> None:
     for name, keys in _TABLES.items():
         # `sched = "simple"` is short for the key of the table.
         if name in config and not (name == "sched" and isinstance(config[name], str)):
-            _check(config[name], keys, name)
+            _check(config[name], keys, (name,))
     queues = config.get("queues")
     if isinstance(queues, dict):
         for name, table in queues.items():
             if not name:
-                raise ConfigError('queues."": the name of a queue cannot be empty')
-            _check(table, _QUEUE, f"queues.{name}")
+                raise _Wrong(("queues", name), 'queues."": the name of a queue cannot be empty')
+            _check(table, _QUEUE, ("queues", name))
     for doubt in _all(config):
         if doubt.path[0] in _STRICT and doubt.unknown:
-            raise ConfigError(str(doubt))
+            raise _Wrong(doubt.path, str(doubt))
 
 
-def _check(value: Any, keys: _Keys, path: str) -> None:
+def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
     if isinstance(keys, _Kind):
         good = type(value) in keys.types and (keys is not _TEXTS or all(isinstance(item, str) for item in value))
+        good = good and (keys is not _PORT or 0 < value < 1 << 16)
         wanted = keys.text
     else:
         good, wanted = isinstance(value, dict) or isinstance(keys, str), "a table"
+    where = ".".join(path)
     if not good and keys in (_INTEGER, _FLAG, _TEXT):
         # As Flux says it, for those who look for that.
-        raise ConfigError(f"Config file error [{path.partition('.')[0]}]: {path}: Expected {wanted}, got {value!r}")
+        raise _Wrong(path, f"Config file error [{path[0]}]: {where}: Expected {wanted}, got {value!r}", value)
     if not good:
-        raise ConfigError(f"{path}: must be {wanted}, not {value!r}")
+        raise _Wrong(path, f"{where}: must be {wanted}, not {value!r}", value)
     if isinstance(keys, dict):
         for key, inner in value.items():
             if key in keys:
-                _check(inner, keys[key], f"{path}.{key}")
+                _check(inner, keys[key], (*path, key))
 
 
 class _Doubt(NamedTuple):
@@ -162,21 +185,25 @@ def doubts(config: dict[str, Any], path: str = "", likely: bool = False) -> list
     `path` is a file or folder that the configuration, or a part of it, came from: lines begin with the file's name.
     """
     found = [doubt for doubt in _all(config) if not (likely and doubt.text == _UNKNOWN_TABLE)]
+    read = _read(path) if found else []
+    return [_in_file(doubt.path, read) + str(doubt) for doubt in found]
+
+
+def _read(path: str) -> list[tuple[str, dict[str, Any]]]:
     try:
-        read = files.read(path) if path and found else []
+        return files.read(path) if path else []
     except ConfigError:
         # Changed since.
-        read = []
-    return [_in_file(doubt, read) + str(doubt) for doubt in found]
+        return []
 
 
-def _in_file(doubt: _Doubt, read: list[tuple[str, dict[str, Any]]]) -> str:
-    # Later files win.
+def _in_file(path: tuple[str, ...], read: list[tuple[str, dict[str, Any]]], values: tuple[Any, ...] = ()) -> str:
+    """The last file that has the key at `path`, with one of `values` if there are any: later files win."""
     for name, table in reversed(read):
         here: Any = table
-        for key in doubt.path:
+        for key in path:
             here = here.get(key, files) if isinstance(here, dict) else files
-        if here is not files:
+        if here is not files and (not values or here in values):
             return f"{name}: "
     return ""
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from ..agent import keeper, linux
+from ..agent.spawn import raise_file_limit
 from ..client.handle import Handle
 from ..compat.environment import with_flux
 from ..spec import duration
@@ -191,6 +192,7 @@ def run_broker(info: BootInfo, options: LaunchOptions, rundir: str, starter: int
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
+    raise_file_limit()
     its = (rundir if own or starter else "", starter, info.rank)
     agent = spawn_agent(*its)
     # Not before: the agent removes it when we are killed.
@@ -267,7 +269,7 @@ def _check(options: LaunchOptions) -> None:
             # Tables that most instances need not read, nor keep in each of their brokers.
             from .config_keys import attributes, check
 
-            check(options.config)
+            check(options.config, options.config_path)
             options.attrs = {**attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
     except (AttrError, ConfigError) as exc:

@@ -164,12 +164,12 @@ def _setenv(msg: Message) -> _Empty:
 
 
 def _config(broker: Broker, ctx: ModuleContext) -> None:
-    async def take(new: dict[str, Any]) -> _Empty:
+    async def take(new: dict[str, Any], path: str = "") -> _Empty:
         """Give every module the new configuration; if one refuses it, all go back to the old one."""
         from .config_keys import check
 
         try:
-            check(new)
+            check(new, path)
         except configuration.ConfigError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         old, told = broker.config, []
@@ -214,7 +214,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
             new = configuration.load(broker.config_path)
         except configuration.ConfigError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
-        return await take(new)
+        return await take(new, broker.config_path)
 
     async def load(msg: Message) -> _Empty:
         if msg.obj is None:
