@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 
 import pytest
@@ -13,6 +14,7 @@ from headrace.broker.address import (
     hint_of,
     needs_ipv6_to_bind,
     needs_ipv6_to_connect,
+    unreached,
 )
 
 
@@ -38,6 +40,41 @@ def test_a_hint_chooses(hint: str) -> None:
 def test_a_hint_that_fits_nothing_is_named(hint: str, text: str) -> None:
     with pytest.raises(AddressError, match=text):
         address_of("no.such.host.invalid", hint)
+
+
+def without_route(monkeypatch: pytest.MonkeyPatch, **interfaces: str) -> None:
+    """A host without a default route, of these interfaces, whose name stands for loopback."""
+
+    def of_interface(name: str) -> str:
+        if not interfaces[name]:
+            raise OSError
+        return interfaces[name]
+
+    monkeypatch.setattr("builtins.open", lambda path: io.StringIO("Iface Destination\n"))
+    monkeypatch.setattr(socket, "if_nameindex", lambda: list(enumerate(interfaces, 1)))
+    monkeypatch.setattr(address, "_of_interface", of_interface)
+
+
+@pytest.mark.parametrize("name", ["localhost", "no.such.host.invalid"])
+def test_without_a_route_the_only_interface_beside_loopback_is_taken(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    without_route(monkeypatch, lo="127.0.0.1", eth0="10.1.2.3", eth1="")
+    assert address_of(name) == "10.1.2.3"
+    without_route(monkeypatch, lo="127.0.0.1", eth0="10.1.2.3", eth1="10.2.2.3")
+    assert address_of(name) == "127.0.0.1"
+
+
+def test_loopback_reaches_no_other_host_unless_somebody_asked_for_it() -> None:
+    told = unreached("a", "127.0.1.1", "b", "default-route")
+    assert told.startswith(
+        "b cannot reach a: there is no default route, nor a single interface beside loopback, and no "
+    )
+    assert "no address of its name but 127.0.1.1; tbon.interface-hint names an interface" in told
+    assert unreached("a", "127.0.1.1", "b", "hostname").startswith("b cannot reach a: there is no address of its name")
+    assert unreached("a", "127.0.0.1", "b", "lo") == ""
+    assert unreached("a", "127.0.0.1", "a", "default-route") == ""
+    assert unreached("a", "10.1.2.3", "b", "default-route") == ""
 
 
 def test_an_attribute_goes_before_variables() -> None:

@@ -96,6 +96,24 @@ def test_brokers_of_one_host_talk_over_tcp_where_that_is_wanted() -> None:
         from_launcher("simple", Client, env, "/run/x", {"tbon.interface-hint": "nosuch"})  # type: ignore[arg-type]
 
 
+def test_hosts_that_know_but_loopback_of_each_other_are_told_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = iter(("one", "two"))
+    monkeypatch.setattr("headrace.broker.boot.local_hostname", lambda: next(here))
+    monkeypatch.setattr("headrace.broker.address.address_of", lambda _name, _hint: "127.0.0.1")
+    server = Server(2)
+    told = []
+
+    def broker(rank: int) -> None:
+        env: Any = {"server": server, "rank": rank}
+        with pytest.raises(BootError, match=r"simple: \w+ cannot reach \w+: .*tbon\.interface-hint") as refused:
+            from_launcher("simple", Client, env, "/run/x", {"tbon.topo": "kary:2"})  # type: ignore[arg-type]
+        told.append(str(refused.value))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(broker, range(2)))
+    assert told[0] == told[1]
+
+
 def test_one_broker_exchanges_nothing() -> None:
     (info,) = launched(Server(1))
     assert (info.size, info.members, info.attrs) == (1, set(), {})

@@ -27,7 +27,10 @@ def hint_of(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
 
 
 def address_of(hostname: str, hint: str = _DEFAULT) -> str:
-    """An IPv4 address in dots. Raises AddressError; `default-route` falls back on the name, and on loopback."""
+    """An IPv4 address in dots. Raises AddressError.
+
+    `default-route` falls back on the name, on the one interface that is there beside loopback, and on loopback.
+    """
     if hint == _DEFAULT:
         with contextlib.suppress(OSError), open("/proc/net/route") as routes:
             for line in routes.readlines()[1:]:
@@ -36,11 +39,12 @@ def address_of(hostname: str, hint: str = _DEFAULT) -> str:
                     return _of_interface(fields[0])
     if hint in (_DEFAULT, "hostname"):
         try:
-            return socket.gethostbyname(hostname)
+            found = socket.gethostbyname(hostname)
         except OSError as exc:
-            if hint == _DEFAULT:
-                return "127.0.0.1"
-            raise AddressError(f"tbon.interface-hint=hostname: {hostname}: {exc.strerror}") from None
+            if hint != _DEFAULT:
+                raise AddressError(f"tbon.interface-hint=hostname: {hostname}: {exc.strerror}") from None
+            found = "127.0.0.1"
+        return _only_other() or found if hint == _DEFAULT and is_loopback(found) else found
     if "/" in hint:
         return _in_network(hint)
     try:
@@ -50,6 +54,22 @@ def address_of(hostname: str, hint: str = _DEFAULT) -> str:
         raise AddressError(
             f"tbon.interface-hint={hint}: it has no IPv4 address here, where there are {names}"
         ) from None
+
+
+def is_loopback(address: str) -> bool:
+    return address.startswith("127.")
+
+
+def unreached(host: str, address: str, child: str, hint: str) -> str:
+    """Why a broker on host `child` does not reach one on `host` at `address`; "" unless it is loopback's by default."""
+    if host == child or not is_loopback(address) or hint not in (_DEFAULT, "hostname"):
+        return ""
+    route = "no default route, nor a single interface beside loopback, and " if hint == _DEFAULT else ""
+    return (
+        f"{child} cannot reach {host}: there is {route}no address of its name but {address}; tbon.interface-hint names "
+        "an interface, or a network such as 10.1.0.0/16 (flux start -Stbon.interface-hint=NAME, or flux batch "
+        "--conf=tbon.interface-hint=NAME)"
+    )
 
 
 def needs_ipv6_to_bind(endpoint: str) -> bool:
@@ -97,6 +117,16 @@ def _in_network(hint: str) -> str:
             if ipaddress.IPv4Address(address) in network:
                 return address
     raise AddressError(f"tbon.interface-hint={hint}: no interface of this host is in that network")
+
+
+def _only_other() -> str:
+    """The address of the only interface that has one other than loopback's, else ""."""
+    found = set()
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(OSError):
+            found.add(_of_interface(name))
+    others = [address for address in found if not is_loopback(address)]
+    return others[0] if len(others) == 1 else ""
 
 
 def _of_interface(name: str) -> str:

@@ -96,13 +96,27 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
     pmi.barrier()
     if rank:
-        _host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(",", 2)
+        host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(",", 2)
+        _check_reach(host, info.parent_uri, hostname, attrs, env)
         info.parent_key = z85.encode(bytes.fromhex(key))
     else:
         info.hosts = [pmi.get(f"headrace.{other}").split(",", 2)[0] for other in range(size)]
     for child in children:
-        info.members.add(z85.encode(bytes.fromhex(pmi.get(f"headrace.{child}").split(",", 2)[1])))
+        host, key, _ = pmi.get(f"headrace.{child}").split(",", 2)
+        _check_reach(hostname, connect, host, attrs, env)
+        info.members.add(z85.encode(bytes.fromhex(key)))
     return info
+
+
+def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """Raises PmiError at both ends where the broker on host `child` would try its own machine for long."""
+    # Tests have many hosts on one machine.
+    if uri.startswith("tcp://") and "FLUX_FAKE_HOSTNAME" not in env:
+        from .address import hint_of, unreached
+
+        text = unreached(host, uri[len("tcp://") :].rpartition(":")[0], child, hint_of(attrs, env))
+        if text:
+            raise PmiError(text)
 
 
 def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
