@@ -39,9 +39,11 @@ class LittleBroker:
         self.events = Events(0, self.router, self.owner)
         self.config: dict[str, Any] = {}
         self.receive_buffer = memoryview(bytearray(1 << 16))
+        self.spawn = self.loop.create_task
+        self.told: list[str] = []
 
     def log(self, _level: int, _name: str, text: str) -> None:
-        raise AssertionError(text)
+        self.told.append(text)
 
 
 async def connected(path: Path) -> socket.socket:
@@ -226,6 +228,32 @@ def test_what_a_client_sent_before_it_left_is_routed_though_it_is_more_than_its_
         await turns()
         assert [msg.matchtag for msg in box.got[:-1]] == list(range(1, 5 * SHARE))
         assert box.got[-1].topic == "box.disconnect"
+        await server.stop()
+
+    asyncio.run(main())
+
+
+def test_answers_to_its_own_requests_may_be_large_and_what_else_it_does_not_read_has_a_bound(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        box = broker.router.services["box"] = Box()
+        server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
+        await server.start()
+        sock = await connected(tmp_path / "s")
+        (client,) = server.clients
+        for tag in range(1, 11):
+            sock.send(m.frame(m.request("box.ask", {}, matchtag=tag)))
+        await turns()
+        for msg in box.got:
+            client.send(m.response(msg, payload=bytes(10 << 20)))
+            await turns(2)
+        assert (len(server.clients), broker.told) == (1, [])
+        client.send(m.event("heartbeat"))
+        await turns()
+        assert (len(server.clients), broker.told) == (
+            0,
+            [f"client of uid {os.getuid()} dropped: it left 64 MiB unread"],
+        )
         await server.stop()
 
     asyncio.run(main())

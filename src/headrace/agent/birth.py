@@ -16,9 +16,12 @@ from typing import NoReturn
 
 from . import keeper, linux
 from .agent import run_agent
+from .spawn import raise_file_limit, spawn
 
 # Seconds that a process killed together with the broker may take to be gone.
 _DYING = 0.5
+# The descriptor of its socket in an agent that is a program of its own.
+_SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
@@ -38,17 +41,12 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
 
 def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
     """Like `spawn_agent`, at any time and always with a keeper of its own. Raises OSError."""
-    # Most brokers never need it.
-    import subprocess
-
     ours, its = socket.socketpair()
     with its:
-        values = (its.fileno(), os.getpid(), rundir, starter, rank)
+        values = (_SOCKET, os.getpid(), rundir, starter, rank)
         argv = [sys.executable, "-m", __name__, *map(str, values)]
-        process = subprocess.Popen(argv, pass_fds=[its.fileno()])
-    # It is waited for by its pid.
-    process.returncode = 0
-    return process.pid, ours
+        pid = spawn(argv, os.environ, [(its.fileno(), _SOCKET)])
+    return pid, ours
 
 
 def _be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
@@ -101,5 +99,6 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
 
 
 if __name__ == "__main__":
+    raise_file_limit()
     _fd, _broker, _rundir, _starter, _rank = sys.argv[1:]
     _be_agent(socket.socket(fileno=int(_fd)), int(_broker), _rundir, int(_starter), int(_rank))

@@ -23,6 +23,10 @@ LIMITS = {
     name[len("RLIMIT_") :].lower(): getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")
 }
 _soft: dict[int, tuple[int, int]] = {}
+# Limits that we have raised for ourselves: what is spawned gets what we were given.
+_given: dict[int, int] = {}
+# Descriptors that a broker and its agent take where they may: more are never needed.
+_FILES = 1 << 20
 
 
 def find_program(name: str, path: str) -> str:
@@ -62,9 +66,20 @@ def use_cpus(cpus: frozenset[int]) -> None:
         _state["cpus"] = cpus
 
 
+def raise_file_limit() -> None:
+    """Let this process, and those forked from it, have as many descriptors as it may: the usual limit is for programs
+    of one user, not for those that serve all of a node's. What is spawned has the limit that we came with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        _soft[resource.RLIMIT_NOFILE] = (most, hard)
+        _given[resource.RLIMIT_NOFILE] = soft
+
+
 def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
-    """Soft limits (resource number to value) of `wanted` that are not what a child would get anyway."""
-    out = {}
+    """Soft limits (resource number to value) to be set for a child: those of `wanted` that it would not get anyway."""
+    out = dict(_given)
     for name, value in wanted.items():
         number = LIMITS.get(name)
         if number is None:
@@ -77,6 +92,8 @@ def limits_that_differ(wanted: Mapping[str, int]) -> dict[int, int]:
             value = hard
         if value != soft:
             out[number] = value
+        else:
+            out.pop(number, None)
     return out
 
 
@@ -101,7 +118,7 @@ def spawn(
         # A session without a terminal gets the first that its leader opens; one that is inherited does not count.
         opened = (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0)
         actions = [opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2), *actions]
-    how = (limits or {}, bool(terminal), group)
+    how = (_given if limits is None else limits, bool(terminal), group)
     try:
         return _spawn(path, argv, env, actions, *how)
     except FileNotFoundError:

@@ -34,7 +34,8 @@ def most_brokers(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> Limit |
     """The tightest limit of this machine; None where the kernel tells nothing."""
     limits = [_of_memory(count, where) for count, where in _memory(proc, groups)]
     limits += [_of_tasks(count, where) for count, where in _tasks(proc, groups)]
-    limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    # Brokers take as many as they may.
+    limits += _of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     return min(limits, default=None)
 
 

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
@@ -24,18 +24,23 @@ from .router import new_uuid
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Bytes of unread output at which a client's streams wait, at which its requests are no longer read, and at which it is
-# sent nothing more but disconnected. A single answer may be larger. Streams come first by far: who writes does not read
-# meanwhile, as a rule, and and if we did not read then, both would wait for ever.
+# Bytes of unread output at which a client's streams wait, at which its requests are no longer taken, and at which it is
+# disconnected when a stream or an event is to be added, or the answer to a request: those it asked for one by one, and
+# they may be large. Streams come first by far: who writes does not read meanwhile, as a rule, and if we did not read
+# then, both would wait for ever.
 PAUSE_AT = 1 << 20
 STOP_AT = 16 << 20
 DROP_AT = 64 << 20
+DROP_ANSWERS_AT = 1 << 30
 # Messages of one client that are routed before it is the turn of the others, and bytes of further ones at which it is
 # not read from meanwhile: who sends a thousand requests at once delays nobody by more than these.
 SHARE = 16
 HOLD_AT = 1 << 18
 # Services, counted once for each broker, that one client may ask: each is told when it disconnects.
 MOST_SERVICES = 1 << 16
+# Connections that are taken in one turn of the loop, and seconds in which the log hears once that there are too many.
+_AT_ONCE = 32
+_QUIET = 60.0
 _CRED = struct.Struct("3i")
 _COUNTED = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
 
@@ -53,6 +58,8 @@ class LocalClient(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._deframer = m.Deframer()
         self._out: list[bytes] = []
+        # Whether something of that is no answer to a request of its own, or one of many.
+        self._streams = False
         self._used: set[tuple[str, int, int]] = set()
         self._paused = False
         self._stopped = False
@@ -89,6 +96,8 @@ class LocalClient(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._stopped = False
+        if self._waits:
+            self.broker.router.when_free(self._accept_share)
         self._read_again()
         self._tell_drained()
 
@@ -111,6 +120,9 @@ class LocalClient(asyncio.BufferedProtocol):
             transport.pause_reading()
 
     def _accept_share(self) -> None:
+        if self._stopped:
+            self._waits = True
+            return
         self._waits = self._accept_some(SHARE)
         if self._waits:
             self.broker.router.when_free(self._accept_share)
@@ -167,20 +179,24 @@ class LocalClient(asyncio.BufferedProtocol):
         if not self._out:
             self.broker.router.at_turn_end(self._write)
         self.server.received[msg.type] += 1
+        if msg.type != m.RESPONSE or msg.flags & m.FLAG_STREAMING:
+            self._streams = True
         self._out.append(m.frame(msg))
 
     def _write(self) -> None:
         out, self._out = self._out, []
+        most = DROP_AT if self._streams else DROP_ANSWERS_AT
+        self._streams = False
         transport = self._transport
         if transport is None or not out:
             return
-        if transport.get_write_buffer_size() <= DROP_AT:
+        if transport.get_write_buffer_size() <= most:
             transport.write(b"".join(out))
             if not self._stopped and transport.get_write_buffer_size() > STOP_AT:
                 self._stopped = True
                 transport.pause_reading()
         else:
-            text = f"client of uid {self.userid} dropped: it left {DROP_AT >> 20} MiB unread"
+            text = f"client of uid {self.userid} dropped: it left {most >> 20} MiB unread"
             self.broker.log(logging.WARNING, "connector-local", text)
             self.close()
 
@@ -215,7 +231,10 @@ class LocalServer:
         self.broker = broker
         self.path = path
         self.clients: set[LocalClient] = set()
-        self._server: Any = None
+        self._listener: socket.socket | None = None
+        # A descriptor for the moment when there are no more.
+        self._spare = -1
+        self._quiet_until = 0.0
         self.clear_stats()
 
     def clear_stats(self) -> None:
@@ -245,16 +264,51 @@ class LocalServer:
                 raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir", self.path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
+        self._listener = socket.socket(socket.AF_UNIX)
         try:
-            self._server = await self.broker.loop.create_unix_server(lambda: LocalClient(self), self.path, backlog=256)
+            self._listener.bind(self.path)
         except OSError as exc:
             # It does not say where.
             raise OSError(exc.errno, exc.strerror, self.path) from None
+        self._listener.listen(256)
+        self._listener.setblocking(False)
         os.chmod(self.path, 0o777)
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self.broker.loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        """Not by a server of the loop's: that tries again at once, and for ever, when there are no more descriptors."""
+        assert self._listener is not None
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                self._refuse(exc)
+                return
+            sock.setblocking(False)
+            self.broker.spawn(self.broker.loop.connect_accepted_socket(lambda: LocalClient(self), sock))
+
+    def _refuse(self, exc: OSError) -> None:
+        """There is no descriptor for the next client: say so to it, with the one that is kept for that."""
+        assert self._listener is not None
+        os.close(self._spare)
+        with contextlib.suppress(OSError), self._listener.accept()[0] as sock:
+            sock.send(bytes((exc.errno or errno.EMFILE,)))
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        now = self.broker.loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET
+            self.broker.log(logging.ERROR, "connector-local", f"clients are refused: {exc.strerror} (ulimit -n)")
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._spare >= 0:
+            assert self._listener is not None
+            self.broker.loop.remove_reader(self._listener)
+            self._listener.close()
+            os.close(self._spare)
+            self._spare = -1
             for client in list(self.clients):
                 client._write()
                 if client._transport is not None:

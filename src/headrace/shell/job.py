@@ -225,7 +225,7 @@ class ShellJob:
         env.update((name, expand(value, lookup)) for name, value in templates.items())
         temporary(env)
         rlimit = self.options.get("rlimit")
-        limits = limits_that_differ(rlimit) if isinstance(rlimit, dict) else {}
+        limits = limits_that_differ(rlimit if isinstance(rlimit, dict) else {})
         command = specs.command(self.jobspec)
         stdin = self._input.path(lookup)
         if stdin and self.lead:
