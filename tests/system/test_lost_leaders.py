@@ -53,7 +53,7 @@ def test_a_broker_that_finds_no_parent_gives_up_after_the_connect_timeout(limit:
     parent = f"tcp://127.0.0.1:{free_port()}"
     from zmq.utils import z85
 
-    card = f"gone,{z85.decode(new_keys()[0]).hex()},{parent}"
+    card = f"{os.uname().nodename},{z85.decode(new_keys()[0]).hex()},{parent}"
     threading.Thread(target=_serve, args=(ours, {"headrace.0": card}), daemon=True).start()
     broker = subprocess.Popen(
         [FLUX, "broker", f"-Stbon.connect_timeout={limit}"],

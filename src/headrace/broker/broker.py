@@ -120,6 +120,8 @@ class Broker:
         try:
             return asyncio.run(self._main())
         finally:
+            for forked in self.forked.values():
+                forked.end()
             if self.agent is not None:
                 self.agent.wait(_AGENT_PATIENCE)
             self._remove_rundir()

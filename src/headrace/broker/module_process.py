@@ -293,6 +293,12 @@ class Forked:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def end(self) -> None:
+        """Leave nothing of it: it has not become a module, and will not."""
+        self.kill()
+        if self.returncode is None:
+            os.waitpid(self.pid, 0)
+
 
 def fork(path: str, others: Iterable[socket.socket]) -> Forked:
     """Fork the process of module `path` from this one, before it has threads or a loop: what is imported is shared.

@@ -62,7 +62,7 @@ class _Manager:
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
         # What the exec service has started ahead must be known when its agent is killed, or we are.
-        path = os.path.join(ctx.attrs.get("rundir"), "begun")
+        path = os.path.join(ctx.attrs.get("rundir"), ".begun")
         begun_before: frozenset[int] = frozenset()
         if self.journal is not None:
             self.core.now = ctx.now()
