@@ -106,3 +106,13 @@ def test_a_trace_is_left_before_the_start(world: World, tmp_path: Path) -> None:
     assert recalled(world) == [third.id]
     world.kill(second, 9)
     world.finish(second)
+
+
+def test_where_no_traces_can_be_left_jobs_start_and_are_given_back_all_the_same(world: World, tmp_path: Path) -> None:
+    first = world.start(["cat"])
+    second, third = hand_out(world, ["cat", "true"], [first], traces=str(tmp_path / "cleaned away"))
+    world.rpc(first, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    world.pump(lambda: bool(second.started))
+    assert recalled(world) == [third.id]
+    world.rpc(second, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
+    assert world.finish(second).status == 0

@@ -75,6 +75,7 @@ class Agent:
         self._handout = handout
         self._leavers: set[int] = set()
         self._traces: begun.Traces | None = None
+        self._untraced = ""
         self._index = index
         # A deputy has none.
         self._is_deputy = handout is not None
@@ -352,8 +353,13 @@ class Agent:
         self._handout.add((job["id"], job["start"]) for job in op["jobs"])
 
     def _trace(self, path: str) -> None:
-        if path and (self._traces is None or self._traces.path != path):
-            self._traces = begun.Traces(path, self._index)
+        if path not in ("", self._untraced) and (self._traces is None or self._traces.path != path):
+            try:
+                self._traces = begun.Traces(path, self._index)
+            except (OSError, ValueError) as exc:
+                # Somebody cleaned up. Jobs go on: only what is started as we are killed may be started again.
+                self._traces, self._untraced = None, path
+                print(f"flux-agent: no traces are left of starts: {with_class(exc)}", file=sys.stderr)
 
     def _recall(self, op: Op) -> None:
         self._leavers.clear()
