@@ -10,7 +10,7 @@ from typing import Any
 from exec_fleet import JOB, Fleet, with_fleet
 
 from headrace.agent import begun
-from headrace.modules import job_exec
+from headrace.modules import job_exec_leader
 
 NEXT, LAST = JOB + 1, JOB + 2
 SPEC = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0}}}
@@ -155,7 +155,7 @@ def test_a_module_that_ends_refuses_starts_when_all_that_the_agent_started_is_as
 
 
 def test_the_end_of_the_module_tells_of_what_was_started_ahead_and_not_asked_for(monkeypatch: Any) -> None:
-    monkeypatch.setattr(job_exec, "_AGENT_ANSWERS", 0.01)
+    monkeypatch.setattr(job_exec_leader, "_AGENT_ANSWERS", 0.01)
     begun: list[Any] = []
 
     async def scenario(fleet: Fleet) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.module import RpcError
-from headrace.modules import resource, resource_log
+from headrace.modules import resource, resource_leader, resource_log
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
@@ -480,7 +480,7 @@ def nodes_without_config(in_broker: Run, scenario: Callable[[World], Any], quoru
 
 
 def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr(resource, "_LATE", 0.0)
+    monkeypatch.setattr(resource_leader, "_LATE", 0.0)
 
     async def scenario(world: World) -> None:
         offer = world.acquire()
@@ -503,7 +503,7 @@ def test_nodes_that_are_not_there_at_quorum_are_taken_to_be_like_most(in_broker:
 
 
 def test_with_a_quorum_of_all_nothing_is_assumed(in_broker: Run, monkeypatch: Any) -> None:
-    monkeypatch.setattr(resource, "_LATE", 0.0)
+    monkeypatch.setattr(resource_leader, "_LATE", 0.0)
 
     async def scenario(world: World) -> None:
         await world.client.rpc("resource.gather", {"nodes": [[1, "node1", "0-7", ""], [2, "node2", "0-7", ""]]})
