@@ -32,16 +32,18 @@ def idle(size: int, wait: float) -> list[Row]:
     program = f"flux exec -r 1-{size - 1} flux getattr broker.pid; echo up; sleep 1000"
     process = subprocess.Popen([flux_command(), "start", f"--test-size={size}", program], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    followers = [int(line) for line in iter(process.stdout.readline, b"up\n")]
-    time.sleep(2)
-    pids = descendants(process.pid)
-    before = {pid: cpu_seconds(pid) for pid in pids}
-    time.sleep(wait)
-    used = sum(cpu_seconds(pid) - before[pid] for pid in pids)
-    memory = sorted((pss(pid) for pid in pids), reverse=True)
-    follower = max(pss(pid) for pid in followers)
-    process.send_signal(signal.SIGTERM)
-    process.wait()
+    try:
+        followers = [int(line) for line in iter(process.stdout.readline, b"up\n")]
+        time.sleep(2)
+        pids = descendants(process.pid)
+        before = {pid: cpu_seconds(pid) for pid in pids}
+        time.sleep(wait)
+        used = sum(cpu_seconds(pid) - before[pid] for pid in pids)
+        memory = sorted((pss(pid) for pid in pids), reverse=True)
+        follower = max(pss(pid) for pid in followers)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
     return [
         Row(f"{size} idle brokers, all {len(pids)} processes, PSS", sum(memory) / 1e6, "MB"),
         Row("largest process, PSS", memory[0] / 1e6, "MB", "<= 35 (lead)"),
