@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from glob import escape, glob
 from typing import TYPE_CHECKING
 
 from ..agent import linux
@@ -172,6 +171,11 @@ async def run_script(broker: Broker, name: str) -> int:
 
 
 def _extra_scripts(folders: str, name: str) -> list[str]:
+    if not folders:
+        return []
+    # Most brokers have none.
+    from glob import escape, glob
+
     return [path for folder in folders.split(":") if folder for path in sorted(glob(f"{escape(folder)}/{name}.d/*"))]
 
 

@@ -14,7 +14,7 @@ from headrace.spec import duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, Iterable
 
 _START = "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
 _LIMITS = "{limits.range.nnodes:>10} {limits.range.ncores:>10} {limits.range.ngpus:>10}"
@@ -53,6 +53,7 @@ _HEADINGS = {
 }
 _GREEN, _RED, _OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
 _INFINITE = float("inf")
+_DEFAULTS = ("defaults", "system")
 
 
 class _Queue:
@@ -93,7 +94,7 @@ class _Queue:
             "color_enabled": lambda: self._color(self.status["enable"]),
             "color_started": lambda: self._color(self.status["start"]),
             "color_off": lambda: _OFF if self.colored else "",
-            "defaults.timelimit": lambda: _seconds(self._policy("jobspec", "defaults", "system", "duration")),
+            "defaults.timelimit": lambda: seconds(policy_value(self.policies, "jobspec", *_DEFAULTS, "duration")),
         }
         return fields[field]()
 
@@ -103,23 +104,13 @@ class _Queue:
     def _default_queue(self) -> Any:
         return self.config.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {}).get("queue")
 
-    def _policy(self, *path: str) -> Any:
-        """A value of the queue's policy, else of the general one, else None."""
-        for policy in self.policies:
-            value: Any = policy
-            for key in path:
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is not None:
-                return value
-        return None
-
     def _limit(self, field: str) -> Any:
         if field == "timelimit":
-            return _seconds(self._policy("limits", "duration"))
+            return seconds(policy_value(self.policies, "limits", "duration"))
         which, _, kind = field.partition(".")
         # -1 is no limit.
-        least = max(self._policy("limits", "job-size", "min", kind) or 0, 0)
-        most = self._policy("limits", "job-size", "max", kind)
+        least = max(policy_value(self.policies, "limits", "job-size", "min", kind) or 0, 0)
+        most = policy_value(self.policies, "limits", "job-size", "max", kind)
         if most is None or most == -1:
             most = self.resources.count("all", kind, self.name) if self.capped else _INFINITE
         if which == "range":
@@ -127,15 +118,26 @@ class _Queue:
         return least if which == "min" else most
 
 
+def policy_value(policies: Iterable[Any], *path: str) -> Any:
+    """A value of the first of `policies` (a queue's own, then the general one) that has it, else None."""
+    for policy in policies:
+        value: Any = policy
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None
+
+
 def _mark(good: bool) -> str:
     return "✔" if good else "✗"
 
 
-def _seconds(value: Any) -> float:
+def seconds(value: Any) -> float:
+    """A time limit of a policy, inf where there is none."""
     if value is None:
         return _INFINITE
-    seconds = duration.parse(value) if isinstance(value, str) else float(value)
-    return seconds or _INFINITE
+    return (duration.parse(value) if isinstance(value, str) else float(value)) or _INFINITE
 
 
 def list_queues(args: Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.resource.list import SchedResourceList, resource_list
-from headrace.spec import duration
+from headrace.cli.queue_list import policy_value, seconds
 from headrace.spec.constraint import of_queue
 
 if TYPE_CHECKING:
@@ -59,34 +59,18 @@ class QueueInfo:
         self.enabled, self.started = enabled, started
         self.default = self.is_default = default
         table = config.get("queues", {}).get(name, {}) if name else {}
-        self._policies = [table.get("policy", {}), config.get("policy", {})]
+        policies = [table.get("policy", {}), config.get("policy", {})]
         constraint = of_queue(table)
         self.resources = resources.copy_constraint(constraint) if constraint else resources
-        self.defaults = QueueDefaults(self._seconds("jobspec", "defaults", "system", "duration"))
-        least = {kind: self._policy("limits", "job-size", "min", kind) or 0 for kind in _KINDS}
-        most = {kind: self._policy("limits", "job-size", "max", kind) for kind in _KINDS}
+        self.defaults = QueueDefaults(seconds(policy_value(policies, "jobspec", "defaults", "system", "duration")))
+        least = {kind: policy_value(policies, "limits", "job-size", "min", kind) or 0 for kind in _KINDS}
+        most = {kind: policy_value(policies, "limits", "job-size", "max", kind) for kind in _KINDS}
         # -1 is no limit.
         self.limits = QueueLimits(
-            self._seconds("limits", "duration"),
+            seconds(policy_value(policies, "limits", "duration")),
             {kind: max(0, size) for kind, size in least.items()},
             {kind: _INFINITE if size in (None, -1) else size for kind, size in most.items()},
         )
-
-    def _policy(self, *path: str) -> Any:
-        """A value of the queue's policy, else of the general one, else None."""
-        for policy in self._policies:
-            value: Any = policy
-            for key in path:
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is not None:
-                return value
-        return None
-
-    def _seconds(self, *path: str) -> float:
-        value = self._policy(*path)
-        if value is None:
-            return _INFINITE
-        return (duration.parse(value) if isinstance(value, str) else float(value)) or _INFINITE
 
 
 class QueueList:

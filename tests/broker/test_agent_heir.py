@@ -1,0 +1,113 @@
+"""Whether an agent that was killed gets a successor, and what those who listen to it are told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.agent import keeper
+from headrace.broker.agent_heir import AgentHeirs
+
+
+class World:
+    """A broker and its link to an agent; `told` is what listeners heard, `over` why there is no agent any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: list[str] = []
+        self.over: list[str] = []
+        self.buried: list[Any] = []
+        self.started: list[int] = []
+        self.tasks: list[Any] = []
+        self.agent = SimpleNamespace(
+            pid=1001, closed=False, tell=lambda op: self.told.append(op["op"]), start=self._start
+        )
+        self.broker: Any = SimpleNamespace(
+            rank=0,
+            stopping=False,
+            agent=self.agent,
+            program=None,
+            attrs={"local-uri": "local:///here"},
+            loop=asyncio.get_running_loop(),
+            log=lambda _level, _name, _text: None,
+            spawn=lambda coro: self.tasks.append(asyncio.ensure_future(coro)),
+            go_without_agent=self.over.append,
+        )
+        monkeypatch.setattr(keeper, "bury", lambda *args: self.buried.append(args))
+        self.fails: OSError | None = None
+        self.heirs = AgentHeirs(self.broker, self._spawn)
+
+    def _tell(self, op: dict[str, Any]) -> None:
+        self.told.append(op["op"])
+
+    def _spawn(self) -> tuple[int, socket.socket]:
+        if self.fails is not None:
+            raise self.fails
+        return 1002, socket.socketpair()[0]
+
+    async def _start(self, sock: socket.socket) -> None:
+        self.started.append(self.agent.pid)
+        sock.close()
+
+    async def lose(self) -> None:
+        self.heirs.lost()
+        while self.tasks:
+            await self.tasks.pop()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, scenario: Any) -> None:
+    async def main() -> None:
+        await scenario(World(monkeypatch))
+
+    asyncio.run(main())
+
+
+def test_another_is_started_when_nothing_of_the_first_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        await world.lose()
+        assert world.buried == [(1001, 0, "local:///here")]
+        assert (world.told, world.started, world.over) == (["back"], [1002], [])
+
+    run(monkeypatch, scenario)
+
+
+def test_who_loses_one_after_the_other_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        for _ in range(6):
+            await world.lose()
+        assert world.told == ["back"] * 5 + ["ended"]
+        assert world.over == ["6 exec agents ended within 60 seconds; this broker shuts down"]
+
+    run(monkeypatch, scenario)
+
+
+def test_a_broker_that_stops_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.broker.stopping = True
+        await world.lose()
+        assert (world.told, world.buried, len(world.over)) == (["ended"], [], 1)
+
+    run(monkeypatch, scenario)
+
+
+def test_why_none_can_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.fails = OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        await world.lose()
+        assert (world.told, world.started) == (["ended"], [])
+        assert "another cannot be started: Resource temporarily unavailable" in world.over[0]
+
+    run(monkeypatch, scenario)
+
+
+def test_a_link_that_was_closed_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.agent.closed = True
+        await world.lose()
+        assert (world.told, world.started, world.over) == ([], [], [])
+
+    run(monkeypatch, scenario)
