@@ -109,7 +109,6 @@ def test_an_agent_that_ends_is_told_of_once_and_one_that_we_left_is_not(in_broke
 
     async def leaving(broker: Any, link: AgentLink, agent: socket.socket) -> None:
         link.lost = lambda: pytest.fail("we closed it")
-        link.send({"op": "shutdown"})
         link.close()
         await broker.settle()
         assert list(Reader().feed(agent.recv(100))) == [{"op": "shutdown"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker import boot
+from headrace.broker.topology import Topology
 
 
 def test_a_broker_alone_has_no_links() -> None:
@@ -13,7 +14,7 @@ def test_a_broker_alone_has_no_links() -> None:
 
 
 def test_every_broker_of_a_machine_binds_where_its_children_connect() -> None:
-    infos = boot.on_one_machine(6, "/run/x", "kary:2", [f"h{rank}" for rank in range(6)])
+    infos = boot.on_one_machine(6, "/run/x", Topology(6, "kary:2"), [f"h{rank}" for rank in range(6)])
     by_rank = {info.rank: info for info in infos}
     for info in infos:
         assert (info.hostname, info.hostlist) == (f"h{info.rank}", "h[0-5]")
@@ -25,13 +26,13 @@ def test_every_broker_of_a_machine_binds_where_its_children_connect() -> None:
 
 
 def test_brokers_of_a_machine_may_use_tcp() -> None:
-    binds = [info.bind for info in boot.on_one_machine(3, "/run/x", "kary:2", ["a", "b", "c"], tcp=True)]
+    binds = [info.bind for info in boot.on_one_machine(3, "/run/x", Topology(3, "kary:2"), ["a", "b", "c"], tcp=True)]
     assert len(set(binds)) == 3
     assert all(bind.startswith("tcp://127.0.0.1:") for bind in binds)
 
 
 def test_keys_are_random_and_not_shown() -> None:
-    first, second = (boot.on_one_machine(2, "/run/x", "kary:2", ["a", "b"])[1] for _ in range(2))
+    first, second = (boot.on_one_machine(2, "/run/x", Topology(2, "kary:2"), ["a", "b"])[1] for _ in range(2))
     assert first.secret_key != second.secret_key
     assert len(first.secret_key) == 40
     assert first.secret_key.decode() not in repr(first)

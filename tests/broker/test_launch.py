@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.launch import LaunchError, LaunchOptions, make_rundir, start_many
+from headrace.broker.launch_many import start_many
+from headrace.broker.launch_options import LaunchError, LaunchOptions, make_rundir
 
 
 def refusal(**attrs: str) -> str:

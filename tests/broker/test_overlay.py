@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import zmq
+
 from headrace.broker import boot
 from headrace.broker.overlay import Overlay
+from headrace.broker.topology import Topology
 from headrace.spec import message as m
 
 Run = Callable[..., None]
@@ -40,7 +43,7 @@ def linked(broker: Any, info: boot.BootInfo) -> Any:
 
 async def pair(lead: Any, folder: Any, follower_key: bytes | None = None) -> tuple[Any, Any]:
     """A parent and its child, with the child's hello on its way."""
-    infos = boot.on_one_machine(2, str(folder), "kary:2", ["a", "b"])
+    infos = boot.on_one_machine(2, str(folder), Topology(2, "kary:2"), ["a", "b"])
     if follower_key is not None:
         infos[1].public_key, infos[1].secret_key = boot.new_keys()
     parent, child = linked(lead, infos[0]), linked(type(lead)(1, 2, {}), infos[1])
@@ -57,7 +60,7 @@ def test_a_child_that_goes_in_order_is_offline_and_not_lost(in_broker: Run, tmp_
         child.overlay.report(online=[1])
         await until(lambda: ("1", "") in parent.members)
         # Its goodbye is in the socket when the parent finds that it cannot be reached.
-        parent.loop.remove_reader(parent.overlay._bound.FD)
+        parent.loop.remove_reader(parent.overlay._bound.get(zmq.FD))
         child.overlay.close()
         entry = parent.overlay.children[1]
         await until(lambda: parent.overlay._probe(entry) or not entry.alive)
@@ -125,7 +128,7 @@ def test_a_second_broker_of_a_rank_is_refused_while_the_first_lives(in_broker: R
 
 def test_a_rank_that_is_no_child_of_ours_is_refused_and_logged_with_its_address(in_broker: Run, tmp_path: Any) -> None:
     async def scenario(lead: Any) -> None:
-        infos = boot.on_one_machine(2, str(tmp_path), "kary:2", ["a", "b"], tcp=True)
+        infos = boot.on_one_machine(2, str(tmp_path), Topology(2, "kary:2"), ["a", "b"], tcp=True)
         parent, child = linked(lead, infos[0]), linked(type(lead)(1, 2, {}), infos[1])
         parent.overlay.start()
         # As one that has another list of hosts.

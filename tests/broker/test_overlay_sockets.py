@@ -16,7 +16,7 @@ import zmq
 from headrace.broker import boot
 from headrace.broker.attrs import AttrTable
 from headrace.broker.boot import BootInfo
-from headrace.broker.overlay_sockets import TreeSockets
+from headrace.broker.overlay_sockets import TreeSockets, receive, send
 from headrace.broker.topology import Topology
 
 PATIENCE = 20.0
@@ -49,7 +49,7 @@ class End:
     def _read(self) -> None:
         while True:
             try:
-                self.got.append(self.socket.recv_multipart(zmq.NOBLOCK))
+                self.got.append(receive(self.socket))
             except zmq.Again:
                 return
 
@@ -84,7 +84,7 @@ def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any])
         info.bind = f"ipc://{folder}/parent" if folder else "tcp://127.0.0.1:*"
         parent.watch(parent.tree.below())
         parent.socket.bind(info.bind)
-        uri = parent.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        uri = parent.socket.get(zmq.LAST_ENDPOINT).decode()
 
         def join(own: tuple[bytes, bytes] = keys[1], key: bytes = keys[0][0]) -> End:
             child = end(*own)
@@ -105,10 +105,10 @@ def with_parent(folder: Any, scenario: Callable[[End, Callable[..., End]], Any])
 def test_members_talk_and_are_known_by_their_uuid(tmp_path: Any) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
         child = join()
-        child.socket.send_multipart([b"up", b"x" * 100_000])
+        send(child.socket, [b"up", b"x" * 100_000])
         await until(lambda: parent.got)
         assert parent.got == [[b"uuid-1", b"up", b"x" * 100_000]]
-        parent.socket.send_multipart([b"uuid-1", b"down"])
+        send(parent.socket, [b"uuid-1", b"down"])
         await until(lambda: child.got)
         assert child.got == [[b"down"]]
 
@@ -118,10 +118,10 @@ def test_members_talk_and_are_known_by_their_uuid(tmp_path: Any) -> None:
 def test_a_key_that_is_no_members_gets_no_byte_through(tmp_path: Any) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
         stranger = join(boot.new_keys())
-        stranger.socket.send_multipart([b"let me in"])
+        send(stranger.socket, [b"let me in"])
         await until(lambda: stranger.ends)
         assert parent.got == []
-        join().socket.send_multipart([b"hello"])
+        send(join().socket, [b"hello"])
         await until(lambda: parent.got)
         assert parent.got == [[b"uuid-1", b"hello"]]
 
@@ -131,13 +131,13 @@ def test_a_key_that_is_no_members_gets_no_byte_through(tmp_path: Any) -> None:
 def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_there(tmp_path: Any) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
         child = join()
-        child.socket.send_multipart([b"hello"])
+        send(child.socket, [b"hello"])
         await until(lambda: parent.got)
         assert parent.ends == []
         child.close()
         await until(lambda: parent.ends)
         with pytest.raises(zmq.ZMQError) as refused:
-            parent.socket.send_multipart([b"uuid-1", b"down"])
+            send(parent.socket, [b"uuid-1", b"down"])
         assert refused.value.errno == errno.EHOSTUNREACH
 
     with_parent(tmp_path, scenario)
@@ -150,7 +150,7 @@ def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_th
 def test_both_ends_say_why_a_handshake_failed(tmp_path: Any, tcp: bool, knocking: str, misled: str) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
         first = join()
-        first.socket.send_multipart([b"hello"])
+        send(first.socket, [b"hello"])
         await until(lambda: parent.got)
         stranger = join(boot.new_keys())
         await until(lambda: stranger.ends and parent.log)
@@ -173,7 +173,7 @@ def test_both_ends_say_why_a_handshake_failed(tmp_path: Any, tcp: bool, knocking
 
 def test_who_speaks_nonsense_is_told_and_who_only_looks_is_not() -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
-        uri = parent.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        uri = parent.socket.get(zmq.LAST_ENDPOINT).decode()
         address = ("127.0.0.1", int(uri.rpartition(":")[2]))
         with socket.create_connection(address) as passer:
             # Who leaves before it is greeted was not there for ZeroMQ.
@@ -203,7 +203,7 @@ def test_the_kernel_is_told_how_long_to_wait_for_a_neighbour(timeout: str, told:
         info.public_key, info.secret_key, info.parent_key = public, secret, public
         end = End(info, **{"tbon.tcp_user_timeout": timeout})
         sock = end.tree.above("uuid-1")
-        assert sock.getsockopt(zmq.TCP_MAXRT) == told
+        assert sock.get(zmq.TCP_MAXRT) == told
         end.tree.close()
 
     asyncio.run(main())
@@ -217,8 +217,8 @@ def test_each_socket_has_the_families_that_boot_chose(ipv6: bool) -> None:
         info.parent_key = info.public_key
         info.bind_ipv6, info.parent_ipv6 = ipv6, not ipv6
         tree = End(info).tree
-        assert tree.below().getsockopt(zmq.IPV6) == ipv6
-        assert tree.above("uuid-1").getsockopt(zmq.IPV6) != ipv6
+        assert tree.below().get(zmq.IPV6) == ipv6
+        assert tree.above("uuid-1").get(zmq.IPV6) != ipv6
         tree.close()
 
     asyncio.run(main())

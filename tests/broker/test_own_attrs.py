@@ -10,6 +10,7 @@ import pytest
 from headrace.broker.attrs import AttrTable
 from headrace.broker.boot import on_one_machine
 from headrace.broker.own_attrs import set_own
+from headrace.broker.topology import Topology
 
 
 def broker(rank: int, size: int, **given: str) -> Any:
@@ -24,7 +25,7 @@ def broker(rank: int, size: int, **given: str) -> Any:
         def __call__(self, _level: int, _name: str, text: str) -> None:
             logged.append(text)
 
-    boot = on_one_machine(size, "/run/x", "kary:2", [f"host{each}" for each in range(size)])[rank]
+    boot = on_one_machine(size, "/run/x", Topology(size, "kary:2"), [f"host{each}" for each in range(size)])[rank]
     return SimpleNamespace(rank=rank, size=size, attrs=attrs, boot=boot, owner=7, uuid="u", log=Log(), logged=logged)
 
 

@@ -89,28 +89,12 @@ class Agent:
         # What the broker said last of its initial program.
         self._program: Op = {"pid": 0}
         self._alone = False
+        # Whether the broker has told us to end.
+        self.dismissed = False
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.subprocesses = Subprocesses(self)
-        self._handlers: dict[str, Callable[[Op], None]] = {
-            "start": self._start,
-            "ahead": self._ahead,
-            "recall": self._recall,
-            "kill": self._kill,
-            "expiration": lambda op: self._with_job(op, lambda job: job.set_expiration(op["expiration"])),
-            "peer": lambda op: self._with_job(op, lambda job: job.from_peer(op["from"], op["data"])),
-            "barrier": lambda op: self._with_job(op, lambda job: job.barrier_done(op["seq"], op["kvs"])),
-            "rpc": self._rpc,
-            "ask": self._asked,
-            "idle": self._idle,
-            "exec": self._exec,
-            "exec-write": lambda op: self._with_process(op, self.subprocesses.write),
-            "exec-hold": lambda op: self._with_process(op, self.subprocesses.hold),
-            "exec-kill": lambda op: self._with_process(op, self.subprocesses.kill),
-            "program": self._program_runs,
-            "shutdown": lambda _op: self.stop(),
-        }
 
     # -- what jobs use
 
@@ -190,16 +174,10 @@ class Agent:
 
     def run(self) -> None:
         """Until the broker's end closes or asks us to stop; then nothing we started is left."""
-        # Jobs die by reference counting but for a few cycles: look for those rarely.
-        gc.freeze()
-        gc.set_threshold(20_000, 50, 100)
+        prepare()
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        # The broker that forked us holds them.
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop() if keeper.is_orphaned() else None)
+        if keeper.is_followed():
+            signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop() if keeper.is_orphaned() else None)
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
         while self.running:
@@ -265,9 +243,9 @@ class Agent:
             self._be_alone()
             return
         for op in self._reader.feed(self._in[:size]):
-            handler = self._handlers.get(op.get("op", ""))
+            handler = _HANDLERS.get(op.get("op", ""))
             if handler is not None:
-                _guarded(partial(handler, op))
+                _guarded(partial(handler, self, op))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -404,6 +382,9 @@ class Agent:
         else:
             self._deputies.pass_on(op)
 
+    def _job_op(self, op: Op) -> None:
+        self._with_job(op, lambda job: _JOB_HANDLERS[op["op"]](job, op))
+
     def _kill(self, op: Op) -> None:
         self._with_job(op, lambda job: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]))
 
@@ -440,6 +421,10 @@ class Agent:
     def stop(self) -> None:
         self.running = False
 
+    def _dismiss(self, _op: Op) -> None:
+        self.dismissed = True
+        self.stop()
+
     def _be_alone(self) -> None:
         """Nobody is at the other end of our socket any more."""
         self._alone = True
@@ -459,7 +444,8 @@ class Agent:
         self._alone = True
 
     def _kill_all(self) -> None:
-        self._hear_the_rest()
+        if not self.dismissed:
+            self._hear_the_rest()
         if self._alone:
             # The broker was killed: its initial program would have nobody to talk to.
             leftovers.kill_program(self._program)
@@ -470,6 +456,30 @@ class Agent:
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)
+
+
+_JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
+    "expiration": lambda job, op: job.set_expiration(op["expiration"]),
+    "peer": lambda job, op: job.from_peer(op["from"], op["data"]),
+    "barrier": lambda job, op: job.barrier_done(op["seq"], op["kvs"]),
+}
+# Not a table of each agent: an agent that has nothing to do yet does not touch what it is made of.
+_HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
+    **dict.fromkeys(_JOB_HANDLERS, Agent._job_op),
+    "start": Agent._start,
+    "ahead": Agent._ahead,
+    "recall": Agent._recall,
+    "kill": Agent._kill,
+    "rpc": Agent._rpc,
+    "ask": Agent._asked,
+    "idle": Agent._idle,
+    "exec": Agent._exec,
+    "exec-write": lambda agent, op: agent._with_process(op, agent.subprocesses.write),
+    "exec-hold": lambda agent, op: agent._with_process(op, agent.subprocesses.hold),
+    "exec-kill": lambda agent, op: agent._with_process(op, agent.subprocesses.kill),
+    "program": Agent._program_runs,
+    "shutdown": Agent._dismiss,
+}
 
 
 def _place(op: Op) -> str:
@@ -486,10 +496,33 @@ def _guarded(fn: Callable[[], None]) -> None:
         traceback.print_exc(file=sys.stderr)
 
 
-def run_agent(sock: socket.socket) -> None:
-    """Be the agent of the broker at the other end of `sock`."""
+_prepared = False
+
+
+def prepare() -> None:
+    """What an agent does to its process: once for all that are forked from here."""
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    # Jobs die by reference counting but for a few cycles: look for those rarely.
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+    for number in (signal.SIGCHLD, keeper.ORPHANED):
+        # To do nothing is not to ignore it.
+        signal.signal(number, lambda _number, _frame: None)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # The broker that forked us holds them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def run_agent(sock: socket.socket) -> bool:
+    """Be the agent of the broker at the other end of `sock`; returns whether that told us to end."""
     with contextlib.suppress(OSError):
         linux.become_subreaper()
     # The next job of a place waits for us, and the broker computes at length when there are many.
     linux.ask_for_short_slices()
-    Agent(sock).run()
+    agent = Agent(sock)
+    agent.run()
+    return agent.dismissed

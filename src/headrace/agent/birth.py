@@ -1,4 +1,5 @@
-"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes.
+"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes (those of a test
+instance: brood).
 
 One that takes the place of a dead one is started by a broker that has threads by then: as a program of its own, which
 is this module.
@@ -20,6 +21,8 @@ from .spawn import raise_file_limit, spawn
 
 # Seconds that a process killed together with the broker may take to be gone.
 _DYING = 0.5
+# The exit code of an agent that its broker told to end.
+DISMISSED = 3
 # The descriptor of its socket in an agent that is a program of its own.
 _SOCKET = 3
 
@@ -36,7 +39,7 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
         its.close()
         return pid, ours
     ours.close()
-    _be_agent(its, broker, rundir, starter, rank)
+    be_agent(its, broker, rundir, starter, rank)
 
 
 def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
@@ -49,18 +52,16 @@ def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.soc
     return pid, ours
 
 
-def _be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
+def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
+    """End as the agent of rank `rank`. `broker` is 0 if it is not there yet."""
     code = 1
     # By which it is told from another of the same number.
-    born = linux.began(broker)
+    born = linux.began(broker) if broker else 0
     try:
-        # Whoever types to `flux start` does not type to its jobs.
-        null = os.open(os.devnull, os.O_RDONLY)
-        if null:
-            os.dup2(null, 0)
-            os.close(null)
+        if broker:
+            close_input()
         code = _run_kept(its, rank)
-        if rundir and _is_ours_to_remove(broker, born, starter):
+        if rundir and code != DISMISSED and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -68,9 +69,17 @@ def _be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: 
         os._exit(code)
 
 
+def close_input() -> None:
+    """Whoever types to `flux start` does not type to its jobs."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    if null:
+        os.dup2(null, 0)
+        os.close(null)
+
+
 def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
     """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
-    if linux.began(broker) == born and not linux.is_ending(broker):
+    if broker and linux.began(broker) == born and not linux.is_ending(broker):
         return False
     deadline = time.monotonic() + _DYING
     while starter and linux.is_running(starter):
@@ -94,11 +103,10 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
             return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
         keeper.follow(own)
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
-    run_agent(sock)
-    return 0
+    return DISMISSED if run_agent(sock) else 0
 
 
 if __name__ == "__main__":
     raise_file_limit()
     _fd, _broker, _rundir, _starter, _rank = sys.argv[1:]
-    _be_agent(socket.socket(fileno=int(_fd)), int(_broker), _rundir, int(_starter), int(_rank))
+    be_agent(socket.socket(fileno=int(_fd)), int(_broker), _rundir, int(_starter), int(_rank))

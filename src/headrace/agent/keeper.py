@@ -74,12 +74,15 @@ def _is_task(pid: int, uri: str) -> bool:
 def bury(agent: int, keeper: int, uri: str) -> None:
     """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
 
-    `agent` is our child: the agent's own keeper, who sees to all that, or with `keeper`, who has others to keep as
-    well, the agent itself. Then we kill those that came to it: deputies, which only the agent of a broker without
-    others has, and tasks.
+    `agent` is our child, the agent's own keeper, who sees to all that; or with `keeper`, who has others to keep as
+    well, it is the agent itself, our child or that keeper's. Then we kill those that came to it: deputies, which only
+    the agent of a broker without others has, and tasks.
     """
-    with contextlib.suppress(ChildProcessError):
+    try:
         os.waitpid(agent, 0)
+    except ChildProcessError:
+        while linux.is_running(agent):
+            time.sleep(0.002)
     if keeper:
         kill_children(_PATIENCE, lambda pid: linux.name_of(pid).startswith(DEPUTY) or _is_task(pid, uri), keeper)
 
@@ -114,6 +117,11 @@ def follow(keeper: int) -> None:
     linux.die_with_parent(ORPHANED)
     if os.getppid() != keeper:
         raise ProcessLookupError("the exec agent's keeper is gone")
+
+
+def is_followed() -> bool:
+    """In the agent: whether it has a keeper of its own."""
+    return _followed != 0
 
 
 def is_orphaned() -> bool:

@@ -23,9 +23,13 @@ _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 _PF_EXITING = 4
 
 
+# Found here, in a process that is still to be forked: each library and each of its functions is a class of its own.
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc_prctl, _libc_syscall = _libc.prctl, _libc.syscall
+
+
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0):
+    if _libc_prctl(option, value, 0, 0, 0):
         errnum = ctypes.get_errno()
         raise OSError(errnum, os.strerror(errnum))
 
@@ -53,18 +57,20 @@ class _SchedAttr(ctypes.Structure):
     )
 
 
+_short_slices = _SchedAttr(ctypes.sizeof(_SchedAttr), _SCHED_OTHER, _RESET_ON_FORK, 0, 0, _SHORT_SLICE, 0, 0)
+_sched_setattr = _SCHED_SETATTR.get(os.uname().machine)
+
+
 def ask_for_short_slices() -> None:
     """Run for a moment at a time, but soon: who computes at length is interrupted for us (Linux 6.12; nothing before).
 
     What we start does not inherit that. Our share of the processors stays what it is.
     """
-    number = _SCHED_SETATTR.get(os.uname().machine)
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     # A negative one would not be inherited either.
-    if number is not None and nice >= 0:
-        size = ctypes.sizeof(_SchedAttr)
-        attributes = _SchedAttr(size, _SCHED_OTHER, _RESET_ON_FORK, nice, 0, _SHORT_SLICE, 0, 0)
-        ctypes.CDLL(None).syscall(number, 0, ctypes.byref(attributes), 0)
+    if _sched_setattr is not None and nice >= 0:
+        _short_slices.nice = nice
+        _libc_syscall(_sched_setattr, 0, ctypes.byref(_short_slices), 0)
 
 
 def name_process(short: str, title: str = "") -> None:

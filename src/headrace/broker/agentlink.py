@@ -133,7 +133,9 @@ class AgentLink(asyncio.BufferedProtocol):
                 keeper.have_go_on(self.pid)
 
     def close(self) -> None:
-        """Flush and close; the agent ends when its socket does."""
+        """Have the agent end. It would when its socket closes, but as for a broker that was killed."""
+        if self._transport is not None:
+            self._out.append({"op": "shutdown"})
         self.flush()
         self.closed = True
         transport, self._transport = self._transport, None

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Iterator
 
 from ..spec import duration
-from .module import RpcError
+from .module_streams import RpcError
 
 # Response flag of attr.get: the value will not change, clients may cache it.
 FLAG_IMMUTABLE = 1

@@ -25,10 +25,11 @@ from .overlay_child import Child
 
 if TYPE_CHECKING:
     import zmq
+    from zmq.backend import Socket
 
+    from . import overlay_sockets as links
     from .boot import BootInfo
     from .broker import Broker
-    from .overlay_sockets import TreeSockets
 
 # CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
 _STATUS = 1
@@ -55,9 +56,9 @@ class Overlay:
         self.parent_uuid = ""
         self.children = {rank: Child(rank) for rank in boot.topology.children(self.rank)}
         self._by_uuid: dict[str, Child] = {}
-        self._sockets: TreeSockets | None = None
-        self._parent: zmq.Socket[Any] | None = None
-        self._bound: zmq.Socket[Any] | None = None
+        self._sockets: links.TreeSockets | None = None
+        self._parent: Socket | None = None
+        self._bound: Socket | None = None
         self._online: Idset = Idset()
         self._offline: Idset = Idset()
         self._status_sent = ""
@@ -86,18 +87,18 @@ class Overlay:
         if self.topology.size == 1:
             return
         # Not before: an instance of one broker starts in a tenth less time without it.
-        global zmq
+        global links, zmq
         import zmq
 
-        from .overlay_sockets import TreeSockets
+        from . import overlay_sockets as links
 
         attrs = self.broker.attrs
         log, children = self.broker.log, len(self.children)
-        self._sockets = sockets = TreeSockets(self.broker.loop, attrs, self.boot, children, log)
+        self._sockets = sockets = links.TreeSockets(self.broker.loop, attrs, self.boot, children, log)
         if self.children:
             self._bound = sock = sockets.below()
             sock.bind(self.boot.bind)
-            attrs.set("tbon.endpoint", sock.getsockopt_string(zmq.LAST_ENDPOINT))
+            attrs.set("tbon.endpoint", links.endpoint_of(sock))
             sockets.watch(sock, self._read_children, lambda _why: self._probe_children())
         if self.rank:
             self._parent = sock = sockets.above(self.uuid)
@@ -129,9 +130,9 @@ class Overlay:
 
     # -- sending
 
-    def _put(self, sock: zmq.Socket[Any], parts: list[bytes]) -> bool:
+    def _put(self, sock: Socket, parts: list[bytes]) -> bool:
         try:
-            sock.send_multipart(parts, zmq.NOBLOCK)
+            links.send(sock, parts)
         except zmq.ZMQError as exc:
             if exc.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
                 return False
@@ -203,7 +204,7 @@ class Overlay:
             if sock is None or sock.closed:
                 return
             try:
-                parts = sock.recv_multipart(zmq.NOBLOCK)
+                parts = links.receive(sock)
             except zmq.Again:
                 return
             try:
@@ -259,9 +260,7 @@ class Overlay:
             if sock is None or sock.closed:
                 return
             try:
-                # As a frame, which knows the address that it came from.
-                origin = sock.recv(zmq.NOBLOCK, copy=False)
-                parts = sock.recv_multipart(zmq.NOBLOCK)
+                origin, parts = links.receive_with_origin(sock)
             except zmq.Again:
                 return
             try:

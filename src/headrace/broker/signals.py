@@ -8,7 +8,6 @@ keeps them for us: a signal that nobody handles would leave the run directory, o
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a job is warned with before its limit: when the job is an instance, it is for its jobs.
 FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
+# logging.INFO: whoever forks agents must not have package logging, which each fork then sees to.
+_INFO = 20
 # Seconds that a new program may not have been in the group of processes yet that a terminal interrupts.
 YOUNG = 0.2
 
@@ -99,7 +100,7 @@ def received(broker: Broker, number: int) -> None:
     if number in FOR_JOBS:
         # All brokers of a job get it: once is enough.
         if not broker.rank:
-            broker.log(logging.INFO, "broker", f"{name}: sent to all running jobs")
+            broker.log(_INFO, "broker", f"{name}: sent to all running jobs")
             broker.signal_jobs(number)
         return
     if broker.rank:
@@ -107,10 +108,10 @@ def received(broker: Broker, number: int) -> None:
         # found it yet, it may be elsewhere.
         alone = broker.state == "join" and broker.boot.method != "test"
         if (number != signal.SIGINT or alone) and not broker.stopping:
-            broker.log(logging.INFO, "broker", f"{name}: leaving")
+            broker.log(_INFO, "broker", f"{name}: leaving")
             broker.leave()
         return
-    broker.log(logging.INFO, "broker", f"{name}: shutting down")
+    broker.log(_INFO, "broker", f"{name}: shutting down")
     if number == signal.SIGINT and broker.program is not None and broker.program.running:
         # The program decides what an interrupt means.
         broker.program.interrupt()

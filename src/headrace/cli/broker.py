@@ -20,12 +20,12 @@ def main(argv: List[str]) -> int:
     from headrace.broker import bare_asyncio
 
     bare_asyncio.load()
-    from headrace.broker import config, launch
+    from headrace.broker import config, launch, launch_options
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
         return launch.start_here(
-            launch.LaunchOptions(
+            launch_options.LaunchOptions(
                 attrs={**({"config.path": path} if path else {}), **attributes(options.setattr)},
                 config=config.from_options(path, options.conf),
                 config_path=os.path.abspath(path) if path else "",
@@ -33,5 +33,5 @@ def main(argv: List[str]) -> int:
                 command=options.command[1:] if options.command[:1] == ["--"] else options.command,
             )
         )
-    except (launch.LaunchError, config.ConfigError) as exc:
+    except (launch_options.LaunchError, config.ConfigError) as exc:
         raise broker_error(str(exc)) from None

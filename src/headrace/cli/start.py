@@ -76,10 +76,8 @@ def main(argv: List[str]) -> int:
     options = _parser().parse_args(_joined_broker_opts(argv))
     verbose = _take_broker_opts(options)
 
-    from headrace.broker import bare_asyncio
-
-    bare_asyncio.load()
-    from headrace.broker import capacity, config, launch
+    # No more than that: see launch_many.
+    from headrace.broker import capacity, config, launch_options
     from headrace.spec.hostlist import Hostlist
 
     if options.test_size is not None and options.test_size < 1:
@@ -98,7 +96,7 @@ def main(argv: List[str]) -> int:
         raise CommandError(refused if options.test_size is None else f"--test-size: {refused}")
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:
-        launching = launch.LaunchOptions(
+        launching = launch_options.LaunchOptions(
             size=options.test_size or 0,
             attrs={
                 **scripts_of_environment(),
@@ -113,9 +111,16 @@ def main(argv: List[str]) -> int:
             verbose=verbose,
         )
         if options.test_size is not None:
-            return launch.start_many(launching)
+            from headrace.broker import launch_many
+
+            return launch_many.start_many(launching)
+        from headrace.broker import bare_asyncio
+
+        bare_asyncio.load()
+        from headrace.broker import launch
+
         return launch.start_here(launching)
-    except (launch.LaunchError, config.ConfigError) as exc:
+    except (launch_options.LaunchError, config.ConfigError) as exc:
         raise broker_error(str(exc)) from None
 
 

@@ -1,0 +1,137 @@
+"""What an instance is started with, and its folders. Nothing here loads much: see launch_many."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+# A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
+_RUNDIR_LIMIT = 88
+
+
+class LaunchError(Exception):
+    """The instance cannot be started; the text says why."""
+
+
+class LaunchOptions:
+    """What `flux start` and `flux broker` were asked for."""
+
+    def __init__(
+        self,
+        *,
+        size: int = 0,
+        attrs: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        config_path: str = "",
+        command: list[str] | None = None,
+        hosts: list[str] | None = None,
+        rundir: str = "",
+        verbose: int = 0,
+    ) -> None:
+        self.size = size
+        self.verbose = verbose
+        # A new private run directory that has only a name yet.
+        self.unmade = ""
+        self.attrs = {} if attrs is None else attrs
+        self.config = config or {}
+        self.config_path = config_path
+        self.command = command or []
+        self.hosts = hosts or []
+        self.rundir = rundir
+
+
+def check(options: LaunchOptions) -> None:
+    """The attributes and the configuration; what that says of attributes is added to them. Raises LaunchError."""
+    from .attrs import AttrError, AttrTable
+    from .config import ConfigError
+
+    try:
+        if options.config:
+            # Tables that most instances need not read, nor keep in each of their brokers.
+            from . import config_keys
+
+            config_keys.check(options.config, options.config_path)
+            options.attrs = {**config_keys.attributes(options.config), **options.attrs}
+        AttrTable(options.attrs)
+    except (AttrError, ConfigError) as exc:
+        raise LaunchError(str(exc)) from None
+
+
+def make_rundir(options: LaunchOptions, later: bool = False) -> str:
+    """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
+    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
+    for `make_unmade` to make.
+    """
+    statedir, new = options.attrs.get("statedir", ""), False
+    if statedir:
+        options.attrs["statedir"], new = _folder("statedir", statedir)
+    try:
+        path = _rundir(options)
+        if not later:
+            make_unmade(options)
+        return path
+    except LaunchError:
+        if new:
+            os.rmdir(options.attrs["statedir"])
+        raise
+
+
+def _rundir(options: LaunchOptions) -> str:
+    given = options.attrs.get("rundir") or options.rundir
+    if given:
+        if len(os.fsencode(given)) > _RUNDIR_LIMIT:
+            raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
+        path, new = _folder("rundir", given)
+        if os.stat(path).st_mode & stat.S_ISVTX:
+            # A place that many share, like /tmp.
+            return _new_name(options, path)
+        # What was there before us stays.
+        options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
+        return path
+    base = os.environ.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
+        base = "/tmp"
+    return _new_name(options, base)
+
+
+def _new_name(options: LaunchOptions, base: str) -> str:
+    """A name that nobody guesses, and none has yet. (Package tempfile takes longer to import than this to run.)"""
+    while not options.unmade or os.path.lexists(options.unmade):
+        options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+    return options.unmade
+
+
+def make_unmade(options: LaunchOptions) -> None:
+    """Make the folder of ours alone that has a name. Raises LaunchError."""
+    path, options.unmade = options.unmade, ""
+    if path:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as exc:
+            base = os.path.dirname(path)
+            raise LaunchError(
+                f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
+            ) from None
+
+
+def _folder(attribute: str, path: str) -> tuple[str, bool]:
+    """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
+    was mistyped would otherwise be made. Raises LaunchError."""
+    path, new = os.path.abspath(path), True
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        new = False
+    except OSError as exc:
+        parent = os.path.dirname(path)
+        if isinstance(exc, FileNotFoundError):
+            # /proc has no place for new folders, and says it this way.
+            why = f"no folder can be made in {parent}" if os.path.isdir(parent) else f"there is no folder {parent}"
+            raise LaunchError(f"{attribute} {path}: {why}") from None
+        raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
+    if not os.path.isdir(path):
+        raise LaunchError(f"{attribute} {path}: Not a directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LaunchError(f"{attribute} {path}: not writable")
+    return path, new
