@@ -49,7 +49,7 @@ class World:
             raise self.fails
         return 1002, socket.socketpair()[0]
 
-    async def _start(self, sock: socket.socket) -> None:
+    def _start(self, sock: socket.socket) -> None:
         self.started.append(self.agent.pid)
         sock.close()
 

@@ -30,7 +30,7 @@ def with_link(in_broker: Run, body: Callable[[Any, AgentLink, socket.socket], Aw
         ours, its = socket.socketpair()
         its.setblocking(False)
         link = AgentLink(broker, 0)
-        await link.start(ours)
+        link.start(ours)
         with its:
             await body(broker, link, its)
         link.close()
@@ -131,7 +131,7 @@ def test_what_is_sent_while_there_is_no_agent_is_for_the_next(in_broker: Run) ->
         await broker.settle()
         ours, another = socket.socketpair()
         another.setblocking(False)
-        await link.start(ours)
+        link.start(ours)
         with another:
             link.send({"op": "kill", "id": 3})
             await broker.settle()

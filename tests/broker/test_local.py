@@ -62,7 +62,7 @@ async def turns(count: int = 10) -> None:
 def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
     async def main() -> None:
         server = LocalServer(LittleBroker(), str(tmp_path / "local"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "local")
         await turns()
         (client,) = server.clients
@@ -77,7 +77,7 @@ def test_a_closed_connection_is_freed_without_the_collector(tmp_path: Path):
             assert [ref() for ref in left] == [None, None]
         finally:
             gc.enable()
-            await server.stop()
+            server.stop()
 
     asyncio.run(main())
 
@@ -89,7 +89,7 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
         upward: list[m.Message] = []
         broker.router.up = lambda msg: upward.append(msg) is None
         server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "local")
         for tag in (1, 2):
             sock.send(m.frame(m.request("box.ask", {}, matchtag=tag)))
@@ -104,7 +104,7 @@ def test_services_hear_once_that_a_client_left_wherever_it_asked_them(tmp_path: 
             ("other.ask", True),
             ("other.disconnect", True),
         ]
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())
 
@@ -133,7 +133,7 @@ def test_messages_are_counted_by_type_until_that_is_cleared(tmp_path: Path):
     async def main() -> None:
         broker = LittleBroker()
         server = LocalServer(broker, str(tmp_path / "s"))
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "s")
         for msg in (m.request("nosuch.call"), m.event("a"), m.event("b")):
             await broker.loop.sock_sendall(sock, m.frame(msg))
@@ -144,7 +144,7 @@ def test_messages_are_counted_by_type_until_that_is_cleared(tmp_path: Path):
         server.clear_stats()
         assert server.stats()["tx"]["event"] == 0
         sock.close()
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())
 
@@ -156,7 +156,7 @@ def test_requests_are_read_while_streams_wait_for_the_client_but_not_without_end
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
         server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "s")
         (client,) = server.clients
         answered = 0
@@ -184,7 +184,7 @@ def test_requests_are_read_while_streams_wait_for_the_client_but_not_without_end
         assert drained == [1]
         sock.close()
         await turns()
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())
 
@@ -199,7 +199,7 @@ def test_who_sends_a_thousand_requests_at_once_delays_another_by_a_share_of_them
         broker = LittleBroker()
         box = broker.router.services["box"] = Slow()
         server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         many, one = await connected(tmp_path / "s"), await connected(tmp_path / "s")
         many.send(b"".join(m.frame(m.request("box.many", {}, matchtag=tag)) for tag in range(1, 401)))
         while not box.got:
@@ -211,7 +211,7 @@ def test_who_sends_a_thousand_requests_at_once_delays_another_by_a_share_of_them
         topics = [msg.topic for msg in box.got]
         assert topics.index("box.one") - before <= 3 * SHARE
         assert [msg.matchtag for msg in box.got if msg.topic == "box.many"] == list(range(1, 401))
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())
 
@@ -221,14 +221,14 @@ def test_what_a_client_sent_before_it_left_is_routed_though_it_is_more_than_its_
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
         server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "s")
         sock.send(b"".join(m.frame(m.request("box.tell", {}, matchtag=tag)) for tag in range(1, 5 * SHARE)))
         sock.close()
         await turns()
         assert [msg.matchtag for msg in box.got[:-1]] == list(range(1, 5 * SHARE))
         assert box.got[-1].topic == "box.disconnect"
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())
 
@@ -238,7 +238,7 @@ def test_answers_to_its_own_requests_may_be_large_and_what_else_it_does_not_read
         broker = LittleBroker()
         box = broker.router.services["box"] = Box()
         server = LocalServer(broker, str(tmp_path / "s"))  # type: ignore[arg-type]
-        await server.start()
+        server.start()
         sock = await connected(tmp_path / "s")
         (client,) = server.clients
         for tag in range(1, 11):
@@ -254,6 +254,6 @@ def test_answers_to_its_own_requests_may_be_large_and_what_else_it_does_not_read
             0,
             [f"client of uid {os.getuid()} dropped: it left 64 MiB unread"],
         )
-        await server.stop()
+        server.stop()
 
     asyncio.run(main())

@@ -73,6 +73,6 @@ class AgentHeirs:
             return
         # Before anything that waits for it.
         agent.tell({"op": "back"})
-        await agent.start(sock)
+        agent.start(sock)
         if broker.program is not None:
             broker.program.tell_agent()

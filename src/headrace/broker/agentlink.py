@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -10,7 +9,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,11 +19,16 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 _LENGTH = struct.Struct("<I")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
 
-class AgentLink(asyncio.BufferedProtocol):
+class AgentLink:
     """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
-    "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again."""
+    "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again.
+
+    On the loop's readers and writers: a transport of asyncio takes twice as long, for each message and to come to be.
+    """
 
     def __init__(self, broker: Broker, pid: int) -> None:
         self.broker = broker
@@ -33,19 +37,23 @@ class AgentLink(asyncio.BufferedProtocol):
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._out: list[dict[str, Any]] = []
         self._buffer = bytearray()
-        self._transport: asyncio.Transport | None = None
+        # What the agent has not taken yet. It is part of this broker: it reads as fast as it can.
+        self._unsent = bytearray()
+        self._waits = False
+        self._sock: socket.socket | None = None
         self.closed = False
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
-    async def start(self, sock: socket.socket) -> None:
-        await self.broker.loop.create_unix_connection(lambda: self, sock=sock)
+    def start(self, sock: socket.socket) -> None:
+        """`sock` is our end of the socket of an agent."""
+        sock.setblocking(False)
+        self._sock = sock
+        self.resume()
         self.flush()
 
     @property
     def up(self) -> bool:
         """Whether there is an agent."""
-        return self._transport is not None
+        return self._sock is not None
 
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
         self._listeners.append(listener)
@@ -61,50 +69,66 @@ class AgentLink(asyncio.BufferedProtocol):
 
     def pause(self) -> None:
         """Read nothing from the agent until `resume()`: it waits, and so do the tasks that write to it."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        if self._sock is not None:
+            self.broker.loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        if self._transport is not None:
-            self._transport.resume_reading()
+        if self._sock is not None:
+            self.broker.loop.add_reader(self._sock.fileno(), self._readable)
 
     def flush(self) -> None:
-        if self._transport is None and not self.closed:
+        if self._sock is None and not self.closed:
             return
         out, self._out = self._out, []
-        if out and self._transport is not None:
+        if out and self._sock is not None:
             try:
-                body = self._encode(out)
+                body = _encode(out)
             except (OverflowError, TypeError, ValueError) as exc:
                 # One operation that cannot be sent costs itself alone.
                 self.broker.log(logging.ERROR, "broker", f"operation of the exec agent: {exc}")
-                body = self._encode([op for op in out if self._sendable(op)])
-            self._transport.write(_LENGTH.pack(len(body)) + body)
+                body = _encode([op for op in out if _sendable(op)])
+            self._unsent += _LENGTH.pack(len(body)) + body
+            if not self._waits:
+                self._write()
 
-    def _sendable(self, op: dict[str, Any]) -> bool:
+    def _write(self) -> None:
+        sock, loop = self._sock, self.broker.loop
+        if sock is None:
+            return
         try:
-            self._encode(op)
-        except (OverflowError, TypeError, ValueError):
-            return False
-        return True
+            del self._unsent[: sock.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Its end is read, too.
+            self._unsent.clear()
+        if self._unsent and not self._waits:
+            loop.add_writer(sock.fileno(), self._write)
+        elif self._waits and not self._unsent:
+            loop.remove_writer(sock.fileno())
+        self._waits = bool(self._unsent)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        # The agent is part of this broker: it reads as fast as it can and its backlog is bounded by the jobs we start.
-        self._transport.set_write_buffer_limits(high=64 << 20)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self.broker.receive_buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def _readable(self) -> None:
+        sock, memory = self._sock, self.broker.receive_buffer
+        if sock is None:
+            return
+        try:
+            size = sock.recv_into(memory)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self._gone()
+            return
         buffer = self._buffer
-        buffer += self.broker.receive_buffer[:nbytes]
+        buffer += memory[:size]
         pos = 0
         while len(buffer) - pos >= 4:
             size = _LENGTH.unpack_from(buffer, pos)[0]
             if len(buffer) - pos - 4 < size:
                 break
-            ops = self._decode(bytes(buffer[pos + 4 : pos + 4 + size]))
+            ops = _decode(bytes(buffer[pos + 4 : pos + 4 + size]))
             pos += 4 + size
             for op in ops:
                 self.tell(op)
@@ -118,13 +142,21 @@ class AgentLink(asyncio.BufferedProtocol):
             except Exception as exc:
                 self.broker.log(logging.ERROR, "agent", f"{op.get('op')}: {exc!r}")
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._transport is not None:
-            self._transport = None
-            self._buffer.clear()
-            self._out.clear()
-            self.tell({"op": "gone"})
-            self.lost()
+    def _gone(self) -> None:
+        self._leave()
+        self._buffer.clear()
+        self._out.clear()
+        self.tell({"op": "gone"})
+        self.lost()
+
+    def _leave(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self.broker.loop.remove_reader(sock.fileno())
+            self.broker.loop.remove_writer(sock.fileno())
+            self._unsent.clear()
+            self._waits = False
+            sock.close()
 
     def keep_going(self) -> None:
         """A child of ours has ended or was stopped: if that is the agent, or its keeper, it is continued."""
@@ -134,13 +166,11 @@ class AgentLink(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Have the agent end. It would when its socket closes, but as for a broker that was killed."""
-        if self._transport is not None:
+        if self._sock is not None:
             self._out.append({"op": "shutdown"})
         self.flush()
         self.closed = True
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
+        self._leave()
 
     def wait(self, seconds: float) -> None:
         """After `close`: until the agent and all it started are gone, or `seconds` are over."""
@@ -148,3 +178,11 @@ class AgentLink(asyncio.BufferedProtocol):
             pidfd = os.pidfd_open(self.pid)
             select.select([pidfd], [], [], seconds)
             os.close(pidfd)
+
+
+def _sendable(op: dict[str, Any]) -> bool:
+    try:
+        _encode(op)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return True

@@ -31,7 +31,7 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
-from . import services, signals, state
+from . import bare_imports, services, signals, state
 from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
@@ -106,7 +106,6 @@ class Broker:
         self.ended_by = 0
         self._own_rundir = False
         self._quorum_was_slow = False
-        self._done: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- life
@@ -117,18 +116,29 @@ class Broker:
         gc.set_threshold(50_000, 20, 50)
         signals.catch()
         m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
+        # Nothing but callbacks: of many brokers each would pay for a task that waits until all is over.
+        self.loop = asyncio.SelectorEventLoop()
         try:
-            return asyncio.run(self._main())
+            if not self._begin():
+                return 1
+            self.loop.run_forever()
+            # What comes now would find no handler any more, and leave our files.
+            signals.hold()
+            if self.local is not None:
+                self.local.stop()
+            self.overlay.close()
+            self._let_agent_end()
+            return self.exit_code
         finally:
+            bare_imports.end(self.loop)
             for forked in self.forked.values():
                 forked.end()
             if self.agent is not None:
                 self.agent.wait(_AGENT_PATIENCE)
             self._remove_rundir()
 
-    async def _main(self) -> int:
-        self.loop = asyncio.get_running_loop()
-        self._done = asyncio.Event()
+    def _begin(self) -> bool:
+        """Put the parts together and begin to live; False when that is not possible, which is told then."""
         self.router = Router(self.rank, self.loop)
         # What any local socket receives lands here first: a fresh buffer for each read costs more than the read.
         # Memory of its own from the kernel, which is there only as far as somebody wrote.
@@ -153,11 +163,11 @@ class Broker:
         try:
             if self._agent_socket is not None:
                 self.agent = AgentLink(self, self._agent_socket[0])
-                await self.agent.start(self._agent_socket[1])
+                self.agent.start(self._agent_socket[1])
                 if self._another_agent is not None:
                     self.agent.lost = AgentHeirs(self, self._another_agent).lost
             self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
-            await self.local.start()
+            self.local.start()
             self.overlay.start()
         except Exception as exc:
             # Nobody else tells the agent to end, for whose end we wait.
@@ -165,19 +175,13 @@ class Broker:
             if not isinstance(getattr(exc, "errno", None), int):
                 raise
             self.log(logging.CRITICAL, "broker", f"cannot start: {text_of(exc)}")
-            return 1
+            return False
         self.advance("builtins-success")
         if self.rank == 0:
             self.advance("parent-none")
         else:
             expect_parent(self)
-        await self._done.wait()
-        # What comes now would find no handler any more, and leave our files.
-        signals.hold()
-        await self.local.stop()
-        self.overlay.close()
-        self._let_agent_end()
-        return self.exit_code
+        return True
 
     def _let_agent_end(self) -> None:
         if self.agent is not None:
@@ -439,7 +443,7 @@ class Broker:
 
     def _enter_exit(self) -> None:
         # One more turn, so that what was flushed by the last handlers reaches its socket.
-        self.loop.call_soon(self.router.at_turn_end, self._done.set)
+        self.loop.call_soon(self.router.at_turn_end, self.loop.stop)
 
     # -- things that happen to us
 

@@ -39,9 +39,9 @@ def _preload(links: bool) -> None:
 
     What the leader alone needs it loads itself, while we fork the others.
     """
-    from . import bare_asyncio
+    from . import bare_imports
 
-    bare_asyncio.load()
+    bare_imports.load_asyncio()
     import asyncio
 
     from ..modules.discovery import discover_before_fork
@@ -119,6 +119,7 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
     pids: dict[int, int] = {}
     own = os.getpid()
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+    signals.catch()
     for info in infos:
         pid = os.fork()
         if pid == 0:
@@ -140,6 +141,7 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
                 os._exit(code & 0xFF)
         pids[pid] = info.rank
         agents.gone(info.rank)
+    signals.let_go()
     return pids
 
 

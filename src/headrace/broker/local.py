@@ -257,7 +257,7 @@ class LocalServer:
             return m.ROLE_USER | m.ROLE_LOCAL
         return m.ROLE_NONE
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.connect_ex(self.path) == 0:
@@ -302,7 +302,8 @@ class LocalServer:
             self._quiet_until = now + _QUIET
             self.broker.log(logging.ERROR, "connector-local", f"clients are refused: {exc.strerror} (ulimit -n)")
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
+        """Close all, at the end of this turn of the loop."""
         if self._spare >= 0:
             assert self._listener is not None
             self.broker.loop.remove_reader(self._listener)

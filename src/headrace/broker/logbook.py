@@ -28,8 +28,8 @@ def severity(level: int) -> int:
 
 def format_line(level: int, host: str, appname: str, text: str, now: float) -> str:
     """One RFC 5424 line without newline; `host` is the broker's rank, as Flux has it."""
-    stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return f"<{_FACILITY_USER | level}>1 {stamp} {host} {appname} - - - {text}"
+    stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).isoformat("T", "microseconds")[:26]
+    return f"<{_FACILITY_USER | level}>1 {stamp}Z {host} {appname} - - - {text}"
 
 
 def parse_line(line: str) -> tuple[int, str, str, str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import importlib
 import importlib.util
-import inspect
 import logging
 import os
 import time
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from ..spec.os_error import text_of, with_class
-from . import bare_asyncio, module_process, stand_ins
+from . import bare_imports, module_process, stand_ins
 from .module import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 from .module_rest import Left, Rest, data_path, forget_data
@@ -164,7 +163,7 @@ class ModuleHost:
         self.loaded[name] = ctx
         try:
             result = found.load(ctx, args)
-            if inspect.isawaitable(result):
+            if hasattr(result, "__await__"):
                 await result
         except Exception:
             del self.loaded[name]
@@ -354,7 +353,7 @@ def find(path: str) -> ModuleType | None:
         if spec is None or spec.loader is None:
             return None
         module = importlib.util.module_from_spec(spec)
-        bare_asyncio.complete()
+        bare_imports.complete()
         spec.loader.exec_module(module)
         return module
     if not path.replace("-", "").replace("_", "").isalnum():

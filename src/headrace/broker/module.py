@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import inspect
 import logging
 import resource
 import time
@@ -153,7 +152,7 @@ class ModuleContext:
         except Exception:
             self.log(logging.ERROR, f"{fn}: {traceback.format_exc()}")
             return
-        if inspect.isawaitable(result):
+        if hasattr(result, "__await__"):
             self.spawn(result)
 
     def _request(self, msg: Message) -> None:
@@ -448,7 +447,7 @@ class ModuleContext:
         for hook in reversed(self._unload_hooks):
             try:
                 result = hook()
-                if inspect.isawaitable(result):
+                if hasattr(result, "__await__"):
                     await result
             except Exception:
                 self.log(logging.ERROR, f"unload: {traceback.format_exc()}")

@@ -25,12 +25,13 @@ from .boot import BootInfo
 
 # Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
 _LONGEST_PATIENCE = 2_000_000.0
+# Numbers here and below are enumerations of Python, each use of which is a call.
+_DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
 # Of a child's key that is none of ours ZAP tells first; who goes without a word only looked whether somebody is there.
-_NOT_OURS = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-_FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+_FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 # Seconds from a handshake that failed until we look whose it was.
 _LOOK = 0.5
-# Enumerations in Python, and each use of one is a call.
 _NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 _MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
 _EVENT = struct.Struct("=HI")
@@ -151,7 +152,7 @@ class TreeSockets:
         but, of the parent's, why, if that was in its handshake."""
         above = sock.get(zmq.TYPE) == zmq.DEALER
         where = f"inproc://monitor-{len(self._read)}"
-        sock.monitor(where, zmq.EVENT_DISCONNECTED | (_FAILED if above else _NOT_OURS))
+        sock.monitor(where, _FROM_ABOVE if above else _FROM_BELOW)
         monitor = Socket(self._context, zmq.PAIR)
         monitor.set(zmq.LINGER, 0)
         monitor.connect(where)
@@ -168,7 +169,7 @@ class TreeSockets:
                     event, _ = _EVENT.unpack(receive(monitor)[0])
                 except zmq.Again:
                     return
-                if event == zmq.EVENT_DISCONNECTED:
+                if event == _DISCONNECTED:
                     gone(why)
                 elif above:
                     why = refused.above(event, self._boot)

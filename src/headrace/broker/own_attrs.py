@@ -28,10 +28,12 @@ def set_own(broker: Broker) -> None:
     attrs.set("size", broker.size)
     attrs.set("version", FLUX_VERSION)
     attrs.set("hostname", boot.hostname)
-    stated = list(Hostlist.parse(attrs.get("hostlist")))
-    if len(stated) == broker.size:
-        # Names that somebody gave the brokers on their command line: resources are by these.
-        boot.hosts, boot.hostlist = stated, ""
+    given = attrs.get("hostlist")
+    if given:
+        stated = list(Hostlist.parse(given))
+        if len(stated) == broker.size:
+            # Names that somebody gave the brokers on their command line: resources are by these.
+            boot.hosts, boot.hostlist = stated, ""
     if boot.hosts:
         attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
     attrs.set("security.owner", broker.owner)
@@ -57,12 +59,12 @@ def set_own(broker: Broker) -> None:
         broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")
     attrs.set("broker.quorum", quorum)
     critical = attrs.get("broker.critical-ranks")
-    _check_critical_ranks(critical, broker.size)
-    broker.indispensable = Idset.parse(critical)
-    if not critical:
+    if critical:
+        _check_critical_ranks(critical, broker.size)
+        broker.indispensable = Idset.parse(critical)
+    else:
         # For an enclosing instance also those whose loss cuts off others; we go on, and they may come back.
-        routers = [rank for rank in range(broker.size) if not rank or boot.topology.children(rank)]
-        attrs.set("broker.critical-ranks", str(Idset(routers)))
+        attrs.set("broker.critical-ranks", str(Idset(boot.topology.routers)))
 
 
 def _check_critical_ranks(text: str, size: int) -> None:

@@ -62,11 +62,24 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+_caught = False
+
+
 def catch() -> None:
-    """Prepare for `listen`. Before asyncio runs: it would put, take away and describe a handler of its own."""
+    """Prepare for `listen`, here or in processes that are forked from here."""
+    global _caught
+    if _caught:
+        return
+    _caught = True
     # SIGALRM is how a job's time limit reaches an instance that is a job; SIGCHLD, that somebody stopped our agent.
     for number in (*_ENDING, *FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, _noted)
+
+
+def let_go() -> None:
+    """Take `catch` back, but for the signals that end an instance."""
+    for number in (*FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def listen(broker: Broker) -> None:

@@ -21,7 +21,7 @@ class TopologyError(ValueError):
 class Topology:
     """A tree over ranks 0..size-1. Raises TopologyError on a bad description."""
 
-    __slots__ = ("_children", "_parents", "_subtree", "fanout", "max_level", "size", "uri")
+    __slots__ = ("_children", "_parents", "_subtree", "fanout", "max_level", "routers", "size", "uri")
 
     def __init__(self, size: int, uri: str = "kary:32", parents: Sequence[int] | None = None) -> None:
         if size < 1:
@@ -57,6 +57,8 @@ class Topology:
             if not 0 <= parent < size or parent == rank:
                 raise TopologyError(f"rank {rank}: parent {parent} is not another rank of this instance")
             self._children[parent].append(rank)
+        # The ranks that others depend on.
+        self.routers = [rank for rank in range(size) if not rank or self._children[rank]]
         self._subtree: dict[int, frozenset[int]] = {}
         # Hops from rank 0 to the farthest.
         self.max_level = max(self._depth(rank) for rank in range(size))

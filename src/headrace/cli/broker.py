@@ -17,9 +17,10 @@ def main(argv: List[str]) -> int:
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)
 
-    from headrace.broker import bare_asyncio
+    from headrace.broker import bare_imports
 
-    bare_asyncio.load()
+    bare_imports.load_small()
+    bare_imports.load_asyncio()
     from headrace.broker import config, launch, launch_options
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")

@@ -77,6 +77,9 @@ def main(argv: List[str]) -> int:
     verbose = _take_broker_opts(options)
 
     # No more than that: see launch_many.
+    from headrace.broker import bare_imports
+
+    bare_imports.load_small()
     from headrace.broker import capacity, config, launch_options
     from headrace.spec.hostlist import Hostlist
 
@@ -114,9 +117,7 @@ def main(argv: List[str]) -> int:
             from headrace.broker import launch_many
 
             return launch_many.start_many(launching)
-        from headrace.broker import bare_asyncio
-
-        bare_asyncio.load()
+        bare_imports.load_asyncio()
         from headrace.broker import launch
 
         return launch.start_here(launching)
