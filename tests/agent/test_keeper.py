@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # As a child of `python -c`: become a keeper, start what the case says, and print what is left.
 _BEGIN = """
 import os, subprocess, sys, time
@@ -92,14 +94,19 @@ except ProcessLookupError:
     assert outcome(script) == ["gone"]
 
 
-def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker() -> None:
-    script = """
+@pytest.mark.parametrize("parent", ["broker", "keeper"])
+def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker(parent: str) -> None:
+    script = (
+        f"parent = {parent!r}"
+        + """
 keeper.become_keeper()
 own = os.getpid()
 ready, tell = os.pipe()
-broker = os.fork()
+agent = os.fork() if parent == "keeper" else -1
+broker = os.fork() if agent else 0
 if broker == 0:
-    agent = os.fork()
+    if agent == -1:
+        agent = os.fork()
     if agent == 0:
         start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
         start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
@@ -108,6 +115,7 @@ if broker == 0:
             os.write(tell, b"x")
             time.sleep(1000)
         os.read(ready, 1)
+        time.sleep(0.1)
         os._exit(9)
     keeper.bury(agent, own, "local:///a")
     os._exit(0)
@@ -118,4 +126,5 @@ while True:
 print(*[linux.environment_of(pid).get("FLUX_URI") for pid in linux.children_of(own)])
 keeper.kill_children(5)
 """
+    )
     assert outcome(script) == ["local:///b"]

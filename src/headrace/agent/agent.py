@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import heapq
 import itertools
 import math
@@ -174,10 +173,12 @@ class Agent:
 
     def run(self) -> None:
         """Until the broker's end closes or asks us to stop; then nothing we started is left."""
-        prepare()
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         if keeper.is_followed():
             signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop() if keeper.is_orphaned() else None)
+            if keeper.is_orphaned():
+                # It ended before we listened.
+                self.stop()
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
         while self.running:
@@ -494,35 +495,3 @@ def _guarded(fn: Callable[[], None]) -> None:
         fn()
     except Exception:
         traceback.print_exc(file=sys.stderr)
-
-
-_prepared = False
-
-
-def prepare() -> None:
-    """What an agent does to its process: once for all that are forked from here."""
-    global _prepared
-    if _prepared:
-        return
-    _prepared = True
-    # Jobs die by reference counting but for a few cycles: look for those rarely.
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-    for number in (signal.SIGCHLD, keeper.ORPHANED):
-        # To do nothing is not to ignore it.
-        signal.signal(number, lambda _number, _frame: None)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    # The broker that forked us holds them.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def run_agent(sock: socket.socket) -> bool:
-    """Be the agent of the broker at the other end of `sock`; returns whether that told us to end."""
-    with contextlib.suppress(OSError):
-        linux.become_subreaper()
-    # The next job of a place waits for us, and the broker computes at length when there are many.
-    linux.ask_for_short_slices()
-    agent = Agent(sock)
-    agent.run()
-    return agent.dismissed

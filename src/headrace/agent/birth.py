@@ -7,8 +7,11 @@ is this module.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -16,7 +19,7 @@ import traceback
 from typing import NoReturn
 
 from . import keeper, linux
-from .agent import run_agent
+from .agent import Agent
 from .spawn import raise_file_limit, spawn
 
 # Seconds that a process killed together with the broker may take to be gone.
@@ -104,6 +107,39 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
         keeper.follow(own)
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
     return DISMISSED if run_agent(sock) else 0
+
+
+_prepared = False
+
+
+def prepare() -> None:
+    """What an agent does to its process: once for all that are forked from here."""
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    # Jobs die by reference counting but for a few cycles: look for those rarely.
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+    for number in (signal.SIGCHLD, keeper.ORPHANED):
+        # To do nothing is not to ignore it.
+        signal.signal(number, lambda _number, _frame: None)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # The broker that forked us holds them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def run_agent(sock: socket.socket) -> bool:
+    """Be the agent of the broker at the other end of `sock`; returns whether that told us to end."""
+    prepare()
+    with contextlib.suppress(OSError):
+        linux.become_subreaper()
+    # The next job of a place waits for us, and the broker computes at length when there are many.
+    linux.ask_for_short_slices()
+    agent = Agent(sock)
+    agent.run()
+    return agent.dismissed
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ import sys
 import traceback
 
 from . import keeper, linux
-from .agent import prepare
-from .birth import be_agent, close_input
+from .birth import be_agent, close_input, prepare
 
 _PID = struct.Struct("=i")
 

@@ -27,7 +27,8 @@ _TIMESTAMP_SHIFT = GENERATOR_BITS + SEQUENCE_BITS
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUES = {digit: value for value, digit in enumerate(_BASE58)}
-_BASE58_PAIRS = [high + low for high in _BASE58 for low in _BASE58]
+# Of two digits, by value: made for the first id that is shown, as most brokers of an instance show none.
+_base58_pairs: List[str] = []
 # Terminals and files that cannot show U+0192 get the ASCII letter, which every reader takes as well.
 _f58_prefix = "f" if os.environ.get("FLUX_F58_FORCE_ASCII") else "ƒ"
 # U+0192 as it arrives where the locale is not UTF-8: in ASCII as bytes that are no text, in Latin-1 as others.
@@ -121,9 +122,11 @@ def _encode_base58(id_: int) -> str:
     if id_ < 58:
         return _BASE58[id_]
     text = ""
+    if not _base58_pairs:
+        _base58_pairs.extend(high + low for high in _BASE58 for low in _BASE58)
     while id_ >= 58:
         id_, pair = divmod(id_, 58 * 58)
-        text = _BASE58_PAIRS[pair] + text
+        text = _base58_pairs[pair] + text
     # The pair on top has a zero of its own if its value has one digit, and what is left has at most one.
     if id_:
         return _BASE58[id_] + text
