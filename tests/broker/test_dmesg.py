@@ -18,7 +18,6 @@ Run = Callable[..., None]
 def served(broker: Any) -> Any:
     """The broker with its log service, and `overlay.drained` answered at once."""
     ctx = broker.context("broker")
-    ctx.broker.past = lambda state: False
     dmesg.register(broker, ctx)
     broker.context("overlay").service("overlay", {"drained": lambda _msg: {}})
     return broker
@@ -92,14 +91,14 @@ def test_a_follower_sends_its_lines_together_and_urgent_ones_take_the_others_alo
     in_broker(scenario, rank=2)
 
 
-def test_lines_of_a_broker_that_ends_do_not_wait(in_broker: Run) -> None:
+def test_the_last_lines_of_a_broker_leave_together_when_it_says_so(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         served(broker)
-        broker.past = lambda state: True
-        broker.log(logging.INFO, "test", "last words")
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert [parse_line(msg.text)[4] for msg in broker.up] == ["last words"]
+        for text in ("last", "words"):
+            broker.log(logging.INFO, "test", text)
+        broker.log.flush()
+        (msg,) = broker.up
+        assert [parse_line(line)[4] for line in msg.text.split("\n")] == ["last", "words"]
 
     in_broker(scenario, rank=2)
 

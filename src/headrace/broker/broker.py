@@ -442,6 +442,7 @@ class Broker:
         self.loop.call_soon(self.advance, "goodbye")
 
     def _enter_exit(self) -> None:
+        self.log.flush()
         # One more turn, so that what was flushed by the last handlers reaches its socket.
         self.loop.call_soon(self.router.at_turn_end, self.loop.stop)
 

@@ -100,7 +100,8 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
     methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
     ctx.service("log", methods, open=("append", "dmesg"))
     if broker.rank:
-        log.forward = _Forwarding(ctx)
+        forwarding = _Forwarding(ctx)
+        log.forward, log.flush = forwarding, forwarding.send
 
 
 class _Forwarding:
@@ -117,12 +118,13 @@ class _Forwarding:
     def __call__(self, level: int, line: str) -> None:
         # A line of a client may hold what ends one here.
         self._lines.append(line.replace("\n", " "))
-        if level <= _URGENT or self._ctx.broker.past("shutdown"):
-            self._ctx.at_flush(self._send)
+        if level <= _URGENT:
+            self._ctx.at_flush(self.send)
         elif len(self._lines) == 1:
-            self._ctx.call_later(_PATIENCE, self._send)
+            self._ctx.call_later(_PATIENCE, self.send)
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Let no line wait any longer."""
         lines, self._lines = self._lines, []
         if lines:
             text = "\n".join(lines).encode("utf-8", "replace") + b"\0"

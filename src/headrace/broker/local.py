@@ -259,14 +259,9 @@ class LocalServer:
 
     def start(self) -> None:
         """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""
-        with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(self.path) == 0:
-                raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir", self.path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
         self._listener = socket.socket(socket.AF_UNIX)
         try:
-            self._listener.bind(self.path)
+            self._bind(self._listener)
         except OSError as exc:
             # It does not say where.
             raise OSError(exc.errno, exc.strerror, self.path) from None
@@ -275,6 +270,19 @@ class LocalServer:
         os.chmod(self.path, 0o777)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.broker.loop.add_reader(self._listener, self._accept)
+
+    def _bind(self, listener: socket.socket) -> None:
+        try:
+            listener.bind(self.path)
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(self.path) == 0:
+                    raise OSError(errno.EADDRINUSE, "another instance listens there, choose another rundir") from None
+            # Somebody was killed.
+            os.unlink(self.path)
+            listener.bind(self.path)
 
     def _accept(self) -> None:
         """Not by a server of the loop's: that tries again at once, and for ever, when there are no more descriptors."""

@@ -55,6 +55,8 @@ class Logbook:
         self.critical_level = int(attrs.get("log-critical-level", "2"))
         self.followers: list[Callable[[str], None]] = []
         self.forward: Callable[[int, str], None] | None = None
+        # Has what was forwarded leave now.
+        self.flush: Callable[[], None] = lambda: None
         self._file: TextIO | None = None
         # One file for the instance: what the others log comes to the leader.
         if rank == 0 and attrs.get("log-filename"):
