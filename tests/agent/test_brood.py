@@ -32,7 +32,7 @@ for rank in range(2):
         if sys.argv[2] == "kind":
             sock.sendall(frame([{"op": "shutdown"}]))
         os._exit(0)
-    brood.gone(rank)
+    brood.taken(rank)
 brood.close()
 while True:
     try:

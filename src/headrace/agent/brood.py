@@ -13,7 +13,7 @@ import struct
 import sys
 import traceback
 
-from . import keeper, linux
+from . import keeper
 from .birth import be_agent, close_input, prepare
 
 _PID = struct.Struct("=i")
@@ -46,7 +46,7 @@ class Brood:
             os.close(fd)
         return self.pids[rank], _socket(own)
 
-    def gone(self, rank: int) -> None:
+    def taken(self, rank: int) -> None:
         """In the process that forked the broker of `rank`, after those of lower ranks: it has its agent."""
         self._sockets[rank], fd = -1, self._sockets[rank]
         os.close(fd)
@@ -55,7 +55,7 @@ class Brood:
         """Let those end that have no broker."""
         for rank, fd in enumerate(self._sockets):
             if fd != -1:
-                self.gone(rank)
+                self.taken(rank)
 
     def go_on(self, pid: int) -> None:
         """Somebody stopped process `pid`, as a task can do with its parent."""
@@ -75,8 +75,6 @@ def fork_agents(size: int, rundir: str = "") -> Brood:
         ours.append(here.detach())
         theirs.append(there.detach())
     told, tell = os.pipe()
-    # Known from now on in those who are forked.
-    linux.name_process("flux-start")
     nurse = os.fork()
     if nurse:
         for fd in (*theirs, tell):

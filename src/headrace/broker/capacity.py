@@ -17,6 +17,8 @@ BROKER_BYTES = 8 << 20
 BROKER_TASKS = 4
 # What the initial program needs in order to run something.
 PROGRAM_TASKS = 2
+# Open files of the process that forks them all: the sockets of agents, and others.
+AGENT_FILES, START_FILES = 2, 16
 # Open files of the broker that has most: one alone, and one with as many others below it as it has at most by default.
 ALONE_FILES, PARENT_FILES, CHILDREN = 16, 26, 32
 # Limits of processes from which on those in use do not count: to find them takes longer than a start of one broker.
@@ -63,7 +65,11 @@ def _of_tasks(count: int, where: str) -> Limit:
 
 
 def _of_files(count: int) -> Iterator[Limit]:
-    if count == resource.RLIM_INFINITY or count >= PARENT_FILES + CHILDREN:
+    if count == resource.RLIM_INFINITY:
+        return
+    brokers = max((count - START_FILES) // AGENT_FILES, 1)
+    yield Limit(brokers, f"{count} open files (ulimit -n), {AGENT_FILES} an agent and {START_FILES} others")
+    if count >= PARENT_FILES + CHILDREN:
         return
     brokers = max(count - PARENT_FILES + 1, 1) if count >= ALONE_FILES else 0
     yield Limit(brokers, f"{count} open files (ulimit -n), one broker needs {ALONE_FILES}, two need {PARENT_FILES + 1}")

@@ -76,6 +76,7 @@ def start_many(options: LaunchOptions) -> int:
         quorum = state.quorum_size(options.attrs.get("broker.quorum", ""), size)
     except (boot.BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
+    linux.name_process("flux-start")
     raise_file_limit()
     rundir = make_rundir(options, later=True)
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
@@ -140,7 +141,7 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
                 sys.stderr.flush()
                 os._exit(code & 0xFF)
         pids[pid] = info.rank
-        agents.gone(info.rank)
+        agents.taken(info.rank)
     signals.let_go()
     return pids
 

@@ -31,8 +31,8 @@ class LaunchOptions:
     ) -> None:
         self.size = size
         self.verbose = verbose
-        # A new private run directory that has only a name yet.
-        self.unmade = ""
+        # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
+        self.unmade = self.new_statedir = ""
         self.attrs = {} if attrs is None else attrs
         self.config = config or {}
         self.config_path = config_path
@@ -63,18 +63,23 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
     `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
     for `make_unmade` to make.
     """
-    statedir, new = options.attrs.get("statedir", ""), False
+    statedir = options.attrs.get("statedir", "")
     if statedir:
         options.attrs["statedir"], new = _folder("statedir", statedir)
+        options.new_statedir = options.attrs["statedir"] if new else ""
     try:
         path = _rundir(options)
-        if not later:
-            make_unmade(options)
-        return path
     except LaunchError:
-        if new:
-            os.rmdir(options.attrs["statedir"])
+        _leave_no_statedir(options)
         raise
+    if not later:
+        make_unmade(options)
+    return path
+
+
+def _leave_no_statedir(options: LaunchOptions) -> None:
+    if options.new_statedir:
+        os.rmdir(options.new_statedir)
 
 
 def _rundir(options: LaunchOptions) -> str:
@@ -109,6 +114,7 @@ def make_unmade(options: LaunchOptions) -> None:
         try:
             os.mkdir(path, 0o700)
         except OSError as exc:
+            _leave_no_statedir(options)
             base = os.path.dirname(path)
             raise LaunchError(
                 f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
