@@ -1,4 +1,4 @@
-"""The agents of a test instance, forked together: each is its broker's alone, and the keeper of all sees to them."""
+"""The agents of a test instance: born when they are needed, each its broker's alone; the nurse outlives them all."""
 
 from __future__ import annotations
 
@@ -16,49 +16,53 @@ from agent_world import PATIENCE
 
 from headrace.agent import linux
 
-# Stands for flux-start: forks three agents, then two brokers, which say who they are and wait until nobody writes to
-# them; then they go, and are so kind to dismiss their agents or not.
+# Stands for flux-start: forks a nurse for three agents and two brokers. Those have their agents run a program, or not,
+# say who they are, and wait until nobody writes to them. The third broker never comes.
 _START = """
 import os, sys, time
-from headrace.agent.brood import fork_agents
-from headrace.agent.protocol import frame
-brood = fork_agents(3, sys.argv[1])
-brood.meet()
+from headrace.agent.brood import fork_nurse
+from headrace.agent.protocol import Reader, frame
+brood = fork_nurse(3, sys.argv[1])
 for rank in range(2):
     if not os.fork():
-        pid, sock = brood.take(rank)
-        os.write(1, f"{rank} {os.getpid()} {pid}\\n".encode())
+        sock, agent, reader = brood.take(rank), 0, Reader()
+        if rank < int(sys.argv[2]):
+            exec = {"op": "exec", "handle": 1, "cmd": {"cmdline": ["sleep", "1000"], "env": {}, "cwd": "/"}}
+            sock.sendall(frame([exec]))
+            said = {}
+            while "exec-started" not in said:
+                said.update((op["op"], op) for op in reader.feed(sock.recv(4096)))
+            agent = said["born"]["pid"]
+        os.write(1, f"{rank} {os.getpid()} {agent}\\n".encode())
         sys.stdin.read()
-        if sys.argv[2] == "kind":
-            sock.sendall(frame([{"op": "shutdown"}]))
         os._exit(0)
     brood.taken(rank)
 brood.close()
+os.write(1, f"{brood.nurse}\\n".encode())
 while True:
     try:
-        pid, status = os.waitpid(-1, os.WUNTRACED)
+        os.wait()
     except ChildProcessError:
         break
-    if os.WIFSTOPPED(status):
-        brood.go_on(pid)
 """
 
 
 class Start:
-    """The process, and by rank the pids of its brokers and their agents."""
+    """The process, its nurse, and by rank the pids of its brokers and of their agents (0: unborn)."""
 
-    def __init__(self, rundir: Path, manners: str) -> None:
-        argv = [sys.executable, "-u", "-c", _START, str(rundir), manners]
+    def __init__(self, rundir: Path, born: int) -> None:
+        argv = [sys.executable, "-c", _START, str(rundir), str(born)]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        lines = [self.process.stdout.readline().split() for _ in range(2)]
-        self.brokers = {int(rank): int(pid) for rank, pid, _agent in lines}
-        self.agents = {int(rank): int(agent) for rank, _pid, agent in lines}
+        lines = [self.process.stdout.readline().split() for _ in range(3)]
+        self.nurse = next(int(line[0]) for line in lines if len(line) == 1)
+        self.brokers = {int(line[0]): int(line[1]) for line in lines if len(line) > 1}
+        self.agents = {int(line[0]): int(line[2]) for line in lines if len(line) > 1}
 
     def end(self) -> None:
         self.process.kill()
         self.process.communicate()
-        for each in (*self.brokers.values(), *self.agents.values()):
+        for each in (*self.brokers.values(), *self.agents.values(), self.nurse):
             until(partial(ended, each))
 
 
@@ -70,93 +74,93 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def ended(pid: int) -> bool:
-    return not linux.is_running(pid)
-
-
-def named(pid: int, name: str) -> bool:
-    return linux.name_of(pid) == name
-
-
-def third_is_gone(start: Start) -> bool:
-    """It has no broker."""
-    return len(linux.children_of(start.process.pid)) == 4
+    return not pid or not linux.is_running(pid)
 
 
 @pytest.fixture
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     (tmp_path / "run").mkdir()
-    made = Start(tmp_path / "run", getattr(request, "param", "unkind"))
+    made = Start(tmp_path / "run", getattr(request, "param", 2))
     yield made
     made.end()
 
 
-def test_each_is_named_for_its_rank_and_is_a_child_of_the_keeper(start: Start) -> None:
+@pytest.mark.parametrize("start", [0, 1, 2], indirect=True)
+def test_those_are_born_that_have_something_to_do(start: Start, request: pytest.FixtureRequest) -> None:
+    born = [agent for agent in start.agents.values() if agent]
+    assert len(born) == request.node.callspec.params["start"]
+    assert sorted(linux.children_of(start.nurse)) == sorted(born)
+    assert linux.name_of(start.nurse) == "flux-nurse"
     for rank, agent in start.agents.items():
-        until(partial(named, agent, f"flux-agent-{rank}"))
-        assert agent in linux.children_of(start.process.pid)
-    until(partial(third_is_gone, start))
+        assert not agent or linux.name_of(agent) == f"flux-agent-{rank}"
 
 
-def test_each_ends_with_its_own_broker(start: Start) -> None:
-    os.kill(start.brokers[1], signal.SIGKILL)
-    until(lambda: ended(start.agents[1]))
+@pytest.mark.parametrize("start", [1, 2], indirect=True)
+def test_each_ends_with_its_own_broker_and_what_it_has_started(start: Start) -> None:
+    (program,) = linux.children_of(start.agents[0])
+    os.kill(start.brokers[0], signal.SIGKILL)
+    until(partial(ended, start.agents[0]))
+    until(partial(ended, program))
     time.sleep(0.1)
-    assert not ended(start.agents[0])
+    assert not start.agents[1] or not ended(start.agents[1])
+    os.kill(start.brokers[1], signal.SIGKILL)
+    until(partial(ended, start.nurse))
 
 
 def test_one_that_is_stopped_goes_on(start: Start) -> None:
-    agent = start.agents[0]
-    until(lambda: named(agent, "flux-agent-0"))
+    agent = start.agents[1]
     os.kill(agent, signal.SIGSTOP)
     until(lambda: Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[0] == "S")
 
 
 def test_what_a_task_may_send_its_parent_ends_none(start: Start) -> None:
-    agent = start.agents[0]
-    until(lambda: named(agent, "flux-agent-0"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD):
-        os.kill(agent, number)
+        os.kill(start.agents[0], number)
+        os.kill(start.nurse, number)
     time.sleep(0.1)
-    assert not ended(agent)
+    assert not ended(start.agents[0]) and not ended(start.nurse)
 
 
-@pytest.mark.parametrize("start", ["kind", "unkind"], indirect=True)
-def test_the_run_directory_goes_when_nobody_else_is_left_who_could_remove_it(
-    start: Start, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    until(partial(third_is_gone, start))
+@pytest.mark.parametrize("start", [0, 2], indirect=True)
+def test_agents_outlive_their_nurse_and_the_unborn_end_for_their_brokers(start: Start) -> None:
+    os.kill(start.nurse, signal.SIGKILL)
+    until(partial(ended, start.nurse))
+    for agent in start.agents.values():
+        assert not agent or not ended(agent)
+        # They have come to the keeper.
+        assert not agent or agent in linux.children_of(start.process.pid)
+
+
+@pytest.mark.parametrize("start", [0, 2], indirect=True)
+def test_the_run_directory_goes_when_nobody_else_is_left_who_could_remove_it(start: Start, tmp_path: Path) -> None:
+    os.kill(start.brokers[0], signal.SIGKILL)
+    until(partial(ended, start.agents[0]))
+    assert (tmp_path / "run").exists()
     start.end()
-    # Whoever dismisses his agent removes it himself.
-    assert (tmp_path / "run").exists() == ("[kind]" in request.node.name)
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_fork_that_fails_ends_those_before_it(tmp_path: Path) -> None:
+def test_one_that_cannot_be_forked_has_ended_for_its_broker() -> None:
     code = """
-import os, sys
+import os, socket
 from headrace.agent import brood
-own, fork = os.getpid(), os.fork
-def few():
-    if os.getpid() != own:
-        few.left -= 1
-        if few.left < 0:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
-    return fork()
-few.left = 2
-os.fork = few
-made = brood.fork_agents(4, "")
+def fails():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+ours, theirs = socket.socketpair()
+ours.send(b"x")
+fork, os.fork = os.fork, fails
+if not fork():
+    ours.close()
+    brood._nurse([theirs.detach()])
+    print("ended", flush=True)
+    os._exit(0)
+theirs.close()
 try:
-    made.meet()
-except OSError as exc:
-    print(exc)
-made.close()
-print(*made.pids)
-while True:
-    try:
-        os.wait()
-    except ChildProcessError:
-        break
+    print(ours.recv(1), flush=True)
+except ConnectionResetError:
+    # There was something that nobody has read.
+    print(b"", flush=True)
+os.wait()
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=PATIENCE)
-    why, pids = done.stdout.splitlines()
-    assert "the exec agent of rank 2 cannot be forked: Resource temporarily unavailable" in why
-    assert len(pids.split()) == 2 and all(ended(int(pid)) for pid in pids.split())
+    assert sorted(done.stdout.split()) == ["b''", "ended"]

@@ -88,8 +88,6 @@ class Agent:
         # What the broker said last of its initial program.
         self._program: Op = {"pid": 0}
         self._alone = False
-        # Whether the broker has told us to end.
-        self.dismissed = False
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -422,10 +420,6 @@ class Agent:
     def stop(self) -> None:
         self.running = False
 
-    def _dismiss(self, _op: Op) -> None:
-        self.dismissed = True
-        self.stop()
-
     def _be_alone(self) -> None:
         """Nobody is at the other end of our socket any more."""
         self._alone = True
@@ -445,8 +439,7 @@ class Agent:
         self._alone = True
 
     def _kill_all(self) -> None:
-        if not self.dismissed:
-            self._hear_the_rest()
+        self._hear_the_rest()
         if self._alone:
             # The broker was killed: its initial program would have nobody to talk to.
             leftovers.kill_program(self._program)
@@ -479,7 +472,7 @@ _HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
     "exec-hold": lambda agent, op: agent._with_process(op, agent.subprocesses.hold),
     "exec-kill": lambda agent, op: agent._with_process(op, agent.subprocesses.kill),
     "program": Agent._program_runs,
-    "shutdown": Agent._dismiss,
+    "shutdown": lambda agent, _op: agent.stop(),
 }
 
 

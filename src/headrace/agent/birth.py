@@ -20,12 +20,11 @@ from typing import NoReturn
 
 from . import keeper, linux
 from .agent import Agent
+from .protocol import frame
 from .spawn import raise_file_limit, spawn
 
 # Seconds that a process killed together with the broker may take to be gone.
 _DYING = 0.5
-# The exit code of an agent that its broker told to end.
-DISMISSED = 3
 # The descriptor of its socket in an agent that is a program of its own.
 _SOCKET = 3
 
@@ -56,15 +55,18 @@ def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.soc
 
 
 def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
-    """End as the agent of rank `rank`. `broker` is 0 if it is not there yet."""
+    """Be the agent of rank `rank` and end. Without a `broker` (its pid), whose keeping and input others see to, it
+    says who it is."""
     code = 1
     # By which it is told from another of the same number.
     born = linux.began(broker) if broker else 0
     try:
         if broker:
             close_input()
+        else:
+            its.sendall(frame([{"op": "born", "pid": os.getpid()}]))
         code = _run_kept(its, rank)
-        if rundir and code != DISMISSED and _is_ours_to_remove(broker, born, starter):
+        if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -82,7 +84,7 @@ def close_input() -> None:
 
 def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
     """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
-    if broker and linux.began(broker) == born and not linux.is_ending(broker):
+    if linux.began(broker) == born and not linux.is_ending(broker):
         return False
     deadline = time.monotonic() + _DYING
     while starter and linux.is_running(starter):
@@ -106,7 +108,8 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
             return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
         keeper.follow(own)
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
-    return DISMISSED if run_agent(sock) else 0
+    run_agent(sock)
+    return 0
 
 
 _prepared = False
@@ -130,16 +133,14 @@ def prepare() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def run_agent(sock: socket.socket) -> bool:
-    """Be the agent of the broker at the other end of `sock`; returns whether that told us to end."""
+def run_agent(sock: socket.socket) -> None:
+    """Be the agent of the broker at the other end of `sock`."""
     prepare()
     with contextlib.suppress(OSError):
         linux.become_subreaper()
     # The next job of a place waits for us, and the broker computes at length when there are many.
     linux.ask_for_short_slices()
-    agent = Agent(sock)
-    agent.run()
-    return agent.dismissed
+    Agent(sock).run()
 
 
 if __name__ == "__main__":

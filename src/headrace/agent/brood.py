@@ -1,72 +1,61 @@
-"""The exec agents of a test instance, forked all at once by a process that has little else in its memory.
+"""The exec agents of a test instance: each is forked when its broker first has something for it to do.
 
-That is cheaper by half than a fork by each broker, and goes on while the brokers' own code is loaded. The process that
-calls `fork_agents`, a keeper, becomes the parent of the agents; each ends when the broker that has its socket does.
+A nurse does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
+need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
+instance starts without agents, and one that is idle has few. The nurse outlives all brokers and agents, and removes the
+run directory if it outlives `flux start`, too, whose keeping is that of the agents (`keeper`).
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
+import select
+import signal
 import socket
-import struct
 import sys
+import time
 import traceback
+from typing import NoReturn
 
-from . import keeper
-from .birth import be_agent, close_input, prepare
-
-_PID = struct.Struct("=i")
+from . import keeper, linux
 
 
 class Brood:
-    """Agents that wait for their brokers. `pids` are theirs by rank, once `meet` has returned."""
+    """The brokers' ends of the sockets, by rank, and the pid of the nurse."""
 
-    def __init__(self, nurse: int, told: int, sockets: list[int]) -> None:
-        self.pids: list[int] = []
-        self._nurse = nurse
-        self._told = told
+    def __init__(self, nurse: int, sockets: list[int]) -> None:
+        self.nurse = nurse
         self._sockets = sockets
 
-    def meet(self) -> None:
-        """Wait until all are there. Raises OSError if they are not."""
-        with open(self._told, "rb") as told:
-            data = told.read()
-        _, status = os.waitpid(self._nurse, 0)
-        self.pids = [pid for (pid,) in _PID.iter_unpack(data)]
-        if len(self.pids) < len(self._sockets):
-            number = os.waitstatus_to_exitcode(status)
-            why = os.strerror(number) if number > 0 else f"killed by signal {-number}"
-            raise OSError(number, f"the exec agent of rank {len(self.pids)} cannot be forked: {why}")
-
-    def take(self, rank: int) -> tuple[int, socket.socket]:
-        """In the process of the broker of `rank`: the pid of its agent, and our end of the socket."""
-        own = self._sockets[rank]
+    def take(self, rank: int) -> socket.socket:
+        """In the process of the broker of `rank`: its end of the socket to the agent that it has, or will have."""
         for fd in self._sockets[rank + 1 :]:
             os.close(fd)
-        return self.pids[rank], _socket(own)
+        return _socket(self._sockets[rank])
 
     def taken(self, rank: int) -> None:
-        """In the process that forked the broker of `rank`, after those of lower ranks: it has its agent."""
+        """In the process that forked the broker of `rank`, after those of lower ranks: it has its end."""
         self._sockets[rank], fd = -1, self._sockets[rank]
         os.close(fd)
 
     def close(self) -> None:
-        """Let those end that have no broker."""
+        """There will be no more brokers."""
         for rank, fd in enumerate(self._sockets):
             if fd != -1:
                 self.taken(rank)
 
-    def go_on(self, pid: int) -> None:
-        """Somebody stopped process `pid`, as a task can do with its parent."""
-        if pid in self.pids:
-            keeper.have_go_on(pid)
+    def wait(self, seconds: float) -> None:
+        """When all brokers have ended: until the agents have, or `seconds` are over."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(self.nurse, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.001)
 
 
-def fork_agents(size: int, rundir: str = "") -> Brood:
-    """The agents of ranks 0 to `size` - 1; `rundir` is what they remove when they and we are all that was not killed.
-    Call before threads or a loop exist. Raises OSError.
-    """
+def fork_nurse(size: int, rundir: str = "") -> Brood:
+    """For the agents of ranks 0 to `size` - 1; `rundir` is "" if it stays. Call before threads or a loop exist. Raises
+    OSError."""
     starter = os.getpid()
     keeper.become_keeper()
     ours, theirs = [], []
@@ -74,33 +63,101 @@ def fork_agents(size: int, rundir: str = "") -> Brood:
         here, there = socket.socketpair()
         ours.append(here.detach())
         theirs.append(there.detach())
-    told, tell = os.pipe()
-    nurse = os.fork()
-    if nurse:
-        for fd in (*theirs, tell):
+    pid = os.fork()
+    if not pid:
+        for fd in ours:
             os.close(fd)
-        return Brood(nurse, told, ours)
-    code = errno.EIO
+        _be_nurse(theirs, rundir, starter)
+    for fd in theirs:
+        os.close(fd)
+    return Brood(pid, ours)
+
+
+def _be_nurse(sockets: list[int], rundir: str, starter: int) -> NoReturn:
+    code = 1
     try:
-        for fd in (*ours, told):
-            os.close(fd)
-        close_input()
-        prepare()
-        for rank, fd in enumerate(theirs):
-            pid = os.fork()
-            if not pid:
-                for other in (*theirs[rank + 1 :], tell):
-                    os.close(other)
-                be_agent(_socket(fd), 0, rundir, starter, rank)
-            os.close(fd)
-            os.write(tell, _PID.pack(pid))
+        # A group of its own: what kills that of the brokers leaves us to clean up.
+        os.setpgid(0, 0)
+        linux.name_process("flux-nurse", "flux-nurse: starts agents when they are needed")
+        _nurse(sockets)
+        if rundir and not linux.is_running(starter):
+            import shutil
+
+            shutil.rmtree(rundir, ignore_errors=True)
         code = 0
-    except OSError as exc:
-        code = exc.errno or code
     except BaseException:
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(code)
+
+
+def _nurse(sockets: list[int]) -> None:
+    """Until every agent has ended, and every broker that has none."""
+    from .birth import close_input, prepare
+
+    close_input()
+    prepare()
+    wake, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    unborn = {fd: rank for rank, fd in enumerate(sockets)}
+    for fd in unborn:
+        poll.register(fd, select.POLLIN)
+    agents: set[int] = set()
+    while unborn or agents:
+        for fd, _events in poll.poll():
+            if fd == wake:
+                os.read(wake, 4096)
+                _see_to(agents)
+                continue
+            poll.unregister(fd)
+            rank = unborn.pop(fd)
+            if _is_wanted(fd):
+                # One that cannot be forked has ended for its broker, which may have better luck later.
+                with contextlib.suppress(OSError):
+                    agents.add(_bear(fd, rank, (*unborn, wake, waker)))
+            os.close(fd)
+
+
+def _is_wanted(fd: int) -> bool:
+    """Whether there is something to read, and not just the end."""
+    sock = _socket(fd)
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:
+        return False
+    finally:
+        sock.detach()
+
+
+def _bear(fd: int, rank: int, others: tuple[int, ...]) -> int:
+    """Fork an agent; returns its pid."""
+    from .birth import be_agent
+
+    pid = os.fork()
+    if not pid:
+        try:
+            signal.set_wakeup_fd(-1)
+            for other in others:
+                os.close(other)
+            be_agent(_socket(fd), 0, "", 0, rank)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def _see_to(agents: set[int]) -> None:
+    """Take note of those that have ended; those that were stopped, as a task can do with its parent, go on."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            if not pid:
+                return
+            if os.WIFSTOPPED(status):
+                keeper.have_go_on(pid)
+            else:
+                agents.discard(pid)
 
 
 def _socket(fd: int) -> socket.socket:

@@ -75,11 +75,12 @@ def bury(agent: int, keeper: int, uri: str) -> None:
     """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
 
     `agent` is our child, the agent's own keeper, who sees to all that; or with `keeper`, who has others to keep as
-    well, it is the agent itself, our child or that keeper's. Then we kill those that came to it: deputies, which only
-    the agent of a broker without others has, and tasks.
+    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill those that came to the
+    keeper: deputies, which only the agent of a broker without others has, and tasks.
     """
     try:
-        os.waitpid(agent, 0)
+        if agent:
+            os.waitpid(agent, 0)
     except ChildProcessError:
         while linux.is_running(agent):
             time.sleep(0.002)

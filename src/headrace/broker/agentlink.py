@@ -27,6 +27,8 @@ class AgentLink:
     """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
     "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again.
 
+    An agent of a test instance is born when it gets the first operation, and says so; until then `pid` is 0.
+
     On the loop's readers and writers: a transport of asyncio takes twice as long, for each message and to come to be.
     """
 
@@ -131,7 +133,10 @@ class AgentLink:
             ops = _decode(bytes(buffer[pos + 4 : pos + 4 + size]))
             pos += 4 + size
             for op in ops:
-                self.tell(op)
+                if op.get("op") == "born":
+                    self.pid = op["pid"]
+                else:
+                    self.tell(op)
         del buffer[:pos]
 
     def tell(self, op: dict[str, Any]) -> None:
@@ -161,19 +166,19 @@ class AgentLink:
     def keep_going(self) -> None:
         """A child of ours has ended or was stopped: if that is the agent, or its keeper, it is continued."""
         with contextlib.suppress(ChildProcessError):
-            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
+            if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 keeper.have_go_on(self.pid)
 
     def close(self) -> None:
-        """Have the agent end. It would when its socket closes, but as for a broker that was killed."""
-        if self._sock is not None:
-            self._out.append({"op": "shutdown"})
+        """Flush and close; the agent ends when its socket does."""
         self.flush()
         self.closed = True
         self._leave()
 
     def wait(self, seconds: float) -> None:
         """After `close`: until the agent and all it started are gone, or `seconds` are over."""
+        if not self.pid:
+            return
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(self.pid)
             select.select([pidfd], [], [], seconds)

@@ -49,8 +49,6 @@ def run_broker(
 
     Raises LaunchError.
     """
-    from ..agent.birth import spawn_agent, spawn_another
-
     if info.rank == 0:
         if options.attrs.get("statedir"):
             _check_state(options.attrs["statedir"])
@@ -74,7 +72,10 @@ def run_broker(
     linux.name_process(f"flux-broker-{info.rank}", f"flux-broker: rank {info.rank}" if options.size else "")
     raise_file_limit()
     its = (rundir if own or starter else "", starter, info.rank)
-    agent = agent or spawn_agent(*its)
+    if agent is None:
+        from ..agent.birth import spawn_agent
+
+        agent = spawn_agent(*its)
     # Not before: the agent removes it when we are killed.
     make_unmade(options)
     attrs = AttrTable({**options.attrs})
@@ -89,9 +90,15 @@ def run_broker(
     scripts = attrs.get("broker.rc1_path") or attrs.get("broker.rc3_path") or os.environ.get("FLUX_RC_EXTRA")
     env = with_flux(os.environ) if info.rank == 0 or scripts else {}
     command = options.command if info.rank == 0 else None
-    another = partial(spawn_another, *its)
+    another = partial(_spawn_another, *its)
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked, another)
     return broker.run()
+
+
+def _spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
+    from ..agent.birth import spawn_another
+
+    return spawn_another(rundir, starter, rank)
 
 
 def _fork_modules(

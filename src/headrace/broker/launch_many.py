@@ -1,8 +1,7 @@
 """Starts a test instance: all its brokers are forked from one process of this machine.
 
-A fork costs by the memory that is touched afterwards, once for each process. So the agents are forked first, while
-little is loaded, by a process of their own that does so while this one loads what brokers need; and the brokers when
-everything is loaded that all of them use.
+A fork costs by the memory that is mapped, and touched afterwards by each process. So who forks the agents is forked
+first, while little is loaded, and loads what agents need while this process loads what all brokers use.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..agent import keeper, linux
-from ..agent.brood import Brood, fork_agents
+from ..agent.brood import Brood, fork_nurse
 from ..agent.spawn import raise_file_limit
 from ..spec.os_error import text_of
 from . import boot, signals, state
@@ -82,13 +81,12 @@ def start_many(options: LaunchOptions) -> int:
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     try:
         gc.freeze()
-        agents = fork_agents(size, rundir if cleanup else "")
+        agents = fork_nurse(size, rundir if cleanup else "")
         try:
             _preload(size > 1)
-            # Not before: if we are killed, those agents remove it that it has a broker for.
+            # Not before: if we are killed, the nurse removes it.
             make_unmade(options)
             infos = boot.on_one_machine(size, rundir, topology, hosts, boot.prefers_tcp(options.attrs))
-            agents.meet()
             pids = _fork_brokers(infos, agents, options, rundir)
         finally:
             agents.close()
@@ -130,7 +128,7 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
                     options.attrs["rundir-cleanup"] = "0"
                 else:
                     _end_with(own)
-                code = run_broker(info, options, rundir, own if cleanup else 0, agents.take(info.rank))
+                code = run_broker(info, options, rundir, own if cleanup else 0, (0, agents.take(info.rank)))
             except BaseException as exc:
                 print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
             finally:
@@ -189,7 +187,9 @@ def _wait(pids: dict[int, int], agents: Brood, quorum: int, rundir: str) -> int:
     while pids:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if os.WIFSTOPPED(status):
-            agents.go_on(pid)
+            if pid not in pids:
+                # The nurse, or an agent that has outlived it: tasks can do that with processes of their user.
+                keeper.have_go_on(pid)
             continue
         rank = pids.pop(pid, None)
         if rank is None:
@@ -213,6 +213,7 @@ def _wait(pids: dict[int, int], agents: Brood, quorum: int, rundir: str) -> int:
         if code:
             # Its agent may have been killed too: what that ran is ours now.
             keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")
+    agents.wait(_STUCK)
     if leader_killed:
         keeper.kill_strays(pids)
     return failed or result
