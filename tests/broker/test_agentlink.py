@@ -81,6 +81,36 @@ def test_listeners_get_every_operation_however_it_comes(in_broker: Run, piece: i
     with_link(in_broker, body)
 
 
+def test_one_that_is_born_says_who_it_is_to_its_link_alone(in_broker: Run) -> None:
+    async def body(broker: Any, link: AgentLink, agent: socket.socket) -> None:
+        got: list[Any] = []
+        link.subscribe(got.append)
+        # Nobody is stopped, nobody to wait for.
+        link.keep_going()
+        link.wait(10)
+        agent.send(frame([{"op": "born", "pid": 77}, {"op": "x"}]))
+        await until(lambda: got)
+        assert (link.pid, got) == (77, [{"op": "x"}])
+
+    with_link(in_broker, body)
+
+
+def test_what_an_agent_takes_slowly_arrives_whole_and_in_order(in_broker: Run) -> None:
+    async def body(broker: Any, link: AgentLink, agent: socket.socket) -> None:
+        sent = [{"op": "exec-write", "data": bytes([number]) * 300_000} for number in range(20)]
+        for op in sent:
+            link.send(op)
+            await broker.settle()
+        reader, got = Reader(), []
+        while len(got) < len(sent):
+            got.extend(reader.feed(await broker.loop.sock_recv(agent, 10_000)))
+        assert got == sent
+        link.send({"op": "kill", "id": 1})
+        assert list(reader.feed(await broker.loop.sock_recv(agent, 10_000))) == [{"op": "kill", "id": 1}]
+
+    with_link(in_broker, body)
+
+
 def test_nothing_is_read_while_the_way_up_is_full(in_broker: Run) -> None:
     async def body(broker: Any, link: AgentLink, agent: socket.socket) -> None:
         got: list[Any] = []
@@ -109,6 +139,7 @@ def test_an_agent_that_ends_is_told_of_once_and_one_that_we_left_is_not(in_broke
 
     async def leaving(broker: Any, link: AgentLink, agent: socket.socket) -> None:
         link.lost = lambda: pytest.fail("we closed it")
+        link.send({"op": "shutdown"})
         link.close()
         await broker.settle()
         assert list(Reader().feed(agent.recv(100))) == [{"op": "shutdown"}]
