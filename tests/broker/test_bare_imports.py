@@ -71,3 +71,28 @@ os.waitpid(pid, 0)
     began = "from headrace.broker import bare_imports; bare_imports.load_asyncio()\n"
     assert output(began + code) == "2"
     assert output(began + "bare_imports.complete()\n" + code) == "1"
+
+
+def test_what_a_module_forks_keeps_its_signals_from_the_broker() -> None:
+    code = """
+import os, signal
+from headrace.broker import bare_imports, signals
+bare_imports.load_asyncio()
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+signals.catch()
+bare_imports.complete()
+bare_imports.complete()
+ready, begun = os.pipe()
+pid = os.fork()
+if not pid:
+    os.write(begun, b"x")
+    signal.pause()
+os.read(ready, 1)
+os.kill(pid, signal.SIGTERM)
+_, status = os.waitpid(pid, 0)
+os.close(writer)
+print(os.WTERMSIG(status), signal.SIGTERM in os.read(reader, 9))
+"""
+    assert output(code) == "15 False"

@@ -71,7 +71,7 @@ def test_what_a_user_has_left_counts_but_not_for_root(
 
 
 @pytest.mark.parametrize(
-    ("count", "brokers"), [(15, 0), (16, 1), (26, 1), (27, 2), (57, 20), (58, 21), (2216, 1100), (-1, 1100)]
+    ("count", "brokers"), [(19, 0), (20, 1), (30, 1), (31, 2), (61, 22), (62, 23), (2216, 1100), (-1, 1100)]
 )
 def test_brokers_need_some_open_files_and_who_forks_them_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, brokers: int

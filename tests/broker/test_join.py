@@ -1,14 +1,18 @@
-"""A follower with a script of its own begins when its parent's has run, and ends when it never will."""
+"""A follower with a script of its own begins when its parent's has run, and ends when it never will. One that has not
+met its parent ends with who started it."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headrace.broker import state
-from headrace.broker.join import when_parent_is_through
+from headrace.broker import join, state
+from headrace.broker.join import expect_parent, when_parent_is_through
 from headrace.spec.message import error_response, response
 
 
@@ -45,3 +49,27 @@ def answer(asked: Any, name: str | None) -> Any:
     if name is None:
         return error_response(asked, 113, "gone")
     return response(asked, {"state": state.STATES.index(name)})
+
+
+@pytest.mark.parametrize(("starter", "met", "ends"), [(1, False, True), (1, True, False), (0, False, False)])
+def test_who_has_not_met_its_parent_ends_with_who_started_it(
+    monkeypatch: pytest.MonkeyPatch, starter: int, met: bool, ends: bool
+) -> None:
+    monkeypatch.setattr(join, "_LOOK", 0.001)
+
+    async def scenario() -> None:
+        went: list[str] = []
+        boot = SimpleNamespace(parent_uri="ipc://x", method="test", starter=starter and os.getppid())
+        attrs = {"tbon.connect_timeout": "0"}
+        loop = asyncio.get_running_loop()
+        broker: Any = SimpleNamespace(state="join", boot=boot, attrs=attrs, loop=loop, exit_code=0, advance=went.append)
+        expect_parent(broker)
+        await asyncio.sleep(0.02)
+        assert went == []
+        # Another process has taken its place.
+        broker.state = "init" if met else "join"
+        monkeypatch.setattr(os, "getppid", lambda: -1)
+        await asyncio.sleep(0.05)
+        assert (went, broker.exit_code) == ((["parent-fail"], 1) if ends else ([], 0))
+
+    asyncio.run(scenario())

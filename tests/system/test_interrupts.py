@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 
 import pytest
@@ -40,6 +41,20 @@ def test_an_instance_that_is_still_starting_ends_and_leaves_nothing(how, size, t
             code = end(screen, how)
             assert code == (130 if how == "int" else 143), f"{how} after {moment} s: {screen.text}"
         assert left(tmp_path) == [], f"{how} after {moment} s"
+
+
+def test_what_has_begun_ends_when_who_starts_it_is_killed(tmp_path):
+    """Some brokers are not there yet, some have not found their parent, which ends."""
+    for moment in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85):
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "HR_TEST": str(tmp_path)}
+        starter = subprocess.Popen([FLUX, "start", "-s24", "sleep", "1000"], env=environment, stderr=subprocess.DEVNULL)
+        time.sleep(moment)
+        starter.kill()
+        starter.wait()
+        limit = time.monotonic() + 30
+        while left(tmp_path):
+            assert time.monotonic() < limit, f"after {moment} s: {left(tmp_path)}"
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize("size", [(), ("-s2",)], ids=["one", "two"])

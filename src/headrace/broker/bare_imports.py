@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # What was to be done around each fork.
 _hooks: list[dict[str, Callable[[], object]]] = []
+_completed: list[bool] = []
 _COMPRESSION = ("bz2", "lzma", "zlib")
 
 
@@ -78,12 +79,17 @@ def end(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def complete() -> None:
-    """Have all that was left out: who comes now may use it."""
+    """Have all that was left out: who comes now may use it, and may fork."""
     import shutil
     import ssl
 
+    from . import signals
+
     while _hooks:
         os.register_at_fork(**_hooks.pop())
+    if not _completed:
+        _completed.append(True)
+        os.register_at_fork(after_in_child=signals.forget)
     if not getattr(shutil, "_ZLIB_SUPPORTED", True):
         importlib.reload(shutil)
     lacking = [name for name, module in sys.modules.items() if name.startswith("asyncio.") and _lacks_ssl(module)]

@@ -50,6 +50,8 @@ class BootInfo:
         # The file that the keys are from, if they are from one.
         self.certificate = ""
         self.members: set[bytes] = set()
+        # The process that forked all brokers of a test instance.
+        self.starter = 0
         self.attrs: dict[str, str] = {}
 
 
@@ -92,7 +94,7 @@ def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str],
 
     One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
     """
-    hostlist = str(Hostlist(hosts))
+    hostlist, starter = str(Hostlist(hosts)), os.getpid()
     ends = [f"tcp://127.0.0.1:{free_port()}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
     public, secret = new_keys() if size > 1 else (b"", b"")
     infos = []
@@ -104,5 +106,6 @@ def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str],
         info.parent_key = info.public_key = public
         info.secret_key = secret
         info.members = {public}
+        info.starter = starter
         infos.append(info)
     return infos

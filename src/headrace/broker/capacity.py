@@ -20,7 +20,7 @@ PROGRAM_TASKS = 2
 # Open files of the process that forks them all: the sockets of agents, and others.
 AGENT_FILES, START_FILES = 2, 16
 # Open files of the broker that has most: one alone, and one with as many others below it as it has at most by default.
-ALONE_FILES, PARENT_FILES, CHILDREN = 16, 26, 32
+ALONE_FILES, PARENT_FILES, CHILDREN = 20, 30, 32
 # Limits of processes from which on those in use do not count: to find them takes longer than a start of one broker.
 _MANY = 1000
 

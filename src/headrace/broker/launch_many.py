@@ -132,8 +132,8 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
             except BaseException as exc:
                 print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
             finally:
-                if cleanup and os.getppid() != own:
-                    # Who would do it was killed: the last of us leaves nothing.
+                if cleanup and info.rank == 0 and os.getppid() != own:
+                    # Who would do it was killed, the nurse perhaps, too: the last of us leaves nothing.
                     shutil.rmtree(rundir, ignore_errors=True)
                 sys.stdout.flush()
                 sys.stderr.flush()

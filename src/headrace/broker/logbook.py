@@ -94,9 +94,10 @@ class Logbook:
         # What is critical is said where it happens: the way to the leader may be what is broken.
         mine = leader or self._attrs.get("log-stderr-mode") == "local"
         if (level <= self.stderr_level and mine) or (level <= self.critical_level and local):
-            moment = datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ")
-            readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
             with contextlib.suppress(OSError, ValueError):
+                # Not strptime(), which has a module to load: there may be no descriptor for that, which we are to tell.
+                moment = datetime.datetime.fromisoformat(stamp.removesuffix("Z"))
+                readable = moment.strftime("%b %d %H:%M:%S.%f UTC %Y")
                 print(f"{readable} {appname}.{LEVEL_NAMES[level]}[{host}]: {text}", file=sys.stderr, flush=True)
         if not leader and local and self.forward is not None and level <= int(self._attrs.get("log-forward-level")):
             self.forward(level, line)

@@ -82,6 +82,14 @@ def let_go() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def forget() -> None:
+    """In a process that somebody's code has forked from a broker: what it is sent is not for the broker."""
+    signal.set_wakeup_fd(-1)
+    let_go()
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def listen(broker: Broker) -> None:
     """Give the signals that end an instance to `received`, in turns of the loop; those that were held come now.
 
