@@ -23,8 +23,10 @@ import os, sys, time
 from headrace.agent.brood import fork_nurse
 from headrace.agent.protocol import Reader, frame
 brood = fork_nurse(3, sys.argv[1])
+brokers = set()
 for rank in range(2):
-    if not os.fork():
+    brokers.add(os.fork())
+    if 0 in brokers:
         sock, agent, reader = brood.take(rank), 0, Reader()
         if rank < int(sys.argv[2]):
             exec = {"op": "exec", "handle": 1, "cmd": {"cmdline": ["sleep", "1000"], "env": {}, "cwd": "/"}}
@@ -39,11 +41,9 @@ for rank in range(2):
     brood.taken(rank)
 brood.close()
 os.write(1, f"{brood.nurse}\\n".encode())
-while True:
-    try:
-        os.wait()
-    except ChildProcessError:
-        break
+while brokers:
+    brokers.discard(os.wait()[0])
+brood.wait(5)
 """
 
 

@@ -22,15 +22,16 @@ from . import keeper, linux
 
 
 class Brood:
-    """The brokers' ends of the sockets, by rank, and the pid of the nurse."""
+    """The brokers' ends of the sockets, by rank, the pid of the nurse, and a pipe to it."""
 
-    def __init__(self, nurse: int, sockets: list[int]) -> None:
+    def __init__(self, nurse: int, sockets: list[int], pipe: int) -> None:
         self.nurse = nurse
         self._sockets = sockets
+        self._pipe = pipe
 
     def take(self, rank: int) -> socket.socket:
         """In the process of the broker of `rank`: its end of the socket to the agent that it has, or will have."""
-        for fd in self._sockets[rank + 1 :]:
+        for fd in (*self._sockets[rank + 1 :], self._pipe):
             os.close(fd)
         return _socket(self._sockets[rank])
 
@@ -46,7 +47,9 @@ class Brood:
                 self.taken(rank)
 
     def wait(self, seconds: float) -> None:
-        """When all brokers have ended: until the agents have, or `seconds` are over."""
+        """When all brokers have ended: until the agents have, or `seconds` are over. The run directory is ours."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b"x")
         deadline = time.monotonic() + seconds
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(self.nurse, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
@@ -56,31 +59,32 @@ class Brood:
 def fork_nurse(size: int, rundir: str = "") -> Brood:
     """For the agents of ranks 0 to `size` - 1; `rundir` is "" if it stays. Call before threads or a loop exist. Raises
     OSError."""
-    starter = os.getpid()
     keeper.become_keeper()
     ours, theirs = [], []
     for _ in range(size):
         here, there = socket.socketpair()
         ours.append(here.detach())
         theirs.append(there.detach())
+    life, pipe = os.pipe()
     pid = os.fork()
     if not pid:
-        for fd in ours:
+        for fd in (*ours, pipe):
             os.close(fd)
-        _be_nurse(theirs, rundir, starter)
-    for fd in theirs:
+        _be_nurse(theirs, rundir, life)
+    for fd in (*theirs, life):
         os.close(fd)
-    return Brood(pid, ours)
+    return Brood(pid, ours, pipe)
 
 
-def _be_nurse(sockets: list[int], rundir: str, starter: int) -> NoReturn:
+def _be_nurse(sockets: list[int], rundir: str, life: int) -> NoReturn:
     code = 1
     try:
         # A group of its own: what kills that of the brokers leaves us to clean up.
         os.setpgid(0, 0)
         linux.name_process("flux-nurse", "flux-nurse: starts agents when they are needed")
         _nurse(sockets)
-        if rundir and not linux.is_running(starter):
+        # Its end, unless who forked us has said that it is there to see to the rest.
+        if rundir and not os.read(life, 1):
             import shutil
 
             shutil.rmtree(rundir, ignore_errors=True)
