@@ -1,5 +1,5 @@
 """How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes (those of a test
-instance: brood).
+instance: zygote).
 
 One that takes the place of a dead one is started by a broker that has threads by then: as a program of its own, which
 is this module.

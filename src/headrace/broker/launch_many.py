@@ -17,8 +17,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..agent import keeper, linux
-from ..agent.brood import Brood, fork_nurse
 from ..agent.spawn import raise_file_limit
+from ..agent.zygote import Zygote, fork_zygote
 from ..spec.os_error import text_of
 from . import boot, signals, state
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
@@ -81,10 +81,10 @@ def start_many(options: LaunchOptions) -> int:
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     try:
         gc.freeze()
-        agents = fork_nurse(size, rundir if cleanup else "")
+        agents = fork_zygote(size, rundir if cleanup else "")
         try:
             _preload(size > 1)
-            # Not before: if we are killed, the nurse removes it.
+            # Not before: if we are killed, the zygote removes it.
             make_unmade(options)
             infos = boot.on_one_machine(size, rundir, topology, hosts, boot.prefers_tcp(options.attrs))
             pids = _fork_brokers(infos, agents, options, rundir)
@@ -111,7 +111,7 @@ def _topology(options: LaunchOptions, hosts: list[str]) -> Topology:
     return Topology(len(hosts), options.attrs.get("tbon.topo", "kary:32"))
 
 
-def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, rundir: str) -> dict[int, int]:
+def _fork_brokers(infos: list[BootInfo], agents: Zygote, options: LaunchOptions, rundir: str) -> dict[int, int]:
     """Start them all; returns their ranks by pid."""
     from .launch import run_broker
 
@@ -133,7 +133,7 @@ def _fork_brokers(infos: list[BootInfo], agents: Brood, options: LaunchOptions, 
                 print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
             finally:
                 if cleanup and info.rank == 0 and os.getppid() != own:
-                    # Who would do it was killed, the nurse perhaps, too: the last of us leaves nothing.
+                    # Who would do it was killed, the zygote perhaps, too: the last of us leaves nothing.
                     shutil.rmtree(rundir, ignore_errors=True)
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -151,7 +151,7 @@ def _end_with(starter: int) -> None:
         raise LaunchError("flux start was killed")
 
 
-def _wait(pids: dict[int, int], agents: Brood, quorum: int, rundir: str) -> int:
+def _wait(pids: dict[int, int], agents: Zygote, quorum: int, rundir: str) -> int:
     """Until all brokers have ended; returns the leader's exit code.
 
     Nobody starts a follower again: one that ends before the instance runs may leave its leader waiting for ever. Then
@@ -188,7 +188,7 @@ def _wait(pids: dict[int, int], agents: Brood, quorum: int, rundir: str) -> int:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if os.WIFSTOPPED(status):
             if pid not in pids:
-                # The nurse, or an agent that has outlived it: tasks can do that with processes of their user.
+                # The zygote, or an agent that has outlived it: tasks can do that with processes of their user.
                 keeper.have_go_on(pid)
             continue
         rank = pids.pop(pid, None)

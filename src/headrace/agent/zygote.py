@@ -1,9 +1,9 @@
 """The exec agents of a test instance: each is forked when its broker first has something for it to do.
 
-A nurse does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
+A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
 need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
-instance starts without agents, and one that is idle has few. The nurse outlives all brokers and agents, and removes the
-run directory if it outlives `flux start`, too, whose keeping is that of the agents (`keeper`).
+instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
+the run directory if it outlives `flux start`, too, whose keeping is that of the agents (`keeper`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import NoReturn
 from . import keeper, linux
 
 
-class Brood:
-    """The brokers' ends of the sockets, by rank, the pid of the nurse, and a pipe to it."""
+class Zygote:
+    """The brokers' ends of the sockets, by rank, the pid of the process, and a pipe to it."""
 
-    def __init__(self, nurse: int, sockets: list[int], pipe: int) -> None:
-        self.nurse = nurse
+    def __init__(self, pid: int, sockets: list[int], pipe: int) -> None:
+        self.pid = pid
         self._sockets = sockets
         self._pipe = pipe
 
@@ -52,11 +52,11 @@ class Brood:
             os.write(self._pipe, b"x")
         deadline = time.monotonic() + seconds
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(self.nurse, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
                 time.sleep(0.001)
 
 
-def fork_nurse(size: int, rundir: str = "") -> Brood:
+def fork_zygote(size: int, rundir: str = "") -> Zygote:
     """For the agents of ranks 0 to `size` - 1; `rundir` is "" if it stays. Call before threads or a loop exist. Raises
     OSError."""
     keeper.become_keeper()
@@ -70,19 +70,19 @@ def fork_nurse(size: int, rundir: str = "") -> Brood:
     if not pid:
         for fd in (*ours, pipe):
             os.close(fd)
-        _be_nurse(theirs, rundir, life)
+        _be_zygote(theirs, rundir, life)
     for fd in (*theirs, life):
         os.close(fd)
-    return Brood(pid, ours, pipe)
+    return Zygote(pid, ours, pipe)
 
 
-def _be_nurse(sockets: list[int], rundir: str, life: int) -> NoReturn:
+def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
     code = 1
     try:
         # A group of its own: what kills that of the brokers leaves us to clean up.
         os.setpgid(0, 0)
-        linux.name_process("flux-nurse", "flux-nurse: starts agents when they are needed")
-        _nurse(sockets)
+        linux.name_process("flux-zygote", "flux-zygote: starts agents when they are needed")
+        _live(sockets)
         # Its end, unless who forked us has said that it is there to see to the rest.
         if rundir and not os.read(life, 1):
             import shutil
@@ -95,7 +95,7 @@ def _be_nurse(sockets: list[int], rundir: str, life: int) -> NoReturn:
         os._exit(code)
 
 
-def _nurse(sockets: list[int]) -> None:
+def _live(sockets: list[int]) -> None:
     """Until every agent has ended, and every broker that has none."""
     from .birth import close_input, prepare
 

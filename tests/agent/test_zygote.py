@@ -1,4 +1,4 @@
-"""The agents of a test instance: born when they are needed, each its broker's alone; the nurse outlives them all."""
+"""The agents of a test instance: born when they are needed, each its broker's alone; the zygote outlives them all."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from agent_world import PATIENCE
 
 from headrace.agent import linux
 
-# Stands for flux-start: forks a nurse for three agents and two brokers. Those have their agents run a program, or not,
+# Stands for flux-start: forks a zygote for three agents and two brokers. Those have their agents run a program, or not,
 # say who they are, and wait until nobody writes to them. The third broker never comes.
 _START = """
 import os, sys, time
-from headrace.agent.brood import fork_nurse
+from headrace.agent.zygote import fork_zygote
 from headrace.agent.protocol import Reader, frame
-brood = fork_nurse(3, sys.argv[1])
+zygote = fork_zygote(3, sys.argv[1])
 brokers = set()
 for rank in range(2):
     brokers.add(os.fork())
     if 0 in brokers:
-        sock, agent, reader = brood.take(rank), 0, Reader()
+        sock, agent, reader = zygote.take(rank), 0, Reader()
         if rank < int(sys.argv[2]):
             exec = {"op": "exec", "handle": 1, "cmd": {"cmdline": ["sleep", "1000"], "env": {}, "cwd": "/"}}
             sock.sendall(frame([exec]))
@@ -38,31 +38,31 @@ for rank in range(2):
         os.write(1, f"{rank} {os.getpid()} {agent}\\n".encode())
         sys.stdin.read()
         os._exit(0)
-    brood.taken(rank)
-brood.close()
-os.write(1, f"{brood.nurse}\\n".encode())
+    zygote.taken(rank)
+zygote.close()
+os.write(1, f"{zygote.pid}\\n".encode())
 while brokers:
     brokers.discard(os.wait()[0])
-brood.wait(5)
+zygote.wait(5)
 """
 
 
 class Start:
-    """The process, its nurse, and by rank the pids of its brokers and of their agents (0: unborn)."""
+    """The process, its zygote, and by rank the pids of its brokers and of their agents (0: unborn)."""
 
     def __init__(self, rundir: Path, born: int) -> None:
         argv = [sys.executable, "-c", _START, str(rundir), str(born)]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         lines = [self.process.stdout.readline().split() for _ in range(3)]
-        self.nurse = next(int(line[0]) for line in lines if len(line) == 1)
+        self.zygote = next(int(line[0]) for line in lines if len(line) == 1)
         self.brokers = {int(line[0]): int(line[1]) for line in lines if len(line) > 1}
         self.agents = {int(line[0]): int(line[2]) for line in lines if len(line) > 1}
 
     def end(self) -> None:
         self.process.kill()
         self.process.communicate()
-        for each in (*self.brokers.values(), *self.agents.values(), self.nurse):
+        for each in (*self.brokers.values(), *self.agents.values(), self.zygote):
             until(partial(ended, each))
 
 
@@ -89,8 +89,8 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
 def test_those_are_born_that_have_something_to_do(start: Start, request: pytest.FixtureRequest) -> None:
     born = [agent for agent in start.agents.values() if agent]
     assert len(born) == request.node.callspec.params["start"]
-    assert sorted(linux.children_of(start.nurse)) == sorted(born)
-    assert linux.name_of(start.nurse) == "flux-nurse"
+    assert sorted(linux.children_of(start.zygote)) == sorted(born)
+    assert linux.name_of(start.zygote) == "flux-zygote"
     for rank, agent in start.agents.items():
         assert not agent or linux.name_of(agent) == f"flux-agent-{rank}"
 
@@ -104,7 +104,7 @@ def test_each_ends_with_its_own_broker_and_what_it_has_started(start: Start) -> 
     time.sleep(0.1)
     assert not start.agents[1] or not ended(start.agents[1])
     os.kill(start.brokers[1], signal.SIGKILL)
-    until(partial(ended, start.nurse))
+    until(partial(ended, start.zygote))
 
 
 def test_one_that_is_stopped_goes_on(start: Start) -> None:
@@ -116,15 +116,15 @@ def test_one_that_is_stopped_goes_on(start: Start) -> None:
 def test_what_a_task_may_send_its_parent_ends_none(start: Start) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD):
         os.kill(start.agents[0], number)
-        os.kill(start.nurse, number)
+        os.kill(start.zygote, number)
     time.sleep(0.1)
-    assert not ended(start.agents[0]) and not ended(start.nurse)
+    assert not ended(start.agents[0]) and not ended(start.zygote)
 
 
 @pytest.mark.parametrize("start", [0, 2], indirect=True)
-def test_agents_outlive_their_nurse_and_the_unborn_end_for_their_brokers(start: Start) -> None:
-    os.kill(start.nurse, signal.SIGKILL)
-    until(partial(ended, start.nurse))
+def test_agents_outlive_their_zygote_and_the_unborn_end_for_their_brokers(start: Start) -> None:
+    os.kill(start.zygote, signal.SIGKILL)
+    until(partial(ended, start.zygote))
     for agent in start.agents.values():
         assert not agent or not ended(agent)
         # They have come to the keeper.
@@ -143,7 +143,7 @@ def test_the_run_directory_goes_when_nobody_else_is_left_who_could_remove_it(sta
 def test_one_that_cannot_be_forked_has_ended_for_its_broker() -> None:
     code = """
 import os, socket
-from headrace.agent import brood
+from headrace.agent import zygote
 def fails():
     raise BlockingIOError(11, "Resource temporarily unavailable")
 ours, theirs = socket.socketpair()
@@ -151,7 +151,7 @@ ours.send(b"x")
 fork, os.fork = os.fork, fails
 if not fork():
     ours.close()
-    brood._nurse([theirs.detach()])
+    zygote._live([theirs.detach()])
     print("ended", flush=True)
     os._exit(0)
 theirs.close()
