@@ -168,7 +168,7 @@ JOB = [
         1,
     ),
     Line("flux job wait-event --path=exec $(cat first) shell.init", like(f"{EPOCH} shell.init .*\n")),
-    Line("flux job wait-event --path=output --count=2 $(cat first) data", like('.*stream="(out|stderr).*\n')),
+    Line("flux job wait-event --path=output --count=2 $(cat first) data", like('.*stream="std(out|err).*\n')),
     Line("flux job wait-event --count=2 $(cat first) submit", "flux-job: event 'submit' never received\n", 1),
     Line("flux job wait-event --count=0 $(cat first) submit", "flux-job: count must be > 0\n", 1),
     Line("flux job wait-event --time-format=offset $(cat first) submit", like("0.000000 submit .*\n")),
