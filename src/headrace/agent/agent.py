@@ -457,7 +457,7 @@ _JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
     "peer": lambda job, op: job.from_peer(op["from"], op["data"]),
     "barrier": lambda job, op: job.barrier_done(op["seq"], op["kvs"]),
 }
-# Not a table of each agent: an agent that has nothing to do yet does not touch what it is made of.
+# One for all, not a table of each agent: to bind what none of them needs touches memory in each that is forked.
 _HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
     **dict.fromkeys(_JOB_HANDLERS, Agent._job_op),
     "start": Agent._start,

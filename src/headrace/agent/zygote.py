@@ -3,7 +3,7 @@
 A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
 need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
 instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
-the run directory if it outlives `flux start`, too, whose keeping is that of the agents (`keeper`).
+the run directory if it outlives `flux start`, too. The keeper of the agents is `flux start` (`keeper`).
 """
 
 from __future__ import annotations

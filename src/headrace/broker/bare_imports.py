@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-# What was to be done around each fork.
-_hooks: list[dict[str, Callable[[], object]]] = []
-_completed: list[bool] = []
 _COMPRESSION = ("bz2", "lzma", "zlib")
+
+
+def _forget_signals() -> None:
+    from . import signals
+
+    signals.forget()
+
+
+# What is to be done around each fork once somebody else may fork: by us, and by packages.
+_hooks: list[dict[str, Callable[[], object]]] = [{"after_in_child": _forget_signals}]
 
 
 @contextlib.contextmanager
@@ -83,13 +90,8 @@ def complete() -> None:
     import shutil
     import ssl
 
-    from . import signals
-
     while _hooks:
         os.register_at_fork(**_hooks.pop())
-    if not _completed:
-        _completed.append(True)
-        os.register_at_fork(after_in_child=signals.forget)
     if not getattr(shutil, "_ZLIB_SUPPORTED", True):
         importlib.reload(shutil)
     lacking = [name for name, module in sys.modules.items() if name.startswith("asyncio.") and _lacks_ssl(module)]

@@ -44,8 +44,8 @@ def run_broker(
     starter: int = 0,
     agent: tuple[int, socket.socket] | None = None,
 ) -> int:
-    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can; `agent`,
-    its pid and socket, is there already in a test instance.
+    """Be the broker of `info`; returns its exit code. `starter` is a process that removes `rundir` if it can. With
+    `agent` none is forked here: its pid, 0 while it is unborn as in a test instance, and our end of its socket.
 
     Raises LaunchError.
     """

@@ -82,8 +82,8 @@ class TreeSockets:
         self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
         self._sockets: list[Socket] = []
-        # Each with its descriptor: a socket that is closed does not tell it.
-        self._read: list[tuple[Socket, int]] = []
+        # Kept, as a socket that is closed does not tell its own.
+        self._descriptors: list[int] = []
 
     def below(self) -> Socket:
         """The socket of the children, not bound yet. A send to one that is not there fails (EHOSTUNREACH)."""
@@ -145,13 +145,13 @@ class TreeSockets:
     def _add_reader(self, sock: Socket, read: Callable[[], None]) -> None:
         fd = cast(int, sock.get(_FD))
         self._loop.add_reader(fd, read)
-        self._read.append((sock, fd))
+        self._descriptors.append(fd)
 
     def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
         """Call `read` when messages may be there, and `gone` when a connection of `sock` ended: it does not say whose,
         but, of the parent's, why, if that was in its handshake."""
         above = sock.get(zmq.TYPE) == zmq.DEALER
-        where = f"inproc://monitor-{len(self._read)}"
+        where = f"inproc://monitor-{len(self._descriptors)}"
         sock.monitor(where, _FROM_ABOVE if above else _FROM_BELOW)
         monitor = Socket(self._context, zmq.PAIR)
         monitor.set(zmq.LINGER, 0)
@@ -190,7 +190,7 @@ class TreeSockets:
         """Close every socket; what was sent a moment ago still leaves."""
         if self._looking:
             self._looking.cancel()
-        for _, fd in self._read:
+        for fd in self._descriptors:
             self._loop.remove_reader(fd)
         for sock in self._sockets:
             sock.close()

@@ -1,4 +1,4 @@
-"""What `flux start` makes before there are brokers, and that it leaves nothing when it refuses to start."""
+"""The folders that `flux start` makes before there are brokers, and that none is left when it refuses to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.launch_many import start_many
 from headrace.broker.launch_options import LaunchError, LaunchOptions, make_rundir
 
 
@@ -57,14 +56,3 @@ def test_a_run_directory_is_made_where_it_is_asked_for_or_in_tmpdir(
     made = Path(make_rundir(LaunchOptions()))
     assert made.parent == tmp_path
     assert made.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_topology_that_makes_no_sense_leaves_no_run_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    # This process shall go on to be interrupted.
-    monkeypatch.setattr("headrace.broker.signals.hold", lambda: None)
-    with pytest.raises(LaunchError):
-        start_many(LaunchOptions(size=2, attrs={"tbon.topo": "moebius:3"}))
-    assert not os.listdir(tmp_path)

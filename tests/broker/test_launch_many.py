@@ -1,0 +1,36 @@
+"""What a test instance cannot be made of is refused, with a reason, before anything is forked or made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.broker import launch_many
+from headrace.broker.launch_many import start_many
+from headrace.broker.launch_options import LaunchError, LaunchOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"attrs": {"tbon.topo": "moebius:3"}}, "unknown topology scheme"),
+        ({"attrs": {"broker.quorum": "9"}}, "9"),
+        ({"attrs": {"nonsense": "1"}}, "nonsense: unknown attribute"),
+        ({"hosts": ["a", "b", "c"]}, "--test-hosts names 3 hosts, the instance has 2 brokers"),
+        ({"attrs": {"rundir": "/proc/nope"}}, "no folder can be made in /proc"),
+    ],
+)
+def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], why: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # This process shall go on to be interrupted, and keep its name and limits.
+    for name in ("signals.hold", "linux.name_process", "raise_file_limit"):
+        monkeypatch.setattr(f"headrace.broker.launch_many.{name}", lambda *_args: None)
+    monkeypatch.setattr(launch_many, "fork_zygote", lambda *_args: pytest.fail("forked"))
+    with pytest.raises(LaunchError, match=why):
+        start_many(LaunchOptions(size=2, **options))
+    assert not os.listdir(tmp_path)
