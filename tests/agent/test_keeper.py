@@ -46,7 +46,7 @@ print(os.waitstatus_to_exitcode(keeper.keep(agent)), linux.descendants_of(own))
 def test_strays_of_one_broker_are_told_by_their_environment() -> None:
     script = """
 keeper.become_keeper()
-assert keeper.is_kept()
+assert keeper.keepers() == (os.getpid(),)
 mine = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
 other = start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
 program = start("echo up; exec sleep 1000", FLUX_URI="local:///a")
@@ -117,7 +117,7 @@ if broker == 0:
         os.read(ready, 1)
         time.sleep(0.1)
         os._exit(9)
-    keeper.bury(agent, own, "local:///a")
+    keeper.bury(agent, [own], "local:///a")
     os._exit(0)
 while True:
     pid, status = os.waitpid(-1, 0)

@@ -90,7 +90,7 @@ def test_those_are_born_that_have_something_to_do(start: Start, request: pytest.
     born = [agent for agent in start.agents.values() if agent]
     assert len(born) == request.node.callspec.params["start"]
     assert sorted(linux.children_of(start.zygote)) == sorted(born)
-    assert linux.name_of(start.zygote) == "flux-zygote"
+    until(lambda: linux.name_of(start.zygote) == "flux-zygote")
     for rank, agent in start.agents.items():
         assert not agent or linux.name_of(agent) == f"flux-agent-{rank}"
 
@@ -110,6 +110,8 @@ def test_each_ends_with_its_own_broker_and_what_it_has_started(start: Start) -> 
 def test_one_that_is_stopped_goes_on(start: Start) -> None:
     agent = start.agents[1]
     os.kill(agent, signal.SIGSTOP)
+    # It sleeps until that has arrived, too.
+    time.sleep(0.1)
     until(lambda: Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[0] == "S")
 
 
@@ -129,6 +131,15 @@ def test_agents_outlive_their_zygote_and_the_unborn_end_for_their_brokers(start:
         assert not agent or not ended(agent)
         # They have come to the keeper.
         assert not agent or agent in linux.children_of(start.process.pid)
+
+
+def test_what_a_killed_agent_has_left_comes_to_the_zygote_and_ends_with_it(start: Start) -> None:
+    (program,) = linux.children_of(start.agents[1])
+    os.kill(start.agents[1], signal.SIGKILL)
+    until(partial(ended, start.agents[1]))
+    assert program in linux.children_of(start.zygote)
+    start.end()
+    assert ended(program)
 
 
 @pytest.mark.parametrize("start", [0, 2], indirect=True)

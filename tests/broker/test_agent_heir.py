@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, scenario: Any) -> None:
 def test_another_is_started_when_nothing_of_the_first_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         await world.lose()
-        assert world.buried == [(1001, 0, "local:///here")]
+        assert world.buried == [(1001, (), "local:///here")]
         assert (world.told, world.started, world.over) == (["back"], [1002], [])
 
     run(monkeypatch, scenario)

@@ -12,6 +12,8 @@ import pytest
 from instance import FLUX, processes_with
 from terminal import Terminal, terminal
 
+from headrace.agent import linux
+
 RANDOM = random.Random(20)
 # Seconds after the run directory was made: while brokers are forked, while they meet, while the program runs.
 MOMENTS = [round(RANDOM.uniform(low, low + 0.08), 3) for low in (0.0, 0.08, 0.16, 0.24, 0.32)]
@@ -55,6 +57,30 @@ def test_what_has_begun_ends_when_who_starts_it_is_killed(tmp_path):
         while left(tmp_path):
             assert time.monotonic() < limit, f"after {moment} s: {left(tmp_path)}"
             time.sleep(0.05)
+
+
+@pytest.mark.parametrize("others", ["agents", "agents and leader", "agents and followers"])
+def test_jobs_end_when_who_started_the_instance_is_killed_and_others_with_it(others, tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "HR_TEST": str(tmp_path)}
+    # In a session of their own, where no signal to a group reaches them.
+    script = "flux run -N3 sh -c 'echo running; exec setsid sleep 1000'"
+    starter = subprocess.Popen([FLUX, "start", "-s3", "sh", "-c", script], env=environment, stdout=subprocess.PIPE)
+    assert starter.stdout is not None
+    with starter.stdout:
+        for _ in range(3):
+            starter.stdout.readline()
+        names = {pid: linux.name_of(pid) for pid in linux.descendants_of(starter.pid)}
+        begin = {"agents": ("flux-agent-",), "agents and leader": ("flux-agent-", "flux-broker-0")}
+        begin["agents and followers"] = ("flux-agent-", "flux-broker-1", "flux-broker-2")
+        killed = [pid for pid, name in names.items() if name.startswith(begin[others])]
+        assert len(killed) >= 3
+        for pid in RANDOM.sample([starter.pid, *killed], len(killed) + 1):
+            os.kill(pid, signal.SIGKILL)
+        starter.wait()
+    limit = time.monotonic() + 30
+    while left(tmp_path):
+        assert time.monotonic() < limit, left(tmp_path)
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("size", [(), ("-s2",)], ids=["one", "two"])

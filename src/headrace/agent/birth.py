@@ -98,7 +98,7 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
     """Be the agent, or its keeper; returns the exit code."""
     # A group of its own: what kills the broker's must leave us to clean up.
     os.setpgid(0, 0)
-    if not keeper.is_kept():
+    if not keeper.keepers():
         linux.become_subreaper()
         own = os.getpid()
         pid = os.fork()

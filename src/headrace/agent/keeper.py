@@ -2,8 +2,9 @@
 
 An agent that dies of `kill -9` cannot clean up, and its broker never owned those processes. The keeper is a subreaper:
 what an agent leaves becomes its child, whatever process group or session it made for itself, so no journal of process
-groups is needed and none can be stale. A test instance has one keeper, the process that forked its brokers; a broker
-started alone puts one between itself and its agent. (One for each of 64 brokers would cost a fifth of their boot.)
+groups is needed and none can be stale. A broker started alone puts one between itself and its agent. A test instance
+has one for all its agents, the zygote, and one for that, the process that forked its brokers. (One for each of 64
+brokers would cost a fifth of their boot.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
 from . import linux
 
@@ -22,20 +23,26 @@ _PATIENCE = 5.0
 # How the command names of deputies begin.
 DEPUTY = "flux-deputy-"
 
-_keeping = False
+_keepers: tuple[int, ...] = ()
 _followed = 0
 
 
 def become_keeper() -> None:
     """Make this process the keeper of all agents forked below it. Raises OSError."""
-    global _keeping
+    global _keepers
     linux.become_subreaper()
-    _keeping = True
+    _keepers = (os.getpid(),)
 
 
-def is_kept() -> bool:
-    """True when this process or one it was forked from is a keeper."""
-    return _keeping
+def share_with(pid: int) -> None:
+    """Process `pid`, forked from this keeper, keeps the agents below it."""
+    global _keepers
+    _keepers = (pid, *_keepers)
+
+
+def keepers() -> tuple[int, ...]:
+    """Those whom processes of an agent can come to when it dies; none if agents are to have keepers of their own."""
+    return _keepers
 
 
 def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
@@ -61,9 +68,13 @@ def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: 
 
 def kill_strays(known: Container[int], uri: str = "") -> bool:
     """For a keeper of many, when a broker ended: kill our children not in `known`; with `uri` only tasks of jobs of the
-    broker at this address. False when some could not be killed."""
+    broker at this address, whoever of us they have come to. False when some could not be killed."""
 
-    return kill_children(_PATIENCE, lambda pid: pid not in known and (not uri or _is_task(pid, uri)))
+    def is_stray(pid: int) -> bool:
+        return pid not in known and (not uri or _is_task(pid, uri))
+
+    parents = [each for each in _keepers if each != os.getpid()] if uri else []
+    return all([kill_children(_PATIENCE, is_stray, parent) for parent in (*parents, 0)])
 
 
 def _is_task(pid: int, uri: str) -> bool:
@@ -71,12 +82,12 @@ def _is_task(pid: int, uri: str) -> bool:
     return env.get("FLUX_URI") == uri and "FLUX_JOB_ID" in env
 
 
-def bury(agent: int, keeper: int, uri: str) -> None:
+def bury(agent: int, keepers: Iterable[int], uri: str) -> None:
     """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
 
-    `agent` is our child, the agent's own keeper, who sees to all that; or with `keeper`, who has others to keep as
-    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill those that came to the
-    keeper: deputies, which only the agent of a broker without others has, and tasks.
+    `agent` is our child, the agent's own keeper, who sees to all that; or with `keepers`, who have others to keep as
+    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill those that came to one of
+    the keepers: deputies, which only the agent of a broker without others has, and tasks.
     """
     try:
         if agent:
@@ -84,7 +95,7 @@ def bury(agent: int, keeper: int, uri: str) -> None:
     except ChildProcessError:
         while linux.is_running(agent):
             time.sleep(0.002)
-    if keeper:
+    for keeper in keepers:
         kill_children(_PATIENCE, lambda pid: linux.name_of(pid).startswith(DEPUTY) or _is_task(pid, uri), keeper)
 
 

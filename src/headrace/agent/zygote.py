@@ -3,7 +3,7 @@
 A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
 need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
 instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
-the run directory if it outlives `flux start`, too. The keeper of the agents is `flux start` (`keeper`).
+the run directory if it outlives `flux start`, too. It is the agents' keeper, and `flux start` is its own (`keeper`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import traceback
 from typing import NoReturn
 
 from . import keeper, linux
+
+# Seconds for that.
+_PATIENCE = 3.0
 
 
 class Zygote:
@@ -71,6 +74,7 @@ def fork_zygote(size: int, rundir: str = "") -> Zygote:
         for fd in (*ours, pipe):
             os.close(fd)
         _be_zygote(theirs, rundir, life)
+    keeper.share_with(pid)
     for fd in (*theirs, life):
         os.close(fd)
     return Zygote(pid, ours, pipe)
@@ -81,6 +85,7 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
     try:
         # A group of its own: what kills that of the brokers leaves us to clean up.
         os.setpgid(0, 0)
+        linux.become_subreaper()
         linux.name_process("flux-zygote", "flux-zygote: starts agents when they are needed")
         _live(sockets)
         # Its end, unless who forked us has said that it is there to see to the rest.
@@ -96,7 +101,7 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
 
 
 def _live(sockets: list[int]) -> None:
-    """Until every agent has ended, and every broker that has none."""
+    """Until every agent has ended, and every broker that has none, and what agents that were killed have left."""
     from .birth import close_input, prepare
 
     close_input()
@@ -122,6 +127,7 @@ def _live(sockets: list[int]) -> None:
                 with contextlib.suppress(OSError):
                     agents.add(_bear(fd, rank, (*unborn, wake, waker)))
             os.close(fd)
+    keeper.kill_children(_PATIENCE)
 
 
 def _is_wanted(fd: int) -> bool:

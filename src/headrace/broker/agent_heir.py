@@ -7,7 +7,6 @@ if there will be none. In between nothing of the dead one is left: what it ran, 
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -30,7 +29,7 @@ class AgentHeirs:
         self._broker = broker
         self._spawn = spawn
         # Who keeps the first one; those we make have keepers of their own.
-        self._keeper = os.getppid() if keeper.is_kept() else 0
+        self._keepers = keeper.keepers()
         self._deaths: list[float] = []
 
     def lost(self) -> None:
@@ -59,7 +58,7 @@ class AgentHeirs:
         agent = broker.agent
         assert agent is not None
         uri = broker.attrs.get("local-uri")
-        await broker.loop.run_in_executor(None, keeper.bury, agent.pid, self._keeper, uri)
+        await broker.loop.run_in_executor(None, keeper.bury, agent.pid, self._keepers, uri)
         if self._too_late():
             return
         try:
@@ -67,7 +66,7 @@ class AgentHeirs:
         except OSError as exc:
             self._end(f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down")
             return
-        self._keeper = 0
+        self._keepers = ()
         if self._too_late():
             sock.close()
             return
