@@ -99,13 +99,14 @@ _TYPIST = """
 import os, pty, sys, time
 pid, fd = pty.fork()
 if pid == 0:
+    os.environ["PS1"] = "next: "
     os.execvp("flux", ["flux", "run", "-o", "pty.interactive", "sh"])
 seen = b""
 def until(text):
     global seen
     while text not in seen:
         seen += os.read(fd, 4096)
-until(b"# " if os.getuid() == 0 else b"$ ")
+until(b"next: ")
 os.write(fd, b"tty; echo hel''lo\\n")
 until(b"hello")
 os.write(fd, b"exit 7\\n")

@@ -157,6 +157,13 @@ EXECUTING = [
     Line("flux exec --dir=/ pwd", "/\n/\n"),
     Line("D=$(flux getattr rundir); cd $D; flux exec -r1 --dir=none pwd | grep -c $D", "0\n", 1),
     Line("flux exec -r1 -l sh -c 'printf a; sleep .1; printf \"b\\nc\"'", "1: ab\n1: c"),
+    Line("flux exec -r1 -l printf 'a\\rb\\n'", "1: a\rb\n"),
+    # Lines of several stay whole; what one writes is shown at once.
+    Line("flux exec sh -c 'printf a; sleep .1; printf \"b\\nc\\n\"'", "ab\nc\nab\nc\n"),
+    Line(
+        after_first("flux exec -r1 sh -c 'printf a; until test -e go; do sleep .02; done'", "touch go"),
+        "a",
+    ),
     Line("flux exec --setopt=stdin_BUFSIZE=4096 -r1 echo x; flux exec --setopt=y true", like("x\nflux-exec.*\n"), 1),
     Line(
         "flux exec -r0 --bg --label=lb sh -c 'exit 3' >id; until flux dmesg | grep -q Exit; do sleep .02; done; "

@@ -48,6 +48,8 @@ _STDOUT, _STDERR, _WRITE_CREDIT, _WAITABLE = 1, 2, 8, 16
 _CHUNK = 1 << 16
 # The state of a job whose tasks run (RFC 21).
 _RUN = 16
+# Bytes of a line that are kept until it ends.
+_LONGEST = 4 << 20
 # Seconds between two interrupts that mean: leave them alone and go.
 _TWICE = 2.0
 # Seconds after which somebody at a terminal is told who has not answered.
@@ -172,7 +174,9 @@ class _Exec:
         self._interrupted = float("-inf")
         # The last signal that we passed on.
         self._signal = 0
-        # What has come of lines that have not ended, by rank and stream; only with labels.
+        # Lines of several stay whole; what one writes is shown at once.
+        self._by_line = self.label or len(ranks) > 1
+        # What has come of lines that have not ended, by rank and stream.
         self._lines: Dict[Tuple[int, str], bytes] = {}
 
     def run(self) -> int:
@@ -196,6 +200,7 @@ class _Exec:
             try:
                 answer = call.get()
             except OSError as exc:
+                self._write_rest(rank)
                 if exc.errno != errno.ENODATA:
                     self._failed(rank, exc)
                 del self.calls[rank]
@@ -250,22 +255,34 @@ class _Exec:
             data = a2b_base64(text)
         else:
             data = text.encode("utf-8", "surrogateescape")
-        if self.label:
-            data = self._labelled(rank, io["stream"], data, bool(io.get("eof")))
+        if self._by_line:
+            data = self._lines_of(rank, io["stream"], data, bool(io.get("eof")))
         if not data:
             return
         stream = sys.stderr if io["stream"] == "stderr" else sys.stdout
         stream.buffer.write(data)
         stream.buffer.flush()
 
-    def _labelled(self, rank: int, stream: str, data: bytes, ended: bool) -> bytes:
-        """The lines that are whole now, each after its rank; at the end of the stream also one that is not."""
+    def _lines_of(self, rank: int, stream: str, data: bytes, ended: bool) -> bytes:
+        """The lines that are whole now, each after its rank if that is wanted; at the end of the stream also one that
+        is not."""
         whole, newline, rest = (self._lines.pop((rank, stream), b"") + data).rpartition(b"\n")
-        if rest and not ended:
+        if rest and not ended and len(rest) < _LONGEST:
             self._lines[rank, stream] = rest
             rest = b""
+        text = whole + newline + rest
+        if not self.label or not text:
+            return text
         label = f"{rank}: ".encode()
-        return b"".join([label + line for line in (whole + newline + rest).splitlines(keepends=True)])
+        lines = text.split(b"\n")
+        last = lines.pop()
+        return b"".join([label + line + b"\n" for line in lines]) + (label + last if last else b"")
+
+    def _write_rest(self, rank: int) -> None:
+        """Of lines that have no end, as their process, or its broker, had none."""
+        for stream in ("stdout", "stderr"):
+            if (rank, stream) in self._lines:
+                self._output(rank, {"stream": stream, "eof": True})
 
     # -- input: read no more than the slowest process has room for
 
