@@ -70,6 +70,12 @@ def against(recorded: float, took: float, bare: float, bar: float) -> str:
     return f"{took / there:.3f} of flux-core scaled to this machine ({there:.3g}), bar {bar / recorded:.3f}"
 
 
+def times_flux_core(recorded: float, rate: float, bare: float, bar: float) -> str:
+    """Like `against`, of rates, things a second."""
+    there = recorded * bare / RECORDED_RATE
+    return f"{rate / there:.1f}x flux-core scaled to this machine ({there:,.0f}), bar {bar / recorded:.1f}x"
+
+
 def report(rows: list[Row], as_json: bool) -> None:
     if as_json:
         for row in rows:
