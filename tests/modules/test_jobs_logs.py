@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -99,7 +100,25 @@ def test_blobs_survive_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        place = spill.put(b"kept")
-    other = spill.put(b"written")
-    assert (spill.get(place), spill.get(other)) == (b"kept", b"written")
+        places = [spill.put(f"kept {number}".encode() * 1000) for number in range(100)]
+    others = [spill.put(f"written {number}".encode() * 1000) for number in range(100)]
+    for number in range(100):
+        assert spill.get(places[number]) == f"kept {number}".encode() * 1000
+        assert spill.get(others[number]) == f"written {number}".encode() * 1000
     spill.close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 30_000), st.booleans()), max_size=40))
+def test_blobs_are_found_when_others_are_dropped(sizes: list[tuple[int, bool]]) -> None:
+    with TemporaryDirectory() as folder:
+        spill = Spill(folder)
+        kept: dict[int, bytes] = {}
+        for number, (size, dropped) in enumerate(sizes):
+            blob = bytes([number]) * (size + 1)
+            place = spill.put(blob)
+            if dropped:
+                spill.drop(place)
+            else:
+                kept[place] = blob
+        assert {place: spill.get(place) for place in kept} == kept
+        spill.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # Seconds below which a simulated run is over in the next turn: the loop's timers count in milliseconds, rounded up.
 _TICK = 0.0005
+# Simulated jobs come in thousands alike.
+_seconds = lru_cache(maxsize=64)(durations.parse)
 
 
 class SimError(ValueError):
@@ -53,7 +56,7 @@ def simulation(jobspec: dict[str, Any]) -> Simulation | None:
     run = test.get("run_duration")
     try:
         # Without a duration the job takes as long as its time limit, as flux-core has it.
-        seconds = js.duration(jobspec) if run is None else durations.parse(run) if isinstance(run, str) else float(run)
+        seconds = js.duration(jobspec) if run is None else _seconds(run) if isinstance(run, str) else float(run)
         if not seconds >= 0:
             raise ValueError(f"{run} is no time")
     except (TypeError, ValueError, OverflowError) as exc:

@@ -19,6 +19,8 @@ PIECE = 256 << 10
 # Bytes that stay in memory while the disk has no room for them; and seconds until it is asked again.
 _MOST_HELD = 256 << 10
 _ASK_AGAIN = 0.5
+# Bytes of finished jobs that are written together.
+_AT_ONCE = 64 << 10
 
 
 class Log:
@@ -146,32 +148,46 @@ class Spill:
         os.unlink(path)
         self._end = 0
         self._kept: dict[int, bytes] = {}
+        # What is still to be written, at the end of the file, and how much of it there is.
+        self._waiting: dict[int, bytes] = {}
+        self._size = 0
 
     def put(self, blob: bytes) -> int:
         """Keep a blob; returns its place."""
         place = self._end << 24 | min(len(blob), 0xFFFFFF)
         if len(blob) >= 0xFFFFFF:
+            self._write()
             self._kept[place] = blob
             self._end += 1
             return place
+        self._waiting[place] = blob
+        self._end += len(blob)
+        self._size += len(blob)
+        if self._size >= _AT_ONCE:
+            self._write()
+        return place
+
+    def _write(self) -> None:
         try:
-            written = os.pwrite(self._fd, blob, self._end)
+            written = os.pwrite(self._fd, b"".join(self._waiting.values()), self._end - self._size)
         except OSError:
             written = 0
-        if written != len(blob):
-            self._kept[place] = blob
-        self._end += len(blob)
-        return place
+        if written != self._size:
+            self._kept.update(self._waiting)
+        self._waiting = {}
+        self._size = 0
 
     def get(self, place: int) -> bytes:
         """The blob at a place; raises OSError."""
-        kept = self._kept.get(place)
+        kept = self._waiting.get(place) or self._kept.get(place)
         if kept is not None:
             return kept
         return os.pread(self._fd, place & 0xFFFFFF, place >> 24)
 
     def drop(self, place: int) -> None:
         """Forget a blob; its room in the file is only given back with the file."""
+        if place in self._waiting:
+            self._write()
         self._kept.pop(place, None)
 
     def close(self) -> None:
