@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from . import keeper, linux
 
-# Seconds for that.
+# Seconds to see what killed agents have left die.
 _PATIENCE = 3.0
 
 
