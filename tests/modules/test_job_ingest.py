@@ -15,6 +15,7 @@ from jobs_world import World, jobspec, shown, signed
 from headrace.broker.module import RpcError
 from headrace.modules.job_ingest import shared
 from headrace.modules.job_ingest_checks import Checks, checks
+from headrace.modules.jobs_record import FLAG_NOVALIDATE
 
 Run = Callable[..., None]
 
@@ -264,9 +265,28 @@ def test_other_versions_are_taken_where_the_configuration_says_so(in_broker: Run
         assert (await submit()).text == "version: expected version 1, got 9999"
         assert (await submit("--require-version=any")).errnum == 0
         assert (await submit("--require-version=9999")).errnum == 0
+        assert (await submit()).text == "version: expected version 1, got 9999"
         for wrong in ("--require-version=0", "--require-version", 7):
             reply = await submit(wrong)
             assert reply.errnum == errno.EINVAL and reply.text.startswith("ingest.validator.args: ")
+
+    in_broker(scenario)
+
+
+def test_what_was_taken_unseen_is_looked_at_when_it_comes_again(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        wrong, right = ({**jobspec(), "version": version} for version in (2, 1))
+        for spec, flags, errnum in [
+            (wrong, FLAG_NOVALIDATE, 0),
+            (wrong, 0, errno.EPERM),
+            (right, 0, 0),
+            (wrong, 0, errno.EPERM),
+            (right, FLAG_NOVALIDATE, 0),
+            (right, 0, 0),
+        ]:
+            reply = await world.submit(None, J=signed(spec, world.client.userid), flags=flags)
+            assert reply.errnum == errnum
 
     in_broker(scenario)
 

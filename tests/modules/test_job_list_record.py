@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_list_record import ATTRS, INACTIVE, RUN, SCHED, Job, Packer
+from headrace.modules.job_list_record import ATTRS, INACTIVE, RUN, SCHED, Job, Packer, asked
 
 # Events of a job that `flux run` started and canceled, as recorded from flux-core 0.88 (wire/43).
 JOBSPEC: dict[str, Any] = {
@@ -43,7 +43,7 @@ R = {
 
 def job(*events: tuple[float, str, dict[str, Any]], jobspec: dict[str, Any] = JOBSPEC, id: int = 65129152512) -> Job:
     made = Job(id)
-    made.take_jobspec(jobspec)
+    made.take_jobspec(asked(jobspec))
     for time, name, context in events:
         made.take_event(time, name, context)
         if name == "alloc":

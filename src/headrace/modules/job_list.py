@@ -22,10 +22,12 @@ from headrace.modules.job_list_record import (
     ATTRS,
     INACTIVE,
     NEW,
+    NOTHING,
     PENDING,
     RUNNING,
     Job,
     Packer,
+    asked,
 )
 from headrace.modules.job_list_stats import Stats
 from headrace.spec.message import Message
@@ -53,6 +55,8 @@ class _Lister:
     def __init__(self, ctx: ModuleContext) -> None:
         self.ctx = ctx
         self.active: dict[int, Job] = {}
+        # What the last jobspec says.
+        self.asked = NOTHING
         self.inactive: dict[int, bytes] = {}
         self.packer = Packer()
         self.stats = Stats()
@@ -142,7 +146,11 @@ class _Lister:
         """Apply a batch of one job's events, with the jobspec and R that may come along."""
         old, queue = job.state, job.queue
         if "jobspec" in body:
-            job.take_jobspec(body["jobspec"])
+            jobspec = body["jobspec"]
+            # A user's jobs are much alike: the jobspec of many is one object.
+            if jobspec is not self.asked.jobspec:
+                self.asked = asked(jobspec)
+            job.take_jobspec(self.asked)
             queue = job.queue
         for event in body["events"]:
             job.take_event(event["timestamp"], event["name"], event.get("context") or {})

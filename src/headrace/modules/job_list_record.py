@@ -8,7 +8,8 @@ shows follows from its events (RFC 21) alone, whichever way they arrive.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -71,11 +72,49 @@ ATTRS = (
     "waitstatus",
 )
 _PACKED = tuple(name for name in ATTRS if name not in ("id", "state", "dependencies"))
+_packed = attrgetter(*_PACKED)
 _SHARED = ("name", "cwd", "queue", "project", "bank")
 
 
 # Products of counts may be more than JSON's readers take.
 _MOST = (1 << 53) - 1
+
+
+class Asked(NamedTuple):
+    """What a jobspec says about size, name and limits."""
+
+    jobspec: dict[str, Any] | None
+    name: str | None
+    cwd: str | None
+    queue: str | None
+    project: str | None
+    bank: str | None
+    duration: float
+    ntasks: int | None
+    nnodes: int | None
+    ncores: int | None
+
+
+NOTHING = Asked(None, None, None, None, None, None, 0.0, None, None, None)
+
+
+def asked(jobspec: dict[str, Any]) -> Asked:
+    """For `Job.take_jobspec`."""
+    system = js.system(jobspec)
+    counts = js.counts(jobspec)
+    return Asked(
+        jobspec,
+        js.name(jobspec),
+        system.get("cwd"),
+        system.get("queue"),
+        system.get("project"),
+        system.get("bank"),
+        float(system.get("duration") or 0.0),
+        None if counts.ntasks is None else min(counts.ntasks, _MOST),
+        counts.nnodes or None,
+        # Whole nodes have an unknown number of cores until they are allocated.
+        None if counts.exclusive else min(counts.ncores, _MOST),
+    )
 
 
 class Job:
@@ -131,21 +170,10 @@ class Job:
 
     # -- what a job is given
 
-    def take_jobspec(self, jobspec: dict[str, Any]) -> None:
-        """What the jobspec says about size, name and limits."""
-        self.jobspec = jobspec
-        system = js.system(jobspec)
-        self.name = js.name(jobspec)
-        self.cwd = system.get("cwd")
-        self.queue = system.get("queue")
-        self.project = system.get("project")
-        self.bank = system.get("bank")
-        self.duration = float(system.get("duration") or 0.0)
-        counts = js.counts(jobspec)
-        self.ntasks = None if counts.ntasks is None else min(counts.ntasks, _MOST)
-        self.nnodes = counts.nnodes or None
-        # Whole nodes have an unknown number of cores until they are allocated.
-        self.ncores = None if counts.exclusive else min(counts.ncores, _MOST)
+    def take_jobspec(self, asked: Asked) -> None:
+        """What the job asks for."""
+        self.jobspec, self.name, self.cwd, self.queue, self.project, self.bank = asked[:6]
+        self.duration, self.ntasks, self.nnodes, self.ncores = asked[6:]
 
     def take_r(self, r: dict[str, Any]) -> None:
         """What was allocated (RFC 20)."""
@@ -342,7 +370,7 @@ class Packer:
 
     def pack(self, job: Job) -> bytes:
         """An inactive job without its id."""
-        values: list[Any] = [getattr(job, name) for name in _PACKED]
+        values: list[Any] = list(_packed(job))
         for name in _SHARED:
             where = _INDEX[name]
             if values[where] is not None:

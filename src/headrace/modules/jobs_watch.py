@@ -42,6 +42,9 @@ class EventsJournal:
         self.consumers: dict[Message, _Consumer] = {}
         self.streams.on_remove = lambda msg: self.consumers.pop(msg, None)  # type: ignore[assignment]
         self.events = 0
+        # The last jobspec that was told, and as it was told.
+        self.last: dict[str, Any] = {}
+        self.bare: dict[str, Any] = {}
 
     def open(self, msg: Message) -> None:
         """Handle a request {full, allow?, deny?}."""
@@ -111,12 +114,18 @@ class EventsJournal:
                 continue
             extras: dict[str, Any] = {}
             if first == 0:
-                extras["jobspec"] = without_environment(job.jobspec)
+                extras["jobspec"] = self._bare(job.jobspec)
             if job.r is not None and any(event[1] == "alloc" for event in events):
                 extras["R"] = job.r
             for msg, consumer in consumers:
                 if job.id not in consumer.past:
                     self._respond(msg, consumer, job.id, events, extras)
+
+    def _bare(self, jobspec: dict[str, Any]) -> dict[str, Any]:
+        """Without its environment: one object for the jobs whose jobspec is one."""
+        if jobspec is not self.last:
+            self.last, self.bare = jobspec, without_environment(jobspec)
+        return self.bare
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
         """Volatile annotations: an event of this journal that no eventlog has."""
