@@ -59,20 +59,25 @@ def test_what_has_begun_ends_when_who_starts_it_is_killed(tmp_path):
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("others", ["agents", "agents and leader", "agents and followers"])
+@pytest.mark.parametrize("others", ["agents", "agents and zygote", "agents and leader", "agents and followers"])
 def test_jobs_end_when_who_started_the_instance_is_killed_and_others_with_it(others, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "HR_TEST": str(tmp_path)}
     # In a session of their own, where no signal to a group reaches them.
-    script = "flux run -N3 sh -c 'echo running; exec setsid sleep 1000'"
+    script = "flux run -N3 sh -c 'echo running; exec setsid sleep 1000'; sleep 1000"
     starter = subprocess.Popen([FLUX, "start", "-s3", "sh", "-c", script], env=environment, stdout=subprocess.PIPE)
     assert starter.stdout is not None
     with starter.stdout:
         for _ in range(3):
             starter.stdout.readline()
         names = {pid: linux.name_of(pid) for pid in linux.descendants_of(starter.pid)}
-        begin = {"agents": ("flux-agent-",), "agents and leader": ("flux-agent-", "flux-broker-0")}
-        begin["agents and followers"] = ("flux-agent-", "flux-broker-1", "flux-broker-2")
-        killed = [pid for pid, name in names.items() if name.startswith(begin[others])]
+        begin = {
+            "leader": ("flux-broker-0",),
+            "followers": ("flux-broker-1", "flux-broker-2"),
+            "zygote": ("flux-zygote",),
+        }
+        killed = [
+            pid for pid, name in names.items() if name.startswith(("flux-agent-", *begin.get(others.split()[-1], ())))
+        ]
         assert len(killed) >= 3
         for pid in RANDOM.sample([starter.pid, *killed], len(killed) + 1):
             os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container
 
 from . import linux
 
@@ -49,14 +49,21 @@ def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: 
     """Kill our children that are `wanted`, and theirs as they become ours; False when some are left after `patience`
     seconds. The dead ones are collected. Those of another `parent`, who collects them itself, are killed likewise.
     """
+    return _kill_all(
+        lambda: [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)], patience, not parent
+    )
+
+
+def _kill_all(find: Callable[[], list[int]], patience: float, ours: bool) -> bool:
+    """Kill what `find()` returns until that is nothing; `ours` says whether they are our children, to be collected."""
     deadline = time.monotonic() + patience
     while True:
-        mine = [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)]
+        mine = find()
         if not mine:
             return True
         if time.monotonic() > deadline:
             return False
-        left = parent != 0
+        left = not ours
         for pid in mine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -82,21 +89,26 @@ def _is_task(pid: int, uri: str) -> bool:
     return env.get("FLUX_URI") == uri and "FLUX_JOB_ID" in env
 
 
-def bury(agent: int, keepers: Iterable[int], uri: str) -> None:
+def bury(agent: int, keepers: Collection[int], uri: str) -> None:
     """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
 
     `agent` is our child, the agent's own keeper, who sees to all that; or with `keepers`, who have others to keep as
     well, it is the agent itself, another's child, or 0 if it was never born. Then we kill those that came to one of
-    the keepers: deputies, which only the agent of a broker without others has, and tasks.
+    the keepers: deputies, which only the agent of a broker without others has, and tasks. If a keeper was killed as
+    well, those may be anybody's children: they are known by their environment, from which `flux proxy` and initial
+    programs take the job.
     """
+    killed = False
     try:
         if agent:
-            os.waitpid(agent, 0)
+            killed = os.WIFSIGNALED(os.waitpid(agent, 0)[1])
     except ChildProcessError:
         while linux.is_running(agent):
             time.sleep(0.002)
     for keeper in keepers:
         kill_children(_PATIENCE, lambda pid: linux.name_of(pid).startswith(DEPUTY) or _is_task(pid, uri), keeper)
+    if killed or not all(linux.is_running(keeper) for keeper in keepers):
+        _kill_all(lambda: [pid for pid in linux.processes() if _is_task(pid, uri)], _PATIENCE, False)
 
 
 def keep(agent: int) -> int:

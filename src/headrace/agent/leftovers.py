@@ -66,19 +66,30 @@ def kill_program(op: Op) -> None:
         if not pid:
             time.sleep(0.01)
     if pid:
-        # Parents first: a script would go on with its next line when what it waits for is killed.
-        for each in (pid, *linux.descendants_of(pid)):
-            _kill(each, signal.SIGKILL)
+        _kill_with_children(pid)
+
+
+def kill_nobodys_program(uri: str, since: int) -> None:
+    """The same where nobody is left who was told of it."""
+    pid = _newborn(uri, since)
+    if pid:
+        _kill_with_children(pid)
+
+
+def _kill_with_children(pid: int) -> None:
+    # Parents first: a script would go on with its next line when what it waits for is killed.
+    for each in (pid, *linux.descendants_of(pid)):
+        _kill(each, signal.SIGKILL)
 
 
 def _newborn(uri: str, since: int) -> int:
     """The first process of our session that began in tick `since` or later and talks to the instance at `uri`, or 0."""
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and linux.began(int(name)) >= since:
+    for pid in linux.processes():
+        if linux.began(pid) >= since:
             with contextlib.suppress(OSError):
-                if os.getsid(int(name)) == os.getsid(0) and linux.environment_of(int(name)).get("FLUX_URI") == uri:
-                    found.append((linux.began(int(name)), int(name)))
+                if os.getsid(pid) == os.getsid(0) and linux.environment_of(pid).get("FLUX_URI") == uri:
+                    found.append((linux.began(pid), pid))
     return min(found, default=(0, 0))[1]
 
 

@@ -106,6 +106,11 @@ def _arguments() -> tuple[int, int]:
     return int(fields[48 - 3]), int(fields[49 - 3])
 
 
+def processes() -> list[int]:
+    """All that /proc tells of."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
 def children_of(pid: int) -> list[int]:
     """Direct children of a process, as far as /proc tells."""
     found: list[int] = []

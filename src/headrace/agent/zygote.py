@@ -3,7 +3,7 @@
 A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
 need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
 instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
-the run directory if it outlives `flux start`, too. It is the agents' keeper, and `flux start` is its own (`keeper`).
+the run directory. It is the agents' keeper, and `flux start` is its own (`keeper`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Zygote:
                 self.taken(rank)
 
     def wait(self, seconds: float) -> None:
-        """When all brokers have ended: until the agents have, or `seconds` are over. The run directory is ours."""
+        """When all brokers have ended: until the agents have, or `seconds` are over."""
         with contextlib.suppress(OSError):
             os.write(self._pipe, b"x")
         deadline = time.monotonic() + seconds
@@ -87,9 +87,14 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
         os.setpgid(0, 0)
         linux.become_subreaper()
         linux.name_process("flux-zygote", "flux-zygote: starts agents when they are needed")
+        began = linux.began(os.getpid())
         _live(sockets)
-        # Its end, unless who forked us has said that it is there to see to the rest.
-        if rundir and not os.read(life, 1):
+        if rundir:
+            # It says that all brokers have ended, or has ended itself; then nobody may be left but us.
+            if not os.read(life, 1):
+                from . import leftovers
+
+                leftovers.kill_nobodys_program(f"local://{rundir}/local-0", began)
             import shutil
 
             shutil.rmtree(rundir, ignore_errors=True)

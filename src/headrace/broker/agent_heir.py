@@ -31,17 +31,23 @@ class AgentHeirs:
         # Who keeps the first one; those we make have keepers of their own.
         self._keepers = keeper.keepers()
         self._deaths: list[float] = []
+        # Whether something may be left of one that has died.
+        self._unburied = False
 
     def lost(self) -> None:
         """The agent's end of the socket is closed, and nobody asked it to end."""
         now = time.monotonic()
+        self._unburied = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
         if self._broker.stopping:
             self._end("the exec agent ended: no job can be run any more")
         elif len(self._deaths) > _MOST:
             self._end(f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down")
         else:
-            self._broker.log(logging.ERROR, "broker", "the exec agent was killed: its jobs are lost, starting another")
+            why = "the exec agent was killed: its jobs are lost, starting another"
+            if self._broker.agent is not None and not self._broker.agent.pid:
+                why = "there is no exec agent and no zygote that forks one: starting one"
+            self._broker.log(logging.ERROR, "broker", why)
             self._broker.spawn(self._replace())
 
     def _end(self, why: str) -> None:
@@ -50,6 +56,16 @@ class AgentHeirs:
         agent.tell({"op": "ended"})
         self._broker.go_without_agent(why)
 
+    def _bury(self, agent: int) -> None:
+        keeper.bury(agent, self._keepers, self._broker.attrs.get("local-uri"))
+        self._unburied = False
+
+    def end(self) -> None:
+        """At the end of the broker, which may have been near when its agent died: nothing is left of that."""
+        agent = self._broker.agent
+        if self._unburied and agent is not None:
+            self._bury(agent.pid)
+
     def _too_late(self) -> bool:
         return self._broker.agent is None or self._broker.agent.closed
 
@@ -57,8 +73,7 @@ class AgentHeirs:
         broker = self._broker
         agent = broker.agent
         assert agent is not None
-        uri = broker.attrs.get("local-uri")
-        await broker.loop.run_in_executor(None, keeper.bury, agent.pid, self._keepers, uri)
+        await broker.loop.run_in_executor(None, self._bury, agent.pid)
         if self._too_late():
             return
         try:

@@ -99,6 +99,7 @@ class Broker:
         self.forked = forked or {}
         self.agent: AgentLink | None = None
         self._agent_is_lost = False
+        self._heirs: AgentHeirs | None = None
         self._leader_runs = False
         # Told to end before we could.
         self._unwanted = False
@@ -135,6 +136,8 @@ class Broker:
                 forked.end()
             if self.agent is not None:
                 self.agent.wait(_AGENT_PATIENCE)
+            if self._heirs is not None:
+                self._heirs.end()
             self._remove_rundir()
 
     def _begin(self) -> bool:
@@ -165,7 +168,8 @@ class Broker:
                 self.agent = AgentLink(self, self._agent_socket[0])
                 self.agent.start(self._agent_socket[1])
                 if self._another_agent is not None:
-                    self.agent.lost = AgentHeirs(self, self._another_agent).lost
+                    self._heirs = AgentHeirs(self, self._another_agent)
+                    self.agent.lost = self._heirs.lost
             self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
             self.local.start()
             self.overlay.start()

@@ -17,7 +17,7 @@ from headrace.spec.idset import Idset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Dict, List, Optional, Set, Tuple
 
     from headrace.cli.getopts import Options
     from headrace.client.handle import Rpc
@@ -176,8 +176,9 @@ class _Exec:
         self._signal = 0
         # Lines of several stay whole; what one writes is shown at once.
         self._by_line = self.label or len(ranks) > 1
-        # What has come of lines that have not ended, by rank and stream.
+        # What has come of lines that have not ended, by rank and stream; which of them were too long to wait for.
         self._lines: Dict[Tuple[int, str], bytes] = {}
+        self._begun: Set[Tuple[int, str]] = set()
 
     def run(self) -> int:
         for rank in self.ranks:
@@ -276,7 +277,10 @@ class _Exec:
         label = f"{rank}: ".encode()
         lines = text.split(b"\n")
         last = lines.pop()
-        return b"".join([label + line + b"\n" for line in lines]) + (label + last if last else b"")
+        text = b"".join([label + line + b"\n" for line in lines]) + (label + last if last else b"")
+        begun = (rank, stream) in self._begun
+        (self._begun.add if last else self._begun.discard)((rank, stream))
+        return text[len(label) :] if begun else text
 
     def _write_rest(self, rank: int) -> None:
         """Of lines that have no end, as their process, or its broker, had none."""
