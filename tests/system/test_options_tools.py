@@ -158,6 +158,11 @@ EXECUTING = [
     Line("D=$(flux getattr rundir); cd $D; flux exec -r1 --dir=none pwd | grep -c $D", "0\n", 1),
     Line("flux exec -r1 -l sh -c 'printf a; sleep .1; printf \"b\\nc\"'", "1: ab\n1: c"),
     Line("flux exec -r1 -l printf 'a\\rb\\n'", "1: a\rb\n"),
+    # One that is too long to wait for has one label all the same.
+    Line(
+        "flux exec -r1 -l sh -c 'head -c 9000000 /dev/zero | tr \"\\0\" x; echo; echo y' | tr -d x",
+        "1: \n1: y\n",
+    ),
     # Lines of several stay whole; what one writes is shown at once.
     Line("flux exec sh -c 'printf a; sleep .1; printf \"b\\nc\\n\"'", "ab\nc\nab\nc\n"),
     Line(

@@ -213,9 +213,12 @@ def _wait(pids: dict[int, int], agents: Zygote, quorum: int, rundir: str) -> int
         if code:
             # Its agent may have been killed too: what that ran is ours now.
             keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")
+    if leader_killed:
+        # Its program before anything else, as long as we live; then what came to us from a zygote that was killed.
+        keeper.kill_strays((agents.pid,))
     agents.wait(_STUCK)
     if leader_killed:
-        keeper.kill_strays(pids)
+        keeper.kill_strays(())
     return failed or result
 
 
