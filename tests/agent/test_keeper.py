@@ -94,6 +94,35 @@ except ProcessLookupError:
     assert outcome(script) == ["gone"]
 
 
+@pytest.mark.parametrize("by", ["keepers", "keeper of its own"])
+def test_tasks_whose_keepers_are_gone_are_found_wherever_they_went(by: str) -> None:
+    script = (
+        f"by = {by!r}"
+        + """
+linux.become_subreaper()
+gone = subprocess.Popen(["true"])
+gone.wait()
+mine = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
+other = start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
+program = start("echo up; exec sleep 1000", FLUX_URI="local:///a")
+agent = os.fork()
+if agent == 0:
+    time.sleep(1000)
+os.kill(agent, 9)
+if by == "keepers":
+    os.waitpid(agent, 0)
+# They stay until somebody collects them.
+import threading
+threading.Thread(target=mine.wait).start()
+keeper.bury(agent, [gone.pid] if by == "keepers" else [], "local:///a")
+print(*[linux.is_running(child.pid) for child in (mine, other, program)])
+other.kill()
+program.kill()
+"""
+    )
+    assert outcome(script) == ["False", "True", "True"]
+
+
 @pytest.mark.parametrize("parent", ["broker", "keeper"])
 def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker(parent: str) -> None:
     script = (

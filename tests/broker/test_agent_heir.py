@@ -21,6 +21,7 @@ class World:
         self.told: list[str] = []
         self.over: list[str] = []
         self.buried: list[Any] = []
+        self.logged: list[str] = []
         self.started: list[int] = []
         self.tasks: list[Any] = []
         self.agent = SimpleNamespace(
@@ -33,7 +34,7 @@ class World:
             program=None,
             attrs={"local-uri": "local:///here"},
             loop=asyncio.get_running_loop(),
-            log=lambda _level, _name, _text: None,
+            log=lambda _level, _name, text: self.logged.append(text),
             spawn=lambda coro: self.tasks.append(asyncio.ensure_future(coro)),
             go_without_agent=self.over.append,
         )
@@ -90,6 +91,31 @@ def test_a_broker_that_stops_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
         world.broker.stopping = True
         await world.lose()
         assert (world.told, world.buried, len(world.over)) == (["ended"], [], 1)
+        # It is not gone before that.
+        world.heirs.end()
+        world.heirs.end()
+        assert world.buried == [(1001, (), "local:///here")]
+
+    run(monkeypatch, scenario)
+
+
+def test_what_is_buried_already_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.heirs.end()
+        assert world.buried == []
+        await world.lose()
+        world.heirs.end()
+        assert len(world.buried) == 1
+
+    run(monkeypatch, scenario)
+
+
+@pytest.mark.parametrize(("pid", "said"), [(1001, "its jobs are lost"), (0, "no exec agent and no zygote")])
+def test_one_that_was_never_born_has_lost_no_jobs(monkeypatch: pytest.MonkeyPatch, pid: int, said: str) -> None:
+    async def scenario(world: World) -> None:
+        world.agent.pid = pid
+        await world.lose()
+        assert len(world.logged) == 1 and said in world.logged[0]
 
     run(monkeypatch, scenario)
 
