@@ -151,6 +151,18 @@ def test_the_run_directory_goes_when_nobody_else_is_left_who_could_remove_it(sta
     assert not (tmp_path / "run").exists()
 
 
+def test_the_run_directory_stays_while_a_broker_lives(start: Start, tmp_path: Path) -> None:
+    start.process.kill()
+    start.process.wait()
+    for agent in start.agents.values():
+        os.kill(agent, signal.SIGKILL)
+        until(partial(ended, agent))
+    time.sleep(0.2)
+    assert (tmp_path / "run").exists()
+    start.end()
+    assert not (tmp_path / "run").exists()
+
+
 def test_one_that_cannot_be_forked_has_ended_for_its_broker() -> None:
     code = """
 import os, socket

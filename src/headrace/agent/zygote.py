@@ -25,7 +25,8 @@ _PATIENCE = 3.0
 
 
 class Zygote:
-    """The brokers' ends of the sockets, by rank, the pid of the process, and a pipe to it."""
+    """The brokers' ends of the sockets, by rank, the pid of the process, and a pipe to it that ends with the last of
+    them and with who forked them."""
 
     def __init__(self, pid: int, sockets: list[int], pipe: int) -> None:
         self.pid = pid
@@ -34,7 +35,7 @@ class Zygote:
 
     def take(self, rank: int) -> socket.socket:
         """In the process of the broker of `rank`: its end of the socket to the agent that it has, or will have."""
-        for fd in (*self._sockets[rank + 1 :], self._pipe):
+        for fd in self._sockets[rank + 1 :]:
             os.close(fd)
         return _socket(self._sockets[rank])
 
@@ -90,7 +91,7 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
         began = linux.began(os.getpid())
         _live(sockets)
         if rundir:
-            # It says that all brokers have ended, or has ended itself; then nobody may be left but us.
+            # Somebody says that all brokers have ended; or all who could have ended themselves, and we see to the rest.
             if not os.read(life, 1):
                 from . import leftovers
 

@@ -275,12 +275,11 @@ class _Exec:
         if not self.label or not text:
             return text
         label = f"{rank}: ".encode()
-        lines = text.split(b"\n")
-        last = lines.pop()
-        text = b"".join([label + line + b"\n" for line in lines]) + (label + last if last else b"")
-        begun = (rank, stream) in self._begun
-        (self._begun.add if last else self._begun.discard)((rank, stream))
-        return text[len(label) :] if begun else text
+        first = b"" if (rank, stream) in self._begun else label
+        self._begun.discard((rank, stream))
+        if rest:
+            self._begun.add((rank, stream))
+        return first + text[:-1].replace(b"\n", b"\n" + label) + text[-1:]
 
     def _write_rest(self, rank: int) -> None:
         """Of lines that have no end, as their process, or its broker, had none."""
