@@ -48,7 +48,7 @@ from .overlay import Overlay
 from .own_attrs import set_own
 from .program import Program, run_script
 from .router import Router, new_uuid
-from .runat import Cleanup
+from .runat import Cleanup, end_jobs
 
 # Seconds the agent gets to kill what is left of the jobs.
 _AGENT_PATIENCE = 5.0
@@ -363,34 +363,11 @@ class Broker:
             self.spawn(self._cleanup())
 
     async def _cleanup(self) -> None:
-        """Run what was pushed, then stop every queue, cancel what runs, wait until nothing does."""
-        rpc = self.context.rpc
-        steps: list[tuple[str, str, dict[str, Any]]] = [
-            ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
-            (
-                "cancel running jobs",
-                "job-manager.raiseall",
-                {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"},
-            ),
-            ("wait for running jobs", "job-manager.idle", {}),
-        ]
-        if self._agent_is_lost:
-            # Its jobs' ends cannot be seen any more: waiting for them would be for ever.
-            steps.pop()
         limit = self._timeout("broker.cleanup-timeout")
         status = await self.pushed.run(limit)
         self.exit_code = self.exit_code or status
-        for number, (what, topic, body) in enumerate(steps, len(self.pushed.commands)):
-            begin = time.monotonic()
-            try:
-                await asyncio.wait_for(rpc(topic, body), limit)
-                outcome = "done"
-            except asyncio.TimeoutError:
-                outcome = "timed out"
-            except RpcError as exc:
-                outcome = str(exc) if exc.errnum != errno.ENOSYS else "skipped"
-            text = f"cleanup.{number}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
-            self.log(logging.INFO, "broker", text)
+        # The jobs' ends cannot be seen without an agent: waiting for them would be for ever.
+        await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
         self.advance("cleanup-success")
 
     def _timeout(self, name: str) -> float | None:

@@ -1,9 +1,13 @@
-"""Commands that were pushed to run when the initial program has ended (`runat.push`, `flux admin cleanup-push`)."""
+"""The state `cleanup`, in which the initial program has ended: commands that were pushed to run then (`runat.push`,
+`flux admin cleanup-push`), and the end of all jobs."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from typing import TYPE_CHECKING
+import logging
+import time
+from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from .module import EMPTY, ModuleContext, RpcError, _Empty
@@ -47,3 +51,26 @@ class Cleanup:
             own = await run_command(self._broker, command, f"cleanup.{number}", limit)
             status = status or own
         return status
+
+
+async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> None:
+    """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
+    `limit` seconds at most."""
+    running = {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"}
+    steps: list[tuple[str, str, dict[str, Any]]] = [
+        ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
+        ("cancel running jobs", "job-manager.raiseall", running),
+    ]
+    if wait:
+        steps.append(("wait for running jobs", "job-manager.idle", {}))
+    for step, (what, topic, body) in enumerate(steps, number):
+        begin = time.monotonic()
+        try:
+            await asyncio.wait_for(broker.context.rpc(topic, body), limit)
+            outcome = "done"
+        except asyncio.TimeoutError:
+            outcome = "timed out"
+        except RpcError as exc:
+            outcome = str(exc) if exc.errnum != errno.ENOSYS else "skipped"
+        text = f"cleanup.{step}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
+        broker.log(logging.INFO, "broker", text)
