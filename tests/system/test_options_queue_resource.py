@@ -19,6 +19,10 @@ QUEUE = [
         "queue stopped\nqueue stopped: paint\n",
     ),
     Line("flux queue start --all", "batch: Scheduling is started\ndebug: Scheduling is started\n"),
+    Line("flux queue stop -q debug", "debug: Scheduling is stopped\n"),
+    Line("flux queue start --queue=debug", "debug: Scheduling is started\n"),
+    Line("flux queue disable --queue=debug -m x", "debug: Job submission is disabled: x\n"),
+    Line("flux queue enable -q debug", "debug: Job submission is enabled\n"),
     Line("flux queue stop debug --message='one and two'", "debug: Scheduling is stopped: one and two\n"),
     Line(
         "flux queue stop --quiet debug; flux queue status debug",

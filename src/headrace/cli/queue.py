@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from argparse import SUPPRESS
 
 from headrace.cli import color
 from headrace.cli.arguments import Parser, subcommands
@@ -52,6 +53,8 @@ def _parser() -> Parser:
         if name in ("disable", "stop"):
             one.add_argument("-m", "--message", metavar="REASON", help="Tell users why")
             one.add_argument("--nocheckpoint", action="store_true", help="Do not remember this over a restart")
+        # The queue was an option before it was an argument, and scripts still use it.
+        one.add_argument("-q", "--queue", dest="named", metavar="NAME", type=queue_names, help=SUPPRESS)
         one.add_argument("queue", metavar="QUEUE", nargs="?", type=queue_names, help="This queue only")
     for name, text in (("drain", "Wait until all jobs are done"), ("idle", "Wait until no job holds resources")):
         one = command(name, text)
@@ -71,6 +74,8 @@ def main(argv: List[str]) -> int:
     if args.command in ("drain", "idle"):
         return _wait(handle, args)
     names = _names(handle)
+    if getattr(args, "named", None) is not None:
+        args.queue = args.named
     if args.command == "status":
         if args.all and args.queue:
             raise CommandError("Only one of QUEUE and --all may be specified")

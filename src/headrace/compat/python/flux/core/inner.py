@@ -1,7 +1,82 @@
-"""`flux.core.inner`: of the C bindings only `ffi.NULL`, which programs pass as no handle, no jobspec or no callback."""
+"""`flux.core.inner`: what programs use of the C bindings, without C.
+
+`ffi.NULL` stands for no handle, no jobspec or no callback. `ffi.new` makes the one-element arrays that the functions of
+`raw` put a number in. `raw` has the four functions that turn job states and results (RFC 21, 43) into names and back.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 from types import SimpleNamespace
+from typing import Any, Dict, List, Mapping, Union
 
-ffi = SimpleNamespace(NULL=None)
+from headrace.cli import jobinfo
+
+_UNKNOWN = "(unknown)"
+_UNKNOWN_SHORT = "?"
+
+_STATE_MASKS = {"PENDING": jobinfo.PENDING, "RUNNING": jobinfo.RUNNING, "ACTIVE": jobinfo.ACTIVE}
+
+
+def _new(cdecl: str, init: Any = None) -> List[Any]:
+    """An array for `cdecl`, "TYPE [N]" or "TYPE *": N elements or one, each 0 unless `init` says otherwise."""
+    length = cdecl.partition("[")[2].rstrip(" ]")
+    values = [0] * (int(length) if length else 1)
+    given = list(init) if isinstance(init, (list, tuple)) else [] if init is None else [init]
+    values[: len(given)] = given
+    return values
+
+
+ffi = SimpleNamespace(NULL=None, new=_new)
+
+
+def _text(value: Union[str, bytes]) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _name(number: int, fmt: Union[str, bytes, None], long: Mapping[int, str], short: Mapping[int, str]) -> bytes:
+    form = _text(fmt or "L")[:1]
+    name = short.get(number, _UNKNOWN_SHORT) if form in ("s", "S") else long.get(number, _UNKNOWN)
+    return (name.lower() if form in ("s", "l") else name).encode()
+
+
+def _number(name: Union[str, bytes], out: Any, *tables: Mapping[int, str]) -> int:
+    """Put the number that a table gives a name, in upper or lower case, into `out[0]`. Raises OSError(EINVAL)."""
+    numbers: Dict[str, int] = {known: number for table in tables for number, known in table.items()}
+    text = _text(name)
+    known = text.upper()
+    if known not in numbers or text not in (known, known.lower()):
+        raise OSError(errno.EINVAL, f"{os.strerror(errno.EINVAL)}: no such name: {text!r}")
+    if out is not None:
+        out[0] = numbers[known]
+    return 0
+
+
+def _job_statetostr(state: int, fmt: Union[str, bytes, None] = None) -> bytes:
+    """The name of a job state; `fmt` is "L" (RUN), "S" (R), "l" (run) or "s" (r)."""
+    return _name(state, fmt, jobinfo.STATES, jobinfo.STATES_SINGLE)
+
+
+def _job_resulttostr(result: int, fmt: Union[str, bytes, None] = None) -> bytes:
+    """The name of a job's result; `fmt` as for states."""
+    return _name(result, fmt, jobinfo.RESULTS, jobinfo.RESULTS_SHORT)
+
+
+def _job_strtostate(name: Union[str, bytes], out: Any) -> int:
+    """Put the number of a state, or of PENDING, RUNNING or ACTIVE, into `out[0]`. Raises OSError(EINVAL)."""
+    masks = {number: name for name, number in _STATE_MASKS.items()}
+    return _number(name, out, jobinfo.STATES, jobinfo.STATES_SINGLE, masks)
+
+
+def _job_strtoresult(name: Union[str, bytes], out: Any) -> int:
+    """Put the number of a result into `out[0]`. Raises OSError(EINVAL)."""
+    return _number(name, out, jobinfo.RESULTS, jobinfo.RESULTS_SHORT)
+
+
+raw = SimpleNamespace(
+    flux_job_statetostr=_job_statetostr,
+    flux_job_resulttostr=_job_resulttostr,
+    flux_job_strtostate=_job_strtostate,
+    flux_job_strtoresult=_job_strtoresult,
+)
