@@ -7,6 +7,10 @@ not have it.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
 
 def _find_headrace() -> None:
     import importlib.util
@@ -31,3 +35,12 @@ _find_headrace()
 from flux.core.handle import Flux  # noqa: E402
 
 __all__ = ["Flux"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`flux.util` needs no import of its own; it is loaded when it is first named, as few programs do (PEP 562)."""
+    if name == "util":
+        import importlib
+
+        return importlib.import_module("flux.util")
+    raise AttributeError(f"module 'flux' has no attribute '{name}'")

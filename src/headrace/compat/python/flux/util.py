@@ -10,12 +10,14 @@ from datetime import datetime
 from functools import reduce
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
+from flux._program import CLIMain, help_formatter
 from flux._tree import Tree
 from headrace.cli import color, when
 from headrace.cli.format import Field, Format, split_sort
 from headrace.spec import archive, duration
 
 __all__ = [
+    "CLIMain",
     "ColorAction",
     "Fileref",
     "OutputFormat",
@@ -24,6 +26,7 @@ __all__ = [
     "del_treedict",
     "fsd",
     "get_treedict",
+    "help_formatter",
     "parse_datetime",
     "parse_fsd",
     "set_treedict",
