@@ -1,81 +1,82 @@
 """Hostlists (RFC 29): what texts name, how lists are written, and operations on them."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spec.hostlist import MAX_HOSTS, Hostlist, HostlistError
 
-names = st.from_regex(r"[a-c0-2.-]{1,3}[0-9]{0,3}(-e)?", fullmatch=True)
+# Few prefixes and small numbers, so that drawn lists have runs, repetitions and differently padded neighbours.
+NAMES = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "gpu", "rack7-", "n.east-"]),
+    st.integers(0, 12).map(str) | st.integers(0, 12).map("{:02}".format) | st.sampled_from(["", "099", "100"]),
+    st.sampled_from(["", "", "-ib"]),
+).filter(bool)
+LISTS = st.lists(NAMES, max_size=14)
+
+
+# -- reading
 
 
 @pytest.mark.parametrize(
-    ("text", "expanded"),
+    ("text", "hosts"),
     [
-        ("", ""),
-        ("foox,fooy,fooz", "foox,fooy,fooz"),
-        ("[1-3,5-6]", "1,2,3,5,6"),
-        ("foo[1-5]", "foo1,foo2,foo3,foo4,foo5"),
-        ("foo[0-4]-eth2", "foo0-eth2,foo1-eth2,foo2-eth2,foo3-eth2,foo4-eth2"),
-        ("foo1,foo1,foo1", "foo1,foo1,foo1"),
-        ("[00-02]", "00,01,02"),
-        ("[00-2]", "00,01,02"),
-        ("foo[1,1,2,1]", "foo1,foo1,foo2,foo1"),
-        ("foo[5,4,11-13]", "foo5,foo4,foo11,foo12,foo13"),
-        ("foo[005,4,11-13]", "foo005,foo004,foo011,foo012,foo013"),
-        ("foo[98-101]", "foo98,foo99,foo100,foo101"),
-        (",a,,b,", "a,b"),
+        ("", []),
+        ("login", ["login"]),
+        ("login,storage,login", ["login", "storage", "login"]),
+        ("cn[9-11]", ["cn9", "cn10", "cn11"]),
+        ("cn[7,3,3,20-21]", ["cn7", "cn3", "cn3", "cn20", "cn21"]),
+        ("[14-16]", ["14", "15", "16"]),
+        ("r2c[0-1]s3.hsn", ["r2c0s3.hsn", "r2c1s3.hsn"]),
+        ("a[2],b[2-2]", ["a2", "b2"]),
+        (",,a,", ["a"]),
     ],
 )
-def test_texts_of_the_rfc_name_these_hosts(text, expanded):
-    assert Hostlist.parse(text).expand() == expanded
+def test_a_text_names_hosts_in_its_order(text, hosts):
+    assert list(Hostlist.parse(text)) == hosts
 
 
 @pytest.mark.parametrize(
-    ("text", "encoded"),
+    ("ids", "expanded"),
     [
-        ("foo-1a-2,foo-1a-3", "foo-1a-[2-3]"),
-        ("foo1,fooi,foo2,foo3", "foo1,fooi,foo[2-3]"),
-        ("fooi,foo1,foo2,foo3,foo5,foo7,foo8", "fooi,foo[1-3,5,7-8]"),
-        ("1,2,3,4,5,9", "[1-5,9]"),
-        ("foo[1,3]-bar", "foo1-bar,foo3-bar"),
-        ("p[00-3]p", "p00p,p01p,p02p,p03p"),
-        ("14636", "14636"),
-        ("foo12,foo[4,1-2]", "foo[12,4,1-2]"),
-        ("vm,vm,vm,vm", "vm,vm,vm,vm"),
-        ("a[9,10,11]", "a[9-11]"),
-        ("a[08-12]", "a[08-12]"),
-        ("foo1,foo1", "foo[1,1]"),
-        ("node[0-3],login", "node[0-3],login"),
-        ("a01,a2", "a01,a2"),
-        ("a1,a02", "a[1,02]"),
-        ("a99999999999999999998,a99999999999999999999", "a99999999999999999998,a99999999999999999999"),
+        ("008-011", "008,009,010,011"),
+        ("08,9,100", "08,09,100"),
+        ("00-2", "00,01,02"),
+        ("0,7", "0,7"),
+        ("95,096", "95,096"),
+        ("098-101,5", "098,099,100,101,005"),
     ],
 )
-def test_neighbours_with_one_prefix_share_brackets(text, encoded):
-    hosts = Hostlist.parse(text)
-    assert (str(hosts), Hostlist.parse(encoded)) == (encoded, hosts)
+def test_leading_zeros_of_the_first_id_pad_all_ids(ids, expanded):
+    assert Hostlist.parse(f"[{ids}]").expand() == expanded
+    assert Hostlist.parse(f"n[{ids}]").expand(" ") == " ".join("n" + digits for digits in expanded.split(","))
 
 
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        ("[]", 0),
-        ("foo[]", 3),
-        ("foo[", 0),
-        ("foo[1,3", 0),
-        ("foo[[1,3]", 0),
-        ("foo]", 0),
-        ("a,foo]", 2),
-        ("foo[x-y]", 4),
-        ("foo[0-1,2--5]", 9),
-        ("foo[3-1]", 4),
-        ("foo[1,]", 5),
-        ("foo[1]b[2]", 0),
-        ("foo bar", 3),
-        ("foo\n", 3),
-        ("ƒoo", 0),
-        ("foo[1234567890123456789]", 4),
+        ("node[]", 4),
+        ("[],node", 0),
+        ("node[3", 0),
+        ("login,node[3-4", 6),
+        ("node3]", 0),
+        ("login,node[[3]]", 6),
+        ("rack[1]node[2]", 0),
+        ("node[three]", 5),
+        ("node[3-]", 6),
+        ("node[-3]", 5),
+        ("node[3--4]", 6),
+        ("node[4,,5]", 7),
+        ("node[4,5,]", 8),
+        ("node[12-9]", 5),
+        ("login node", 5),
+        ("node[1, 2]", 7),
+        ("login\t", 5),
+        ("nœud", 1),
+        ("node[1000000000000000000]", 5),
     ],
 )
 def test_text_that_breaks_the_rfc_is_refused_at_its_position(text, position):
@@ -84,44 +85,137 @@ def test_text_that_breaks_the_rfc_is_refused_at_its_position(text, position):
 
 
 @pytest.mark.parametrize(
-    "text", [f"foo[0-{MAX_HOSTS}]", "a[0-1048575],b", f"a[0,0-{MAX_HOSTS - 1}]", "a[0-999999999999]"]
+    "text", [f"n[1-{MAX_HOSTS + 1}]", f"n[1-{MAX_HOSTS}],login", f"n[7,1-{MAX_HOSTS}]", "n[5-800000000000]"]
 )
 def test_more_hosts_than_any_list_holds_are_refused(text):
     with pytest.raises(HostlistError, match="more than"):
         Hostlist.parse(text)
 
 
+def test_as_many_hosts_as_a_list_holds_are_read():
+    assert len(Hostlist.parse(f"n[1-{MAX_HOSTS}]")) == MAX_HOSTS
+
+
+# -- writing
+
+
 @pytest.mark.parametrize(
-    ("text", "in_order", "unique"),
+    ("hosts", "encoded"),
     [
-        ("foo,f,bar,baz", "bar,baz,f,foo", "bar,baz,f,foo"),
-        ("[5-6],[3-4],[1-2,0]", "[0-6]", "[0-6]"),
-        ("[0-20],12,15", "[0-12,12-15,15-20]", "[0-20]"),
-        ("[0-20],45,12,015", "[0-12,12-20,45,015]", "[0-20,45,015]"),
-        ("bar1,bar2,foo1,foo,foo", "bar[1-2],foo,foo,foo1", "bar[1-2],foo,foo1"),
-        ("foo[0-2],foo[0-2],foo[0-2]", "foo[0,0,0-1,1,1-2,2,2]", "foo[0-2]"),
-        ("foo[10-12,8-9]", "foo[8-12]", "foo[8-12]"),
-        ("foo[10-12],foo[08-09]", "foo[08-12]", "foo[08-12]"),
+        ([], ""),
+        (["login"], "login"),
+        (["cn4"], "cn4"),
+        (["cn4", "cn5", "cn6", "cn9"], "cn[4-6,9]"),
+        (["cn9", "cn6", "cn5"], "cn[9,6,5]"),
+        (["cn4", "cn4"], "cn[4,4]"),
+        (["login", "login"], "login,login"),
+        (["cn4", "gpu5", "cn5"], "cn4,gpu5,cn5"),
+        (["cn4", "login", "cn5", "cn6"], "cn4,login,cn[5-6]"),
+        (["31", "32", "40"], "[31-32,40]"),
+        # What follows the number keeps a host out of brackets; digits within the prefix do not.
+        (["cn4-ib", "cn5-ib"], "cn4-ib,cn5-ib"),
+        (["r1n4", "r1n5", "r2n5"], "r1n[4-5],r2n5"),
+        # Padded numbers join a run that keeps its width, and an unpadded first number can be followed by a padded one.
+        (["cn08", "cn09", "cn10"], "cn[08-10]"),
+        (["cn099", "cn100"], "cn[099-100]"),
+        (["cn9", "cn10"], "cn[9-10]"),
+        (["cn07", "cn8"], "cn07,cn8"),
+        (["cn7", "cn08"], "cn[7,08]"),
+        (["cn" + "8" * 20, "cn" + "8" * 19 + "9"], "cn" + "8" * 20 + ",cn" + "8" * 19 + "9"),
     ],
 )
-def test_sorting_goes_by_prefix_and_number(text, in_order, unique):
-    hosts, once = Hostlist.parse(text), Hostlist.parse(text)
+def test_neighbours_that_differ_in_their_last_number_share_brackets(hosts, encoded):
+    made = Hostlist(hosts)
+    assert (made.encode(), str(made), Hostlist.parse(encoded)) == (encoded, encoded, made)
+
+
+@given(LISTS)
+def test_every_list_comes_back_from_its_text(hosts):
+    made = Hostlist(hosts)
+    assert list(made) == list(Hostlist.parse(made.encode())) == list(Hostlist.parse(made.expand())) == hosts
+
+
+@given(st.text(alphabet="cn07-,[] ", max_size=14) | st.text(max_size=14))
+def test_any_text_is_a_list_or_refused(text):
+    try:
+        hosts = Hostlist.parse(text)
+    except HostlistError:
+        return
+    assert Hostlist.parse(str(hosts)) == hosts
+
+
+# -- order
+
+
+@pytest.mark.parametrize(
+    ("text", "in_order"),
+    [
+        ("storage,gpu,login", "gpu,login,storage"),
+        ("cn[30,4],cn12", "cn[4,12,30]"),
+        ("gpu2,cn2,gpu1,cn1", "cn[1-2],gpu[1-2]"),
+        ("cn2,cn,cn1", "cn,cn[1-2]"),
+        ("cn[4-6],cn[5-8]", "cn[4-5,5-6,6-8]"),
+        ("[22-23],[20-21]", "[20-23]"),
+        # Written after an unpadded id, 08 and 09 still are the padded hosts cn08 and cn09.
+        ("cn[10-11,08-09]", "cn[08-11]"),
+        ("cn[010-011],cn[008-009]", "cn[008-011]"),
+    ],
+)
+def test_hosts_are_ordered_by_prefix_then_by_number(text, in_order):
+    hosts = Hostlist.parse(text)
     hosts.sort()
+    assert str(hosts) == in_order
+
+
+def test_one_number_written_in_two_widths_is_two_hosts():
+    hosts = Hostlist.parse("cn[5-6],cn[05-06],cn5")
+    hosts.uniq()
+    assert list(hosts) == ["cn5", "cn6", "cn05", "cn06"]
+
+
+@given(LISTS)
+def test_sorting_keeps_every_host_and_gives_one_order_for_all_arrangements(hosts):
+    one, other = Hostlist(hosts), Hostlist(reversed(hosts))
+    one.sort()
+    other.sort()
+    assert one == other
+    assert Counter(one) == Counter(hosts)
+    of_one_width = {}
+    for host in one:
+        prefix = host.rstrip("0123456789")
+        of_one_width.setdefault((prefix, len(host)), []).append(host[len(prefix) :])
+    assert all(digits == sorted(digits) for digits in of_one_width.values())
+    prefixes = [host.rstrip("0123456789") for host in one]
+    assert prefixes == sorted(prefixes)
+
+
+@given(LISTS)
+def test_uniq_is_the_ordered_set_of_hosts(hosts):
+    once = Hostlist(hosts)
     once.uniq()
-    assert (str(hosts), str(once)) == (in_order, unique)
+    in_order = Hostlist(set(hosts))
+    in_order.sort()
+    assert once == in_order
+
+
+# -- finding and deleting
 
 
 @pytest.mark.parametrize(
     ("text", "host", "position"),
     [
-        ("tst0", "tst", -1),
-        ("tst0,tst", "tst", 1),
-        ("foo[1-5]-eth0", "foo3-eth0", 2),
-        ("foo[1-5]", "foo3-eth0", -1),
-        ("i[0-5]", "i00", -1),
-        ("i[00-05]", "i04", 4),
-        ("f00[7-8,10]", "f0010", 2),
-        ("a,b,a", "a", 0),
+        ("login,cn[3-6]", "cn3", 1),
+        ("cn[3-6]-ib", "cn5-ib", 2),
+        ("cn[3-6]-ib", "cn5", -1),
+        ("cn[3-6]", "cn5-ib", -1),
+        ("cn[3-6]", "cn", -1),
+        ("cn,cn3", "cn3", 1),
+        ("cn[03-06]", "cn05", 2),
+        ("cn[03-06]", "cn5", -1),
+        ("cn[3-6]", "cn05", -1),
+        ("r1n[1,11,111]", "r1n11", 1),
+        ("login,cn3,login", "login", 0),
+        ("", "login", -1),
     ],
 )
 def test_a_host_is_found_by_its_exact_name(text, host, position):
@@ -134,15 +228,23 @@ def test_a_host_is_found_by_its_exact_name(text, host, position):
         assert hosts.index(host) == position
 
 
+@given(LISTS, NAMES)
+def test_find_gives_the_first_position_in_the_expansion(hosts, host):
+    made = Hostlist(hosts)
+    assert made.find(host) == (hosts.index(host) if host in hosts else -1)
+    assert made.count(host) == hosts.count(host)
+
+
 @pytest.mark.parametrize(
     ("text", "unwanted", "removed", "left"),
     [
-        ("foo[2-5]", "foo6", 0, "foo[2-5]"),
-        ("foo[2-5]", "foo3", 1, "foo[2,4-5]"),
-        ("foo[2-5],fooi", "foo[1-2]", 1, "foo[3-5],fooi"),
-        ("foo[0-7]", "foo[1,0,2-7]", 8, ""),
-        ("foo[2-4]-eth2", "foo3-eth2", 1, "foo2-eth2,foo4-eth2"),
-        ("a,b,a,a", "a,a", 2, "b,a"),
+        ("cn[3-6]", "cn9", 0, "cn[3-6]"),
+        ("cn[3-6]", "cn4", 1, "cn[3,5-6]"),
+        ("cn[3-6],login", "login,cn[6-8]", 2, "cn[3-5]"),
+        ("cn[3-6]", "cn[6,4,3,5]", 4, ""),
+        ("cn[3-6]-ib", "cn[4-5]-ib", 2, "cn3-ib,cn6-ib"),
+        ("gpu1,cn1,gpu1,gpu1", "gpu1,gpu1", 2, "cn1,gpu1"),
+        ("cn[03-04]", "cn3", 0, "cn[03-04]"),
     ],
 )
 def test_deleting_removes_the_first_of_each(text, unwanted, removed, left):
@@ -151,44 +253,46 @@ def test_deleting_removes_the_first_of_each(text, unwanted, removed, left):
     assert (others.delete(Hostlist.parse(unwanted)), others) == (removed, hosts)
 
 
+@given(LISTS, LISTS)
+def test_deleting_is_the_difference_of_multisets_and_keeps_the_order(hosts, unwanted):
+    made = Hostlist(hosts)
+    removed = made.delete(Hostlist(unwanted))
+    assert Counter(made) == Counter(hosts) - Counter(unwanted)
+    assert removed == len(hosts) - len(made)
+    # The last occurrences stay, so what is left reads backwards as the original read backwards.
+    left, backwards = Counter(made), []
+    for host in reversed(hosts):
+        if left[host]:
+            left[host] -= 1
+            backwards.append(host)
+    assert list(made) == backwards[::-1]
+
+
+# -- as a list
+
+
 def test_appending_adds_a_text_or_a_list_and_leaves_copies_alone():
-    hosts = Hostlist.parse("a1")
+    hosts = Hostlist.parse("cn8")
     copy = hosts.copy()
-    assert hosts.append("a[2-3]") == 2
+    assert hosts.append("cn[9-10],login") == 3
     assert hosts.append(copy) == 1
-    assert (str(hosts), str(copy)) == ("a[1-3,1]", "a1")
+    assert hosts.append("") == 0
+    assert (str(hosts), str(copy)) == ("cn[8-10],login,cn8", "cn8")
     with pytest.raises(HostlistError):
-        hosts.append("a[")
+        hosts.append("cn[")
+    assert len(hosts) == 5
 
 
 def test_it_is_indexed_sliced_counted_and_added_like_a_list():
-    hosts = Hostlist.parse("a[1-3],b,b")
-    assert (hosts[0], hosts[-1], str(hosts[1:4]), len(hosts), hosts.count("b")) == ("a1", "b", "a[2-3],b", 5, 2)
-    assert str(hosts + Hostlist(["c"])) == "a[1-3],b,b,c"
+    hosts = Hostlist.parse("cn[4-6],login,login")
+    assert (hosts[0], hosts[-1], str(hosts[1:4])) == ("cn4", "login", "cn[5-6],login")
+    assert (len(hosts), hosts.count("login")) == (5, 2)
+    assert str(hosts + Hostlist(["gpu0"])) == "cn[4-6],login,login,gpu0"
     del hosts[3:]
-    assert list(hosts) == ["a1", "a2", "a3"]
-    assert hosts != ["a1", "a2", "a3"]
-    assert repr(hosts) == "Hostlist.parse('a[1-3]')"
+    assert list(hosts) == ["cn4", "cn5", "cn6"]
+    assert hosts != ["cn4", "cn5", "cn6"]
+    assert repr(hosts) == "Hostlist.parse('cn[4-6]')"
     with pytest.raises(IndexError):
         hosts[3]
     with pytest.raises(TypeError):
         hash(hosts)
-
-
-@given(st.lists(names, max_size=12))
-def test_every_list_comes_back_from_its_text(hosts):
-    made = Hostlist(hosts)
-    assert list(Hostlist.parse(made.encode())) == hosts
-    assert Hostlist.parse(made.expand()) == made
-    in_order = Hostlist(hosts)
-    in_order.sort()
-    assert sorted(in_order) == sorted(hosts)
-
-
-@given(st.text(alphabet="ab01-,[] ", max_size=14) | st.text(max_size=14))
-def test_any_text_is_a_list_or_refused(text):
-    try:
-        hosts = Hostlist.parse(text)
-    except HostlistError:
-        return
-    assert Hostlist.parse(str(hosts)) == hosts

@@ -71,15 +71,22 @@ def test_short_form_is_flux_resource_summary(rset: ResourceSet, short: str) -> N
 @pytest.mark.parametrize(
     ("a", "b", "union", "diff", "intersect"),
     [
-        (make("0", "0-3"), make("0", "0-1"), "rank0/core[0-3]", "rank0/core[2-3]", "rank0/core[0-1]"),
-        (make("0", "0-3", "0"), make("0", "0-3"), "rank0/core[0-3],gpu0", "rank0/gpu0", "rank0/core[0-3]"),
         (
-            make("0-3", "0-1"),
-            make("1-2,7", "0"),
-            "rank[0-3]/core[0-1] rank7/core0",
-            "rank[0,3]/core[0-1] rank[1-2]/core1",
-            "rank[1-2]/core0",
+            make("4", "8-15"),
+            make("4", "10-11,20"),
+            "rank4/core[8-15,20]",
+            "rank4/core[8-9,12-15]",
+            "rank4/core[10-11]",
         ),
+        (make("2", "6", "1-2"), make("2", "5-6", "2"), "rank2/core[5-6],gpu[1-2]", "rank2/gpu1", "rank2/core6,gpu2"),
+        (
+            make("10-14", "0,4"),
+            make("9,11-12", "4"),
+            "rank9/core4 rank[10-14]/core[0,4]",
+            "rank[10,13-14]/core[0,4] rank[11-12]/core0",
+            "rank[11-12]/core4",
+        ),
+        (make("3", "1"), make("5", "1"), "rank[3,5]/core1", "rank3/core1", ""),
     ],
 )
 def test_set_operations_split_groups(a: ResourceSet, b: ResourceSet, union: str, diff: str, intersect: str) -> None:
@@ -89,11 +96,11 @@ def test_set_operations_split_groups(a: ResourceSet, b: ResourceSet, union: str,
 
 
 def test_append_merges_ranks_and_refuses_what_both_have() -> None:
-    joined = make("0", "0-3", hosts="n0").append(make("0,1", "4-7", hosts="n0,n1"))
-    assert joined.short_form() == "rank0/core[0-7] rank1/core[4-7]"
-    assert joined.hosts == ["n0", "n1"]
-    with pytest.raises(RsetError, match="both sets have rank0/core4"):
-        joined.append(make("0", "4"))
+    joined = make("2", "0,6", hosts="east").append(make("2,6", "1-2", hosts="east,west"))
+    assert joined.short_form() == "rank2/core[0-2,6] rank6/core[1-2]"
+    assert joined.hosts == ["east", "west"]
+    with pytest.raises(RsetError, match="both sets have rank6/core2"):
+        joined.append(make("6", "2"))
 
 
 def test_counts_and_lookups() -> None:
@@ -150,7 +157,8 @@ def test_rerank_refuses_another_set_of_hosts(hosts: List[str], message: str) -> 
 
 
 def test_remap_numbers_cores_from_0_and_leaves_gpus() -> None:
-    assert make("1,7,9,53", "1,5,7,9", "1,3").remap().short_form() == "rank[0-3]/core[0-3],gpu[1,3]"
+    scattered = make("12", "16,18", "2").append(make("30-31", "5-6,40", "0,2"))
+    assert scattered.remap().short_form() == "rank0/core[0-1],gpu2 rank[1-2]/core[0-2],gpu[0,2]"
 
 
 # -- reading

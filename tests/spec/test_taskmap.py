@@ -1,5 +1,7 @@
 """Task maps (RFC 34): all forms, the schemes that make them, lookups."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,39 +143,55 @@ def test_a_manual_map_must_fit_the_job():
 
 
 @pytest.mark.parametrize(
+    "block",
+    [
+        [],
+        [0, 3, 2],
+        [0, 3, 2, 1, 1],
+        [-2, 3, 2, 1],
+        [0, 0, 2, 1],
+        [0, 3, -1, 1],
+        [0, 3, 2, 0],
+        [0, 3, 2, 1.0],
+        [0, 3, 2, True],
+        [0, "3", 2, 1],
+        [0, None, 2, 1],
+        [0, 70_000_000, 70_000_000, 1],
+        [70_000_000, 3, 2, 1],
+        {"nodeid": 0, "nnodes": 3, "ppn": 2, "repeat": 1},
+        3,
+    ],
+)
+def test_a_block_that_is_not_four_counts_in_range_is_refused_wherever_it_stands(block):
+    for blocks in ([block], [[0, 2, 1, 1], block]):
+        for form in (blocks, {"version": 1, "map": blocks}, json.dumps(blocks)):
+            with pytest.raises(TaskMapError):
+                TaskMap.decode(form)
+
+
+@pytest.mark.parametrize(
     "source",
     [
-        "",
-        "}",
-        "{}",
-        "[",
-        "[" * 100000,
-        '{"version":1}',
-        '{"version":1,"map":{}}',
-        '{"version":2,"map":[[1,1,1,1]]}',
-        "[[]]",
-        "[1]",
-        '[["1","1","1","1"]]',
-        "[[0,1,1,1.0]]",
-        "[[0,1,1,true]]",
-        "[[0,1,1]]",
-        "[[-1,1,1,1]]",
-        "[[0,0,1,1]]",
-        "[[0,1,1,0]]",
-        "[[0,1,1,1],1]",
-        "[[0,99999999,99999999,1]]",
-        "[[99999999,1,1,1]]",
-        "1",
-        "0;0",
-        "0;2",
-        "0-1;1",
-        "x",
-        "(vector",
-        "(vector,(0,1))",
-        "(vector,(0,0,1))",
-        "(vector,(0,1,1)),",
         None,
         7,
+        "",
+        "seven",
+        "[",
+        "[[0,3,2,1]",
+        "[[0,3,2,1]]]",
+        "[" * 100000,
+        "5",
+        "0-2;2-3",
+        "0-2;4",
+        "3;1",
+        "(vector",
+        "(vector,(0,3))",
+        "(vector,(0,0,2))",
+        "(vector,(0,3,2)),",
+        {"map": [[0, 3, 2, 1]]},
+        {"version": 3, "map": [[0, 3, 2, 1]]},
+        {"version": 1},
+        {"version": 1, "map": "[[0,3,2,1]]"},
     ],
 )
 def test_what_is_no_task_map_is_refused(source):
