@@ -65,7 +65,7 @@ def test_help_goes_to_stderr_with_status_zero(capsys):
     assert capsys.readouterr().err == (
         "Usage: flux-thing [OPTIONS] NAME\n"
         "Do a thing\n"
-        "  -h, --help             Display this message.\n"
+        "  -h, --help             Print this text and end\n"
         "  -v, --verbose          Say more\n"
         "  -c, --count=N          How many\n"
         "  -L, --color[=WHEN]     Colour\n"

@@ -46,6 +46,8 @@ ALONE = (
     'flux jobs -o "{nosuch}"',
     "printf 'echo hi",
 )
+# Where the recording left out a part of a usage text, whose sentences are each implementation's own.
+CUT = "[rest of the usage text left out]\n"
 # The recording was made on a host of this name.
 HOST = "vm"
 
@@ -88,7 +90,8 @@ def test_line_answers_as_recorded(line, shell):
     if " jq " in line["command"] and shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     done = shell(line["command"])
-    assert done.stderr == line["stderr"]
+    usage, cut, _ = line["stderr"].partition(CUT)
+    assert done.stderr == usage or (cut and done.stderr.startswith(usage))
     assert done.stdout == line["stdout"]
     assert done.returncode == line["rc"]
 

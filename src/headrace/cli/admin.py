@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-admin: "
 
-_TABLE = {"cleanup-push": ("Push command(s) to run after completion of the initial program", None)}
-_PUSH = Command("flux-admin cleanup-push", "[COMMAND ARGS...]", "Push a command, or one for each line of stdin", ())
+_TABLE = {"cleanup-push": ("Add commands that run when the initial program has ended", None)}
+_PUSH = Command(
+    "flux-admin cleanup-push",
+    "[COMMAND ARGS...]",
+    "Add a command to run at cleanup, or each line of standard input as one",
+    (),
+)
 
 
 def main(argv: List[str]) -> int:

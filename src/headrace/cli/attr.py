@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-{name}: "
 
-_GETATTR = Command("flux-getattr", "[OPTIONS] NAME", "Get broker attribute")
+_GETATTR = Command("flux-getattr", "[OPTIONS] NAME", "Print the value of one broker attribute")
 _SETATTR = Command(
     "flux-setattr",
     "[OPTIONS] NAME VALUE",
-    "Set broker attribute",
-    [("e", "expunge", "", "Unset the attribute instead")],
+    "Change a broker attribute while the instance runs",
+    [("e", "expunge", "", "Remove the attribute; no VALUE is given then")],
 )
 _LSATTR = Command(
-    "flux-lsattr", "[OPTIONS]", "List broker attributes", [("v", "values", "", "List values with attributes")]
+    "flux-lsattr",
+    "[OPTIONS]",
+    "Name all attributes of this broker",
+    [("v", "values", "", "Print each attribute's value beside its name")],
 )
 
 

@@ -17,30 +17,37 @@ if TYPE_CHECKING:
 PREFIX = "flux-config: "
 
 _TABLE = {
-    "get": ("Query broker configuration values", None),
-    "set": ("Set a broker configuration value", None),
-    "unset": ("Remove a broker configuration value", None),
-    "load": ("Load broker configuration from TOML, JSON, or config directory", None),
-    "reload": ("Reload broker configuration from TOML", None),
-    "builtin": ("Print compiled-in Flux configuration values", None),
+    "get": ("Print what the broker is configured with, whole or one key", None),
+    "set": ("Change one key until the configuration is next loaded", None),
+    "unset": ("Take one key out until the configuration is next loaded", None),
+    "load": ("Replace the configuration by a file, a folder of files, or standard input", None),
+    "reload": ("Read the configuration files of this broker again", None),
+    "builtin": ("Print paths and names that come with this installation", None),
 }
 _GET = Command(
     "flux-config get",
     "[OPTIONS] [NAME]",
-    "Query broker configuration values",
+    "Print what the broker is configured with, whole or one key",
     (
-        ("d", "default", "VAL", "Use a default value if unset and don't fail"),
-        ("t", "type", "TYPE", "Set expected type (any, string, integer, real, boolean, object, array, fsd, ...)"),
-        ("q", "quiet", "", "Suppress printing of errors"),
-        ("c", "config-path", "PATH", 'Set broker config path: a file, a directory or "system"'),
+        ("d", "default", "VAL", "Print VAL, and succeed, where the key is not set"),
+        (
+            "t",
+            "type",
+            "TYPE",
+            "Fail unless the value is of this type (string, integer, real, boolean, object, array, fsd, ...)",
+        ),
+        ("q", "quiet", "", "Say nothing when it fails: the exit status tells"),
+        ("c", "config-path", "PATH", 'Look into this file or folder, or "system", not into the running broker'),
     ),
 )
-_LOAD = Command("flux-config load", "[PATH]", "Load broker configuration from TOML, JSON, or config directory")
-_RELOAD = Command("flux-config reload", "", "Reload broker configuration from TOML")
+_LOAD = Command(
+    "flux-config load", "[PATH]", "Replace the configuration by a file, a folder of files, or standard input"
+)
+_RELOAD = Command("flux-config reload", "", "Read the configuration files of this broker again")
 _BUILTIN = Command(
     "flux-config builtin",
     "[OPTIONS] [NAME]",
-    "Print compiled-in Flux configuration values",
+    "Print paths and names that come with this installation",
     (
         ("", "installed", "", "Accepted: there is one set of values"),
         ("", "intree", "", "Accepted: there is one set of values"),

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _SET = Command(
     "flux-config set",
     "[OPTIONS] NAME VALUE",
-    "Set a broker configuration value",
+    "Change one key until the configuration is next loaded",
     (("t", "type", "TYPE", "Type of a new value (string, integer, real, boolean, object, array, fsd)"),),
 )
-_UNSET = Command("flux-config unset", "NAME", "Remove a broker configuration value")
+_UNSET = Command("flux-config unset", "NAME", "Take one key out until the configuration is next loaded")
 
 
 def set_value(argv: List[str]) -> int:

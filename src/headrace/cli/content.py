@@ -14,18 +14,25 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-content: "
 
-_BYPASS = ("b", "bypass-cache", "", "Access the backing store directly")
+_BYPASS = ("b", "bypass-cache", "", "Go past the cache to the store behind it")
 _TABLE = {
-    "load": ("Load blob for digest BLOBREF to stdout", None),
-    "store": ("Store blob from stdin, print BLOBREF on stdout", None),
-    "flush": ("Flush dirty entries from local content cache", None),
-    "dropcache": ("Drop non-essential entries from local content cache", None),
+    "load": ("Write the blobs of these references to standard output", None),
+    "store": ("Store standard input as a blob and print its reference", None),
+    "flush": ("Wait until what is only in this broker's cache is stored", None),
+    "dropcache": ("Empty this broker's cache of what the store has too", None),
 }
 _COMMANDS = {
-    "load": Command("flux-content load", "[OPTIONS] BLOBREF ...", "Load blob for digest BLOBREF to stdout", (_BYPASS,)),
-    "store": Command("flux-content store", "[OPTIONS]", "Store blob from stdin, print BLOBREF on stdout", (_BYPASS,)),
-    "flush": Command("flux-content flush", "", "Flush dirty entries from local content cache"),
-    "dropcache": Command("flux-content dropcache", "", "Drop non-essential entries from local content cache"),
+    "load": Command(
+        "flux-content load",
+        "[OPTIONS] BLOBREF ...",
+        "Write the blobs of these references to standard output",
+        (_BYPASS,),
+    ),
+    "store": Command(
+        "flux-content store", "[OPTIONS]", "Store standard input as a blob and print its reference", (_BYPASS,)
+    ),
+    "flush": Command("flux-content flush", "", "Wait until what is only in this broker's cache is stored"),
+    "dropcache": Command("flux-content dropcache", "", "Empty this broker's cache of what the store has too"),
 }
 
 

@@ -21,15 +21,15 @@ PREFIX = "flux-dmesg: "
 _COMMAND = Command(
     "flux-dmesg",
     "[OPTIONS]",
-    "print or control log ring buffer",
+    "Print, follow or empty this broker's log",
     (
-        ("C", "clear", "", "Clear the ring buffer"),
-        ("c", "read-clear", "", "Clear the ring buffer contents after printing"),
-        ("f", "follow", "", "Track new entries as are logged"),
-        ("n", "new", "", "Follow only new log messages"),
-        ("H", "human", "", "Human readable output"),
-        ("d", "delta", "", "With --human, show timestamp delta between messages"),
-        ("L", "color", "[WHEN]", "Colorize output when supported"),
+        ("C", "clear", "", "Forget the log so far; print nothing"),
+        ("c", "read-clear", "", "Print the log, then forget it"),
+        ("f", "follow", "", "After the log so far, print lines as they come"),
+        ("n", "new", "", "Print lines as they come, without the log so far"),
+        ("H", "human", "", "Print times for people, the date where a minute begins"),
+        ("d", "delta", "", "With --human, print how long after the line before each came"),
+        ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
     ),
 )
 _TIME, _BREAK, _NAME, _OFF = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[0m"

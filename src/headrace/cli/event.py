@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-event: "
 
-_TABLE = {"pub": ("Publish event", None), "sub": ("Subscribe to events", None)}
+_TABLE = {
+    "pub": ("Send an event to all subscribers of a topic", None),
+    "sub": ("Print events of these topics, or all, as they come", None),
+}
 _PUB = Command(
     "flux-event pub",
     "[OPTIONS] topic [json]",
-    "Publish event",
+    "Send an event to all subscribers of a topic",
     (
-        ("r", "raw", "", "Payload is raw."),
-        ("s", "synchronous", "", "Wait for event sequence before exiting."),
-        ("l", "loopback", "", "Wait for published event to be received before exiting."),
-        ("p", "private", "", "Set privacy flag on published event."),
+        ("r", "raw", "", "Send the text as it is, which need not be JSON"),
+        ("s", "synchronous", "", "Return when the event has its sequence number"),
+        ("l", "loopback", "", "Return when the event has come back to this client"),
+        ("p", "private", "", "Let only the instance owner and the sender see it"),
     ),
 )
 _SUB = Command(
     "flux-event sub",
     "[OPTIONS] [topic ...]",
-    "Subscribe to events",
+    "Print events of these topics, or all, as they come",
     (
-        ("c", "count", "N", "Process N events then exit"),
-        ("T", "timeout", "FSD", "Exit after this time without an event"),
+        ("c", "count", "N", "End after N events"),
+        ("T", "timeout", "FSD", "End when no event came for this time"),
     ),
 )
 

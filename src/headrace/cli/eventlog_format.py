@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 # Options that every command with an eventlog takes.
 OPTIONS = (
-    ("f", "format", "FORMAT", "Specify output format: text, json"),
-    ("T", "time-format", "FORMAT", "Specify time format: raw, iso, offset, human"),
-    ("H", "human", "", "Display human-readable output"),
-    ("L", "color", "[WHEN]", "Colorize output when supported"),
+    ("f", "format", "FORMAT", "Print each event as text or as json"),
+    (
+        "T",
+        "time-format",
+        "FORMAT",
+        "Print times as raw seconds, iso dates, offset from the first event, or for a human",
+    ),
+    ("H", "human", "", "Short for --time-format=human"),
+    ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
 )
 _TIME, _BREAK, _NAME, _EXCEPTION = "\033[32m", "\033[1m\033[32m", "\033[33m", "\033[1m\033[31m"
 _KEY, _VALUE, _NUMBER, _OFF = "\033[34m", "\033[35m", "\033[37m", "\033[0m"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     # (short letter or "", long name, metavar or "" for a flag, help); a metavar in brackets is an optional argument
     OptionTable = Sequence[Tuple[str, str, str, str]]
 
-_HELP = ("h", "help", "", "Display this message.")
+_HELP = ("h", "help", "", "Print this text and end")
 
 
 class Options:

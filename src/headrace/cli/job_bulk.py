@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
     from headrace.cli.getopts import Options
 
-_USER = ("u", "user", "USER", "Set target user or 'all' (instance owner only)")
-_FORCE = ("f", "force", "", "Confirm the command")
+_USER = ("u", "user", "USER", "Jobs of this user, or all (owner of the instance only)")
+_FORCE = ("f", "force", "", "Do it, instead of saying how many jobs it would concern")
 _KILLALL = Command(
     "flux-job killall",
     "[OPTIONS]",
-    "Send signal to multiple running jobs",
-    (_USER, ("s", "signal", "SIG", "Send signal SIG (default SIGTERM)"), _FORCE),
+    "Send a signal to every running job of a user",
+    (_USER, ("s", "signal", "SIG", "The signal, by name or number (default: SIGTERM)"), _FORCE),
 )
 _RAISEALL = Command(
     "flux-job raiseall",
     "OPTIONS type [message ...]",
-    "Raise an exception on multiple jobs",
+    "Raise an exception on every job of a user; severity 0 ends them",
     (
         _USER,
-        ("S", "states", "STATES", "Set target job states (default=ACTIVE)"),
-        ("s", "severity", "N", "Set exception severity [0-7] (default=7)"),
+        ("S", "states", "STATES", "Only jobs in these states (default: all that have not ended)"),
+        ("s", "severity", "N", "0 (ends the jobs) to 7 (default: for information)"),
         _FORCE,
     ),
 )
 _CANCELALL = Command(
     "flux-job cancelall",
     "[OPTIONS] [message ...]",
-    "Cancel multiple jobs",
+    "Cancel every job of a user",
     (
         _USER,
-        ("S", "states", "STATES", "Set target job states (default=ACTIVE)"),
+        ("S", "states", "STATES", "Only jobs in these states (default: all that have not ended)"),
         _FORCE,
-        ("q", "quiet", "", "Suppress output if no jobs match"),
+        ("q", "quiet", "", "Say nothing when there are no such jobs"),
     ),
 )
 _ANYONE = 0xFFFFFFFF

@@ -22,49 +22,49 @@ if TYPE_CHECKING:
 _KILL = Command(
     "flux-job kill",
     "[OPTIONS] ids...",
-    "Send signal to one or more running jobs",
-    (("s", "signal", "SIG", "Send signal SIG (default SIGTERM)"),),
+    "Send a signal to all tasks of these jobs",
+    (("s", "signal", "SIG", "The signal, by name or number (default: SIGTERM)"),),
 )
 _RAISE = Command(
     "flux-job raise",
     "[OPTIONS] ids... [--] [message ...]",
-    "Raise exception on one or more jobs",
+    "Raise an exception on these jobs; severity 0 ends them",
     (
-        ("s", "severity", "N", "Set exception severity [0-7] (default=0)"),
-        ("t", "type", "TYPE", "Set exception type (default=cancel)"),
-        ("m", "message", "NOTE", "Set exception note"),
+        ("s", "severity", "N", "0 (default: ends the jobs) to 7 (for information)"),
+        ("t", "type", "TYPE", "What kind of exception it is (default: cancel)"),
+        ("m", "message", "NOTE", "Why, for the job's eventlog"),
     ),
 )
 _URGENCY = Command(
     "flux-job urgency",
     "[OPTIONS] id urgency",
-    "Set job urgency (0-31, HOLD, EXPEDITE, or DEFAULT)",
-    (("v", "verbose", "", "Output old urgency value on success"),),
+    "Move a job up or down its queue: 0-31, HOLD, EXPEDITE or DEFAULT",
+    (("v", "verbose", "", "Print the urgency that the job had"),),
 )
 _MEMO = Command(
     "flux-job memo",
     "[--volatile] id key=val [key=val, ...]",
-    "Post an RFC 21 memo to a job",
-    (("", "volatile", "", "Memo will not appear in eventlog (will be lost on restart)"),),
+    "Attach notes to a job, which job listings can show (RFC 21 memo)",
+    (("", "volatile", "", "Keep the notes in memory only: a restart forgets them"),),
 )
 _PURGE = Command(
     "flux-job purge",
     "[--age-limit=FSD] [--num-limit=N] | jobid [jobid ...]",
-    "Purge the oldest inactive jobs",
+    "Forget jobs that have ended, oldest first or by id",
     (
-        ("", "age-limit", "FSD", "Purge jobs that became inactive beyond age-limit."),
-        ("", "num-limit", "COUNT", "Purge oldest inactive jobs until COUNT are left."),
-        ("f", "force", "", "Purge jobs, instead of saying how many would be purged"),
-        ("", "batch", "COUNT", "Limit number of jobs per request (default 50)."),
+        ("", "age-limit", "FSD", "Forget jobs that ended longer ago than FSD"),
+        ("", "num-limit", "COUNT", "Forget the oldest until N ended jobs are left"),
+        ("f", "force", "", "Forget them, instead of saying how many would be"),
+        ("", "batch", "COUNT", "Forget this many with each request (default: 50)"),
     ),
 )
 _SUBMIT = Command(
     "flux-job submit",
     "[OPTIONS] [jobspec]",
-    "Run job(s)",
+    "Submit jobs from a jobspec file or standard input",
     (
-        ("u", "urgency", "N", "Specify job urgency (0-31), hold, expedite, default=16"),
-        ("f", "flags", "FLAGS", "Set submit comma-separated flags (e.g. debug)"),
+        ("u", "urgency", "N", "How soon: 0-31 (default: 16), hold or expedite"),
+        ("f", "flags", "FLAGS", "Submit flags, split at commas: debug, waitable, novalidate"),
     ),
 )
 _URGENCIES = {"hold": 0, "default": 16, "expedite": 31}

@@ -24,35 +24,35 @@ _SHORT_PATHS = {"exec": "guest.exec.eventlog", "output": "guest.output", "input"
 _INFO = Command(
     "flux-job info",
     "[OPTIONS] id key",
-    "Display info for a job",
+    "Print what is stored of a job: jobspec, R, an eventlog ...",
     (
-        ("o", "original", "", 'For key "jobspec", return the original submitted jobspec'),
-        ("b", "base", "", 'For key "jobspec" or "R", return base version, do not apply updates from eventlog'),
+        ("o", "original", "", "Of jobspec: as it was submitted, before defaults were set"),
+        ("b", "base", "", "Of jobspec and R: without the updates of the job's eventlog"),
     ),
 )
 _EVENTLOG = Command(
     "flux-job eventlog",
     "[OPTIONS] id",
-    "Display eventlog for a job",
+    "Print the events of a job",
     (
         *eventlog_format.OPTIONS,
-        ("F", "follow", "", "Track eventlog as it grows"),
-        ("p", "path", "PATH", 'Specify alternate eventlog name or path suffix (e.g. "exec", "output")'),
+        ("F", "follow", "", "Go on with events as they happen, until the job has ended"),
+        ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
     ),
 )
 _WAIT_EVENT = Command(
     "flux-job wait-event",
     "[OPTIONS] id event",
-    "Wait for an event",
+    "Wait until a job has had this event",
     (
         *eventlog_format.OPTIONS,
-        ("c", "count", "N", "required number of matches (default 1)"),
-        ("m", "match-context", "KEY=VAL", "match key=val in context"),
-        ("p", "path", "PATH", 'Specify alternate eventlog name or path suffix (e.g. "exec", "output")'),
-        ("q", "quiet", "", "Do not output matched event"),
-        ("t", "timeout", "N", "timeout after specified duration"),
-        ("v", "verbose", "", "Output all events before matched event"),
-        ("W", "waitcreate", "", "If path does not exist, wait for its creation"),
+        ("c", "count", "N", "Wait until the event came N times (default: 1)"),
+        ("m", "match-context", "KEY=VAL", "Wait for an event whose context has KEY=VAL"),
+        ("p", "path", "PATH", "Another eventlog of the job: exec, output, guest.exec.eventlog ..."),
+        ("q", "quiet", "", "Print nothing when the event is there"),
+        ("t", "timeout", "N", "Give up after this time"),
+        ("v", "verbose", "", "Print the events before it, too"),
+        ("W", "waitcreate", "", "Wait for the eventlog, too, where it is not there yet"),
     ),
 )
 

@@ -20,11 +20,11 @@ _RUNNING = 16
 _COMMAND = Command(
     "flux-job hostpids",
     "[OPTIONS] JOBID",
-    "Print host:PID of the tasks of a running job",
+    "Print where a running job's tasks are, as host:PID",
     (
         ("d", "delimiter", "STRING", "Print STRING between the tasks (default: comma)"),
         ("r", "ranks", "IDSET", "Print only tasks of these ranks"),
-        ("t", "timeout", "DURATION", "Wait so long for the answer (default: 15s)"),
+        ("t", "timeout", "DURATION", "Give up after this time (default: 15s)"),
     ),
 )
 

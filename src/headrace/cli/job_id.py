@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 _ID = Command(
     "flux-job id",
     "[OPTIONS] [id ...]",
-    "Convert jobid(s) to another form",
-    (("t", "to", "dec|kvs|hex|dothex|words|f58|f58plain|emoji", "Convert jobid to specified form"),),
+    "Print job ids in another form",
+    (
+        (
+            "t",
+            "to",
+            "dec|kvs|hex|dothex|words|f58|f58plain|emoji",
+            "The form: dec, hex, dothex, kvs, f58, f58plain, words or emoji",
+        ),
+    ),
 )
-_LAST = Command("flux-job last", "[N|SLICE]", "List my most recently submitted job id")
-_NAMESPACE = Command("flux-job namespace", "[id ...]", "Convert job ids to job guest kvs namespace names.")
+_LAST = Command("flux-job last", "[N|SLICE]", "Print the ids of the jobs you submitted last")
+_NAMESPACE = Command("flux-job namespace", "[id ...]", "Print the KVS namespace that each job's own data is in")
 _FORMS = ("dec", "kvs", "hex", "dothex", "words", "f58", "f58plain", "emoji")
 
 

@@ -16,29 +16,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-_SINCE = ("S", "since", "T", "List inactive jobs since timestamp T")
-_COUNT = ("c", "count", "N", "Limit output to N jobs (default: no limit)")
+_SINCE = ("S", "since", "T", "Only jobs that ended after T, in seconds since 1970")
+_COUNT = ("c", "count", "N", "Print N jobs at most (default: all)")
 _LIST = Command(
     "flux-job list",
     "[OPTIONS]",
-    "List jobs",
+    "Print jobs, a JSON object each",
     (
-        ("a", "all", "", "List all jobs, including inactive jobs"),
-        ("A", "all-users", "", "List jobs of all users"),
+        ("a", "all", "", "Also jobs that have ended"),
+        ("A", "all-users", "", "Jobs of all users, not yours only"),
         _COUNT,
-        ("s", "states", "STATES", "List jobs in specific states"),
+        ("s", "states", "STATES", "Only jobs in these states"),
         _SINCE,
-        ("u", "user", "USER", "Limit output to specific user"),
+        ("u", "user", "USER", "Only jobs of this user"),
     ),
 )
 _LIST_IDS = Command(
     "flux-job list-ids",
     "[OPTIONS] ID [ID ...]",
-    "List job(s) by id",
-    (("W", "wait-state", "STATE", "Return once the jobs have reached STATE"),),
+    "Print these jobs, a JSON object each",
+    (("W", "wait-state", "STATE", "Wait until the jobs are in this state"),),
 )
-_LIST_INACTIVE = Command("flux-job list-inactive", "[OPTIONS]", "List inactive jobs", (_COUNT, _SINCE))
-_STATS = Command("flux-job stats", "[OPTIONS]", "Get current job stats")
+_LIST_INACTIVE = Command(
+    "flux-job list-inactive", "[OPTIONS]", "Print jobs that have ended, a JSON object each", (_COUNT, _SINCE)
+)
+_STATS = Command("flux-job stats", "[OPTIONS]", "Print how many jobs are in each state, as JSON")
 
 
 def _print_jobs(query: Query) -> int:

@@ -25,24 +25,27 @@ if TYPE_CHECKING:
 _STATUS = Command(
     "flux-job status",
     "[OPTIONS] id [id ...]",
-    "Wait for job(s) to complete and exit with largest exit code",
+    "Wait until jobs have ended; exit with the largest of their exit codes",
     (
-        ("v", "verbose", "", "Increase verbosity"),
-        ("e", "exception-exit-code", "N", "Set the exit code for any jobs that terminate with an exception"),
-        ("j", "json", "", "Dump job result information gleaned from eventlog to stdout"),
+        ("v", "verbose", "", "Tell which jobs failed and how; twice: how the others ended, too"),
+        ("e", "exception-exit-code", "N", "Count a job that an exception ended as this exit code"),
+        ("j", "json", "", "Print how each job ended as JSON"),
     ),
 )
 _WAIT = Command(
     "flux-job wait",
     "[OPTIONS] [id]",
-    "Wait for job(s) to complete.",
-    (("a", "all", "", "Wait for all (waitable) jobs"), ("v", "verbose", "", "Increase verbosity")),
+    "Wait for a waitable job, or all of them, to end",
+    (
+        ("a", "all", "", "Wait until no waitable job is left"),
+        ("v", "verbose", "", "With --all, also name jobs that succeeded"),
+    ),
 )
 _TIMELEFT = Command(
     "flux-job timeleft",
     "[JOBID]",
-    "Find remaining runtime for job or enclosing instance",
-    (("H", "human", "", "Output in Flux Standard Duration instead of seconds."),),
+    "Print how much time a job, or this instance, has left",
+    (("H", "human", "", "Print the time with a unit (5m, 1.5h), not in seconds"),),
 )
 _UNLIMITED = 0xFFFFFFFF
 _NO_EXPIRATION = 9223372036.0

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _COMMAND = Command(
     "flux-job taskmap",
     "[OPTIONS] JOBID|TASKMAP",
-    "Utility function for working with job task maps",
+    "Tell which tasks of a job are on which node (RFC 34)",
     (
-        ("", "taskids", "NODEID", "Print idset of tasks on node NODEID"),
-        ("", "ntasks", "NODEID", "Print number of tasks on node NODEID"),
-        ("", "nodeid", "TASKID", "Print the node ID on which task TASKID executes"),
-        ("", "hostname", "TASKID", "Print the hostname on which task TASKID executes"),
-        ("", "to", "FORMAT", "Convert an RFC 34 taskmap to another format: raw, pmi, multiline, hosts"),
+        ("", "taskids", "NODEID", "Print which tasks run on this node of the job"),
+        ("", "ntasks", "NODEID", "Print how many tasks run on this node of the job"),
+        ("", "nodeid", "TASKID", "Print the number of the node that this task runs on"),
+        ("", "hostname", "TASKID", "Print the host that this task runs on"),
+        ("", "to", "FORMAT", "Print the map in another form: raw, pmi, multiline, hosts"),
     ),
 )
 

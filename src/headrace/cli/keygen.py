@@ -23,10 +23,10 @@ PREFIX = "flux-keygen: "
 _COMMAND = Command(
     "flux-keygen",
     "[OPTIONS] [PATH]",
-    "Generate CURVE certificate for Flux security",
+    "Make a key pair that brokers of one instance know each other by",
     (
-        ("n", "name", "NAME", "Set certificate name (default: hostname)"),
-        ("", "meta", "KEYVALS", "Add comma separated KEY=VALUE pairs to metadata"),
+        ("n", "name", "NAME", "Name in the certificate (default: this host's)"),
+        ("", "meta", "KEYVALS", "More facts for the certificate: KEY=VALUE, split at commas"),
     ),
 )
 

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-kvs: "
 
-NAMESPACE = ("N", "namespace", "NAME", "Specify KVS namespace to use.")
+NAMESPACE = ("N", "namespace", "NAME", "Work in this namespace (default: FLUX_KVS_NAMESPACE, else primary)")
 
 _TABLE = {
-    "get": ("Get value stored under key", "kvs_read"),
-    "put": ("Store value under key", "kvs_write"),
-    "dir": ("Display all keys under directory", "kvs_list"),
-    "ls": ("List directory", "kvs_list"),
-    "unlink": ("Remove key", "kvs_write"),
-    "link": ("Create a new name for target", "kvs_write"),
-    "readlink": ("Retrieve the key a link refers to", "kvs_read"),
-    "mkdir": ("Create a directory", "kvs_write"),
-    "copy": ("Copy source key to destination key", "kvs_write"),
-    "move": ("Move source key to destination key", "kvs_write"),
-    "dropcache": ("Tell KVS to drop its cache", "kvs_namespace"),
-    "getroot": ("Get KVS root treeobj", "kvs_read"),
-    "version": ("Display curent KVS version", "kvs_read"),
-    "wait": ("Block until the KVS reaches version", "kvs_read"),
-    "namespace": ("Perform KVS namespace operations", "kvs_namespace"),
-    "eventlog": ("Manipulate a KVS eventlog", "kvs_eventlog"),
+    "get": ("Print the values of keys", "kvs_read"),
+    "put": ("Set keys to values, all in one commit", "kvs_write"),
+    "dir": ("Print the keys of a directory with their values", "kvs_list"),
+    "ls": ("Print the names in directories, in columns", "kvs_list"),
+    "unlink": ("Remove keys, all in one commit", "kvs_write"),
+    "link": ("Make a key that stands for another (a symbolic link)", "kvs_write"),
+    "readlink": ("Print what symbolic links point to", "kvs_read"),
+    "mkdir": ("Make empty directories", "kvs_write"),
+    "copy": ("Copy a key, or a directory with all in it", "kvs_write"),
+    "move": ("Rename a key, or a directory with all in it", "kvs_write"),
+    "dropcache": ("Have the KVS forget what it can load again", "kvs_namespace"),
+    "getroot": ("Print a reference to the whole KVS as it is now", "kvs_read"),
+    "version": ("Print the number of the last commit", "kvs_read"),
+    "wait": ("Wait until this broker has seen that commit", "kvs_read"),
+    "namespace": ("Make, remove and list namespaces", "kvs_namespace"),
+    "eventlog": ("Append to eventlogs, print them, wait for events", "kvs_eventlog"),
 }
 
 

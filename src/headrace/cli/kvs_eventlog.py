@@ -23,44 +23,44 @@ if TYPE_CHECKING:
     from headrace.cli.getopts import Options
 
 _TABLE = {
-    "append": ("Append to eventlog", None),
-    "get": ("Get eventlog", None),
-    "wait-event": ("Wait for an event", None),
+    "append": ("Add an event to an eventlog", None),
+    "get": ("Print the events of an eventlog", None),
+    "wait-event": ("Wait until an eventlog has this event", None),
 }
 _APPEND = Command(
     "flux-kvs eventlog append",
     "[OPTIONS] key name [context ...]",
-    "Append to eventlog",
-    (kvs.NAMESPACE, ("t", "timestamp", "SECONDS", "Specify timestamp in seconds since epoch")),
+    "Add an event to an eventlog",
+    (kvs.NAMESPACE, ("t", "timestamp", "SECONDS", "When it happened, in seconds since 1970 (default: now)")),
 )
 _SHOW = (
-    ("u", "unformatted", "", "Show event in RFC 18 form"),
-    ("H", "human", "", "Display human-readable output"),
-    ("L", "color", "[WHEN]", "Colorize output when supported"),
+    ("u", "unformatted", "", "Print each event as it is stored: JSON (RFC 18)"),
+    ("H", "human", "", "Short for --time-format=human"),
+    ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
 )
 _GET = Command(
     "flux-kvs eventlog get",
     "[OPTIONS] key",
-    "Get eventlog",
+    "Print the events of an eventlog",
     (
         kvs.NAMESPACE,
-        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
-        ("w", "watch", "", "Monitor eventlog"),
-        ("c", "count", "COUNT", "Display at most COUNT events"),
-        ("S", "stream", "", "Return potentially large eventlogs in multiple chunks"),
+        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
+        ("w", "watch", "", "Go on with events as they are added"),
+        ("c", "count", "COUNT", "End after COUNT events"),
+        ("S", "stream", "", "Read a large eventlog in pieces"),
         *_SHOW,
     ),
 )
 _WAIT_EVENT = Command(
     "flux-kvs eventlog wait-event",
     "[OPTIONS] key event",
-    "Wait for an event",
+    "Wait until an eventlog has this event",
     (
         kvs.NAMESPACE,
-        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
-        ("t", "timeout", "SECONDS", "timeout after specified seconds"),
-        ("q", "quiet", "", "Do not output matched event"),
-        ("v", "verbose", "", "Output all events before matched event"),
+        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
+        ("t", "timeout", "SECONDS", "Give up after this time"),
+        ("q", "quiet", "", "Print nothing when the event is there"),
+        ("v", "verbose", "", "Print the events before it, too"),
         *_SHOW,
     ),
 )

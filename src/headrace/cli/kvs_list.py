@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 _LS = Command(
     "flux-kvs ls",
     "[OPTIONS] [key...]",
-    "List directory",
+    "Print the names in directories, in columns",
     (
         kvs.NAMESPACE,
-        ("R", "recursive", "", "List directory recursively"),
-        ("d", "directory", "", "List directory instead of contents"),
-        ("w", "width", "N", "Set output width to N.  0 means no limit"),
-        ("1", "1", "", "Force one entry per line"),
-        ("F", "classify", "", "Append indicator (one of .@) to entries"),
+        ("R", "recursive", "", "Also the directories below"),
+        ("d", "directory", "", "Print the directory's own name, not what is in it"),
+        ("w", "width", "N", "Fit lines to N columns (0: any length)"),
+        ("1", "1", "", "Print each name on a line of its own"),
+        ("F", "classify", "", "Mark directories with . and links with @"),
     ),
 )
 _DIR = Command(
     "flux-kvs dir",
     "[OPTIONS] [key]",
-    "Display all keys under directory",
+    "Print the keys of a directory with their values",
     (
         kvs.NAMESPACE,
-        ("R", "recursive", "", "Recursively display keys under subdirectories"),
-        ("d", "directory", "", "List directory entries and not values"),
-        ("w", "width", "N", "Set output width to N.  0 means no limit"),
-        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
+        ("R", "recursive", "", "Also keys of the directories below"),
+        ("d", "directory", "", "Print the keys only, without values"),
+        ("w", "width", "N", "Fit lines to N columns (0: any length)"),
+        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
     ),
 )
 _GAP = 4

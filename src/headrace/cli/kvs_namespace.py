@@ -13,20 +13,26 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 _TABLE = {
-    "create": ("Create a KVS namespace", None),
-    "remove": ("Remove a KVS namespace", None),
-    "list": ("List namespaces on local rank", None),
+    "create": ("Make namespaces, each a KVS of its own", None),
+    "remove": ("Remove namespaces with all that is in them", None),
+    "list": ("Print the namespaces that this broker knows", None),
 }
 _CREATE = Command(
     "flux-kvs namespace create",
     "[OPTIONS] name [name...]",
-    "Create a KVS namespace",
-    (("o", "owner", "UID", "Specify alternate namespace owner via userid"), ("r", "rootref", "BLOBREF", "Start here")),
+    "Make namespaces, each a KVS of its own",
+    (
+        ("o", "owner", "UID", "Let this user, by name or number, own it"),
+        ("r", "rootref", "BLOBREF", "Begin with the content of this root, not empty"),
+    ),
 )
-_REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove a KVS namespace")
-_LIST = Command("flux-kvs namespace list", "", "List namespaces on local rank")
+_REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove namespaces with all that is in them")
+_LIST = Command("flux-kvs namespace list", "", "Print the namespaces that this broker knows")
 _DROPCACHE = Command(
-    "flux-kvs dropcache", "[--all]", "Tell KVS to drop its cache", (("a", "all", "", "Drop KVS across all ranks"),)
+    "flux-kvs dropcache",
+    "[--all]",
+    "Have the KVS forget what it can load again",
+    (("a", "all", "", "On every broker, not on this one only"),),
 )
 _ANYONE = 0xFFFFFFFF
 

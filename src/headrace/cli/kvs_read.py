@@ -22,46 +22,46 @@ if TYPE_CHECKING:
 _GET = Command(
     "flux-kvs get",
     "[OPTIONS] key",
-    "Get value stored under key",
+    "Print the values of keys",
     (
         kvs.NAMESPACE,
-        ("r", "raw", "", "Interpret value(s) as raw data"),
-        ("t", "treeobj", "", "Show RFC 11 object"),
-        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
-        ("l", "label", "", "Print key= before value"),
-        ("W", "waitcreate", "", "Wait for creation to occur on watch"),
-        ("w", "watch", "", "Monitor key changes"),
-        ("u", "uniq", "", "Only monitor key changes if values have changed"),
-        ("A", "append", "", "Only show appended data on watch"),
-        ("f", "full", "", "Monitor key changes with more complete accuracy"),
-        ("c", "count", "COUNT", "Display at most COUNT changes"),
-        ("S", "stream", "", "Return potentially large values in multiple chunks"),
+        ("r", "raw", "", "Write the bytes as they are, without a newline after them"),
+        ("t", "treeobj", "", "Print the tree object (RFC 11) that holds the value"),
+        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
+        ("l", "label", "", "Begin each value with its key and ="),
+        ("W", "waitcreate", "", "Wait for the key where it is not there yet"),
+        ("w", "watch", "", "Print the value again whenever it changes"),
+        ("u", "uniq", "", "With --watch, not when the new value is the old one"),
+        ("A", "append", "", "With --watch, print only what was appended"),
+        ("f", "full", "", "With --watch, also notice when a directory above was replaced"),
+        ("c", "count", "COUNT", "With --watch, end after COUNT values"),
+        ("S", "stream", "", "Read a large value in pieces"),
     ),
 )
 _READLINK = Command(
     "flux-kvs readlink",
     "[OPTIONS] key [key...]",
-    "Retrieve the key a link refers to",
+    "Print what symbolic links point to",
     (
         kvs.NAMESPACE,
-        ("a", "at", "TREEOBJ", "Lookup relative to RFC 11 snapshot reference"),
-        ("o", "namespace-only", "", "Output only namespace if link points to a namespace"),
-        ("k", "key-only", "", "Output only key if link points to a namespace"),
+        ("a", "at", "TREEOBJ", "Look into the snapshot that this reference names (see getroot)"),
+        ("o", "namespace-only", "", "Of a link into a namespace, print the namespace"),
+        ("k", "key-only", "", "Of a link into a namespace, print the key"),
     ),
 )
 _GETROOT = Command(
     "flux-kvs getroot",
     "[OPTIONS]",
-    "Get KVS root treeobj",
+    "Print a reference to the whole KVS as it is now",
     (
         kvs.NAMESPACE,
-        ("s", "sequence", "", "Show sequence number"),
-        ("o", "owner", "", "Show owner"),
-        ("b", "blobref", "", "Show blobref"),
+        ("s", "sequence", "", "Print the number of the commit"),
+        ("o", "owner", "", "Print who owns the namespace, as a user id"),
+        ("b", "blobref", "", "Print the content reference alone"),
     ),
 )
-_VERSION = Command("flux-kvs version", "[OPTIONS]", "Display curent KVS version", (kvs.NAMESPACE,))
-_WAIT = Command("flux-kvs wait", "[OPTIONS] version", "Block until the KVS reaches version", (kvs.NAMESPACE,))
+_VERSION = Command("flux-kvs version", "[OPTIONS]", "Print the number of the last commit", (kvs.NAMESPACE,))
+_WAIT = Command("flux-kvs wait", "[OPTIONS] version", "Wait until this broker has seen that commit", (kvs.NAMESPACE,))
 
 
 def get(argv: List[str]) -> int:

@@ -20,48 +20,48 @@ if TYPE_CHECKING:
     from headrace.cli.getopts import Options
 
 _OUTPUT = (
-    ("O", "treeobj-root", "", "Output resulting RFC11 root containing KVS changes"),
-    ("b", "blobref", "", "Output resulting blobref of root containing KVS changes"),
-    ("s", "sequence", "", "Output sequence number of root containing KVS changes"),
+    ("O", "treeobj-root", "", "Print a reference to the KVS with these changes, for --at"),
+    ("b", "blobref", "", "Print the content reference of the KVS with these changes"),
+    ("s", "sequence", "", "Print the number of this commit, for kvs wait"),
 )
 _PUT = Command(
     "flux-kvs put",
     "[OPTIONS] key=value [key=value...]",
-    "Store value under key",
+    "Set keys to values, all in one commit",
     (
         kvs.NAMESPACE,
         *_OUTPUT,
-        ("r", "raw", "", "Store value(s) as-is without adding NULL termination"),
-        ("t", "treeobj", "", "Store RFC 11 object"),
-        ("n", "no-merge", "", "Set the NO_MERGE flag to ensure commit is standalone"),
-        ("A", "append", "", "Append value(s) to key instead of overwriting"),
-        ("S", "sync", "", "Flush content and checkpoint after completing put"),
+        ("r", "raw", "", "Take the bytes as they are; the value - is read from standard input"),
+        ("t", "treeobj", "", "Take the value for a tree object (RFC 11)"),
+        ("n", "no-merge", "", "Commit these changes alone, not together with others"),
+        ("A", "append", "", "Add to the values that are there"),
+        ("S", "sync", "", "Return when the change would survive a crash"),
     ),
 )
 _UNLINK = Command(
     "flux-kvs unlink",
     "[OPTIONS] key [key...]",
-    "Remove key",
+    "Remove keys, all in one commit",
     (
         kvs.NAMESPACE,
         *_OUTPUT,
-        ("R", "recursive", "", "Remove directory contents recursively"),
-        ("f", "force", "", "ignore nonexistent files"),
+        ("R", "recursive", "", "Remove directories with all that is in them"),
+        ("f", "force", "", "Pass over keys that are not there"),
     ),
 )
 _LINK = Command(
     "flux-kvs link",
     "[OPTIONS] target linkname",
-    "Create a new name for target",
-    (kvs.NAMESPACE, *_OUTPUT, ("T", "target-namespace", "NAME", "Specify target's namespace")),
+    "Make a key that stands for another (a symbolic link)",
+    (kvs.NAMESPACE, *_OUTPUT, ("T", "target-namespace", "NAME", "Point into this namespace")),
 )
-_MKDIR = Command("flux-kvs mkdir", "[OPTIONS] key [key...]", "Create a directory", (kvs.NAMESPACE, *_OUTPUT))
+_MKDIR = Command("flux-kvs mkdir", "[OPTIONS] key [key...]", "Make empty directories", (kvs.NAMESPACE, *_OUTPUT))
 _MOVE_OPTIONS = (
-    ("S", "src-namespace", "NAME", "Specify source key's namespace"),
-    ("D", "dst-namespace", "NAME", "Specify destination key's namespace"),
+    ("S", "src-namespace", "NAME", "The namespace that the source is in"),
+    ("D", "dst-namespace", "NAME", "The namespace that the destination is in"),
 )
-_COPY = Command("flux-kvs copy", "source destination", "Copy source key to destination key", _MOVE_OPTIONS)
-_MOVE = Command("flux-kvs move", "source destination", "Move source key to destination key", _MOVE_OPTIONS)
+_COPY = Command("flux-kvs copy", "source destination", "Copy a key, or a directory with all in it", _MOVE_OPTIONS)
+_MOVE = Command("flux-kvs move", "source destination", "Rename a key, or a directory with all in it", _MOVE_OPTIONS)
 
 
 def _commit(handle: Handle, options: Options, ops: List[Dict[str, Any]], flags: int = 0) -> int:

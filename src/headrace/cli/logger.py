@@ -20,10 +20,10 @@ PREFIX = "flux-logger: "
 _COMMAND = Command(
     "flux-logger",
     "[OPTIONS] [message ...]",
-    "create a flux log entry",
+    "Write a line to the broker's log",
     (
-        ("s", "severity", "LEVEL", "Set the severity of the message (default: notice)"),
-        ("n", "appname", "NAME", "Set the application name (default: logger)"),
+        ("s", "severity", "LEVEL", "How grave it is: emerg to debug, maybe FACILITY.LEVEL (default: notice)"),
+        ("n", "appname", "NAME", "Who says it (default: logger)"),
     ),
 )
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")

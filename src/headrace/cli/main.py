@@ -104,11 +104,11 @@ ABSENT = (
 )
 
 _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
-  -h, --help             Display this message.
-  -p, --parent           Set environment of parent instance
-  -r, --root             Set environment of root instance
-  -v, --verbose          Be verbose about environment and command search
-  -V, --version          Display command and component versions
+  -h, --help             Print this text and end
+  -p, --parent           Run COMMAND in the instance that this one is a job of
+  -r, --root             Run COMMAND in the outermost instance
+  -v, --verbose          Print the environment and program that COMMAND gets
+  -V, --version          Print versions
 
 'flux help COMMAND' shows what a command does and its options.
 """

@@ -20,75 +20,75 @@ if TYPE_CHECKING:
 PREFIX = "flux-module: "
 
 _TABLE = {
-    "list": ("List loaded modules", None),
-    "remove": ("Unload module", None),
+    "list": ("Print the modules of a broker and what they serve", None),
+    "remove": ("Stop a module", None),
     # Its other name.
     "unload": ("", None),
-    "load": ("Load module", None),
-    "reload": ("Reload module", None),
-    "stats": ("Display stats on module", None),
-    "debug": ("Get/set module debug flags", None),
-    "trace": ("Trace module messages", None),
+    "load": ("Start a module in a broker", None),
+    "reload": ("Stop a module and start it again", None),
+    "stats": ("Print what a module counts, as JSON", None),
+    "debug": ("Print or change a module's debug bits", None),
+    "trace": ("Print messages that modules send and receive, as they pass", None),
 }
-_FORCE = ("f", "force", "", "Ignore nonexistent modules")
+_FORCE = ("f", "force", "", "Succeed if no such module is there")
 _LIST = Command(
     "flux-module list",
     "[OPTIONS]",
-    "List loaded modules",
+    "Print the modules of a broker and what they serve",
     (("l", "long", "", "Show the path of each module"),),
 )
 _LOAD = Command(
     "flux-module load",
     "[OPTIONS] module",
-    "Load module",
-    (("n", "name", "NAME", "Override default module name"), ("", "exec", "", "Run the module in a process of its own")),
+    "Start a module in a broker",
+    (("n", "name", "NAME", "Load it under this name"), ("", "exec", "", "Run the module in a process of its own")),
 )
-_REMOVE = Command("flux-module remove", "[OPTIONS] module", "Unload module", (_FORCE,))
+_REMOVE = Command("flux-module remove", "[OPTIONS] module", "Stop a module", (_FORCE,))
 _RELOAD = Command(
     "flux-module reload",
     "[OPTIONS] module",
-    "Reload module",
+    "Stop a module and start it again",
     (
         _FORCE,
-        ("n", "name", "NAME", "Override default module name"),
+        ("n", "name", "NAME", "Load it under this name"),
         ("", "exec", "", "Run the module in a process of its own"),
     ),
 )
 _STATS = Command(
     "flux-module stats",
     "[OPTIONS] module",
-    "Display stats on module",
+    "Print what a module counts, as JSON",
     (
-        ("p", "parse", "OBJNAME", "Parse object period-delimited object name"),
-        ("s", "scale", "N", "Scale numeric JSON value by N"),
-        ("t", "type", "int|double", "Convert JSON value to type"),
-        ("c", "clear", "", "Clear stats on target rank"),
-        ("C", "clear-all", "", "Clear stats on all ranks"),
-        ("R", "rusage", "[WHO]", "Return rusage of the broker (self, children or thread)"),
+        ("p", "parse", "OBJNAME", "Print one value only, by its path: a.b.c"),
+        ("s", "scale", "N", "Multiply the value by N"),
+        ("t", "type", "int|double", "Print the value as int or double"),
+        ("c", "clear", "", "Set the counters of this broker to 0"),
+        ("C", "clear-all", "", "Set the counters of all brokers to 0"),
+        ("R", "rusage", "[WHO]", "Print what the broker has used: self (default), children or thread"),
     ),
 )
 _DEBUG = Command(
     "flux-module debug",
     "[OPTIONS] module",
-    "Get/set module debug flags",
+    "Print or change a module's debug bits",
     (
-        ("C", "clear", "", "Set debug flags to 0"),
-        ("S", "set", "MASK", "Set debug flags to MASK"),
-        ("s", "setbit", "MASK", "Set debug flags specified in MASK to 1"),
-        ("c", "clearbit", "MASK", "Set debug flags specified in MASK to 0"),
+        ("C", "clear", "", "Turn all bits off"),
+        ("S", "set", "MASK", "Set the bits to MASK"),
+        ("s", "setbit", "MASK", "Turn the bits of MASK on"),
+        ("c", "clearbit", "MASK", "Turn the bits of MASK off"),
     ),
 )
 _TRACE = Command(
     "flux-module trace",
     "[OPTIONS] [module...]",
-    "Trace module messages",
+    "Print messages that modules send and receive, as they pass",
     (
-        ("f", "full", "", "Show JSON message payload, if any"),
-        ("T", "topic", "GLOB", "Filter output by topic glob"),
-        ("t", "type", "TYPE,...", "Filter output by message type (request,response,event,control)"),
-        ("H", "human", "", "Human readable output"),
-        ("d", "delta", "", "With --human, show timestamp delta between messages"),
-        ("L", "color", "[WHEN]", "Colorize output when supported"),
+        ("f", "full", "", "Print what the messages carry"),
+        ("T", "topic", "GLOB", "Only messages whose topic matches this pattern"),
+        ("t", "type", "TYPE,...", "Only these kinds, split at commas: request, response, event, control"),
+        ("H", "human", "", "Print times for people"),
+        ("d", "delta", "", "With --human, print how long after the line before each came"),
+        ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
     ),
 )
 _TYPES = {"request": 1, "response": 2, "event": 4, "control": 8}

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 PREFIX = "flux-overlay: "
 
 _TABLE = {
-    "status": ("Display overlay subtree health status", None),
-    "errors": ("Summarize overlay errors", None),
-    "lookup": ("translate rank to hostname or hostname to rank", None),
-    "parentof": ("show the parent of RANK", None),
-    "disconnect": ("disconnect a subtree rooted at RANK", None),
+    "status": ("Show the tree of brokers and which of them are well", None),
+    "errors": ("Print which brokers are lost and why", None),
+    "lookup": ("Print the host of a rank, or the rank of a host", None),
+    "parentof": ("Print the rank that this one is connected to", None),
+    "disconnect": ("Cut off a broker, with all below it", None),
 }
 _ERRORS = Command(
     "flux overlay errors",
     "[OPTIONS]",
-    "Summarize overlay errors",
-    (("t", "timeout", "FSD", "Set RPC timeout, 0=disable (default 0.5s)"),),
+    "Print which brokers are lost and why",
+    (("t", "timeout", "FSD", "Wait so long for each broker's answer (default: 0.5s, 0: for ever)"),),
 )
-_LOOKUP = Command("flux overlay lookup", "TARGET", "translate rank to hostname or hostname to rank")
-_PARENTOF = Command("flux overlay parentof", "RANK", "show the parent of RANK")
+_LOOKUP = Command("flux overlay lookup", "TARGET", "Print the host of a rank, or the rank of a host")
+_PARENTOF = Command("flux overlay parentof", "RANK", "Print the rank that this one is connected to")
 _DISCONNECT = Command(
     "flux overlay disconnect",
     "[OPTIONS] TARGET",
-    "disconnect a subtree rooted at TARGET",
-    (("r", "parent", "NODEID", "Set parent rank to NODEID (default: determine from topology)"),),
+    "Cut off the broker of a rank or host, with all below it",
+    (("r", "parent", "NODEID", "The rank that it is connected to (default: found in the tree)"),),
 )
 
 

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 _STATUS = Command(
     "flux overlay status",
     "[OPTIONS]",
-    "Display overlay subtree health status",
+    "Show the tree of brokers and which of them are well",
     (
-        ("r", "rank", "NODEID", "Check health of subtree rooted at NODEID (default 0)"),
-        ("v", "verbose", "[LEVEL]", "Increase reporting detail: 1=show time in state, 2=show RPC time"),
-        ("t", "timeout", "FSD", "Set RPC timeout, 0=disable (default 0.5s)"),
-        ("", "summary", "", "Show only the root subtree status."),
-        ("", "down", "", "Show only the partial/degraded subtrees."),
-        ("", "no-pretty", "", "Do not indent entries and use line drawing characters"),
+        ("r", "rank", "NODEID", "Begin at this rank (default: 0)"),
+        ("v", "verbose", "[LEVEL]", "Also how long each has been so; twice: also how fast it answered"),
+        ("t", "timeout", "FSD", "Wait so long for each broker's answer (default: 0.5s, 0: for ever)"),
+        ("", "summary", "", "Print the state of the whole in one word"),
+        ("", "down", "", "Leave out brokers that are well with all below them"),
+        ("", "no-pretty", "", "Print a plain list without the lines of a tree"),
         ("", "no-ghost", "", "Leave out nodes behind offline or lost parents"),
-        ("L", "color", "[WHEN]", "Colorize output when supported"),
-        ("H", "highlight", "TARGETS", "Highlight one or more TARGETS and their ancestors"),
-        ("w", "wait", "STATE", "Wait until subtree enters STATE before reporting"),
+        ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
+        ("H", "highlight", "TARGETS", "Set off these ranks or hosts, and the way to them"),
+        ("w", "wait", "STATE", "Wait until the state is STATE, then print"),
     ),
 )
 _DEFAULT_TIMEOUT = 0.5

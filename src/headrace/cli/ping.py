@@ -24,14 +24,14 @@ _LONGEST = 1e6
 _COMMAND = Command(
     "flux-ping",
     "[OPTIONS] target",
-    "Send data packets to a Flux broker module or service",
+    "Time the way of a message to a service and back",
     (
-        ("r", "rank", "NODEID", "Target specific rank or hostname"),
-        ("p", "pad", "N", "Include in the payload a string of length N bytes"),
-        ("i", "interval", "N", "Delay N seconds between requests (default 1.0)"),
-        ("c", "count", "N", "Exit after N pings"),
-        ("b", "batch", "", "Delay collecting responses until all requests are sent"),
-        ("u", "userid", "", "Include userid and rolemask in output"),
+        ("r", "rank", "NODEID", "Ask at this rank or host"),
+        ("p", "pad", "N", "Send N bytes along (suffixes K and M)"),
+        ("i", "interval", "N", "Wait so long between two messages (default: 1s)"),
+        ("c", "count", "N", "End after N answers"),
+        ("b", "batch", "", "Send all first, then wait for the answers"),
+        ("u", "userid", "", "Print which user and roles the request came with"),
     ),
 )
 

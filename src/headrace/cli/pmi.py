@@ -19,16 +19,16 @@ PREFIX = "flux-pmi: "
 _COMMAND = Command(
     "flux-pmi",
     "[OPTIONS] barrier|exchange|get KEY",
-    "Simple PMI test client",
+    "Try the PMI that a task of a job has",
     (
-        ("", "method", "NAME", "Specify PMI method to use (simple: the only one)"),
-        ("v", "verbose", "[LEVEL]", "Trace PMI operations"),
+        ("", "method", "NAME", "How to reach the server (simple is the only way)"),
+        ("v", "verbose", "[LEVEL]", "Print each operation"),
     ),
 )
 _BARRIER = Command(
     "flux-pmi barrier",
     "[OPTIONS]",
-    "Execute PMI barrier",
+    "Wait for all tasks of the job, N times",
     (
         ("", "count", "N", "Repeat N times"),
         ("", "test-count", "N", "As --count"),
@@ -36,12 +36,15 @@ _BARRIER = Command(
     ),
 )
 _EXCHANGE = Command(
-    "flux-pmi exchange", "[OPTIONS]", "Perform an allgather operation", (("", "count", "N", "Repeat N times"),)
+    "flux-pmi exchange",
+    "[OPTIONS]",
+    "Have every task learn a value of every other",
+    (("", "count", "N", "Repeat N times"),),
 )
 _GET = Command(
     "flux-pmi get",
     "[OPTIONS] KEY",
-    "Get PMI key",
+    "Print the value of a key",
     (("", "ranks", "IDSET", "Print on these ranks, or all (default 0)"),),
 )
 

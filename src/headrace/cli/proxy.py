@@ -31,7 +31,7 @@ PREFIX = "flux-proxy: "
 _COMMAND = Command(
     "flux-proxy",
     "[OPTIONS] JOB|URI [COMMAND...]",
-    "Create proxy environment for Flux instance",
+    "Run a command as if inside another instance",
     (
         ("f", "force", "", "Connect to a broker that speaks another version of Flux, too"),
         ("n", "nohup", "", "Do not hang up the command when the connection is lost"),

@@ -24,51 +24,51 @@ if TYPE_CHECKING:
 PREFIX = "flux-R: "
 
 _TABLE = {
-    "encode": ("Encode simple R", None),
-    "append": ("Read multiple R and append", None),
-    "diff": ("Read multiple R and return set difference", None),
-    "intersect": ("Read multiple R and return intersection", None),
-    "remap": ("Remap resource IDs to zero origin", None),
-    "rerank": ("Re-rank hosts by their position in a hostlist", None),
-    "decode": ("Decode R on stdin", None),
-    "verify": ("Verify the second R contains at least the resources of the first", None),
-    "set-property": ("Set properties on R from stdin", None),
-    "parse-config": ("Read config from resource.config array", None),
+    "encode": ("Write R for ranks, cores, GPUs and hosts", None),
+    "append": ("Put the sets of resources of several R together", None),
+    "diff": ("Take the other sets from the first", None),
+    "intersect": ("Keep what is in every set", None),
+    "remap": ("Number ranks and cores from 0", None),
+    "rerank": ("Give each host the rank that is its place in HOSTLIST", None),
+    "decode": ("Print what an R on standard input has, or a part of it", None),
+    "verify": ("Fail unless the second set has all that the first has", None),
+    "set-property": ("Add properties to ranks of an R on standard input", None),
+    "parse-config": ("Write the R that a configuration file describes", None),
 }
 _ENCODE = Command(
     "flux-R encode",
     "[OPTIONS]",
-    "Encode simple R",
+    "Write R for ranks, cores, GPUs and hosts",
     (
-        ("r", "ranks", "IDS", "Specify target ranks (default: one for each host, else 0)"),
-        ("c", "cores", "IDS", "Assign core IDS to each rank in R (default: 0, or none with --gpus)"),
-        ("g", "gpus", "IDS", "Assign gpu IDS to each rank in R"),
-        ("H", "hosts", "HOSTS", "Set hosts in R to HOSTS"),
-        ("p", "property", "NAME:RANKS", "Assign property NAME to target RANKS"),
-        ("x", "xml", "FILE", "Get core and GPU ids of hwloc XML FILE"),
-        ("l", "local", "", "Assign the cores of this machine"),
+        ("r", "ranks", "IDS", "The ranks (default: one for each host, else 0)"),
+        ("c", "cores", "IDS", "The cores of each rank (default: 0, or none with --gpus)"),
+        ("g", "gpus", "IDS", "The GPUs of each rank (default: none)"),
+        ("H", "hosts", "HOSTS", "The hosts of the ranks, in their order"),
+        ("p", "property", "NAME:RANKS", "Give these ranks, or all, a property"),
+        ("x", "xml", "FILE", "Take cores and GPUs from a topology that hwloc wrote"),
+        ("l", "local", "", "Take the cores of this machine"),
     ),
 )
 _DECODE = Command(
     "flux-R decode",
     "[OPTIONS]",
-    "Decode R on stdin",
+    "Print what an R on standard input has, or a part of it",
     (
-        ("s", "short", "", "Emit short-form R on stdout"),
-        ("n", "nodelist", "", "Emit nodelist on stdout"),
-        ("r", "ranks", "", "Emit ranks on stdout"),
-        ("c", "count", "TYPE", "Emit count of resource TYPE on stdout"),
-        ("i", "include", "RANKS", "Include only RANKS in output"),
-        ("x", "exclude", "RANKS", "Exclude RANKS from output"),
-        ("p", "properties", "PROPERTIES", "Include only ranks with these properties"),
+        ("s", "short", "", "Print it in short: rank[0-1]/core[0-3]"),
+        ("n", "nodelist", "", "Print its hosts"),
+        ("r", "ranks", "", "Print its ranks"),
+        ("c", "count", "TYPE", "Print how many of TYPE it has: node, core or gpu"),
+        ("i", "include", "RANKS", "Keep these ranks only"),
+        ("x", "exclude", "RANKS", "Leave these ranks out"),
+        ("p", "properties", "PROPERTIES", "Keep ranks with all of these properties only"),
     ),
 )
 _PLAIN = {
     name: Command(f"flux-R {name}", "", _TABLE[name][0]) for name in ("append", "diff", "intersect", "remap", "verify")
 }
-_RERANK = Command("flux-R rerank", "HOSTLIST", "Re-rank hosts by their position in a hostlist")
-_SET_PROPERTY = Command("flux-R set-property", "NAME:TARGETS...", "Set properties on R from stdin")
-_PARSE_CONFIG = Command("flux-R parse-config", "PATH", "Read config from resource.config array")
+_RERANK = Command("flux-R rerank", "HOSTLIST", "Give each host the rank that is its place in HOSTLIST")
+_SET_PROPERTY = Command("flux-R set-property", "NAME:TARGETS...", "Add properties to ranks of an R on standard input")
+_PARSE_CONFIG = Command("flux-R parse-config", "PATH", "Write the R that a configuration file describes")
 
 
 def main(argv: List[str]) -> int:

@@ -18,11 +18,11 @@ PREFIX = "flux-shutdown: "
 _COMMAND = Command(
     "flux-shutdown",
     "[OPTIONS] [TARGET]",
-    "Shut down a Flux instance",
+    "End an instance: its jobs are canceled first",
     (
-        ("", "background", "", "Background operation - don't wait for shutdown to complete"),
-        ("", "quiet", "", "Show only log messages <= LOG_WARNING level"),
-        ("v", "verbose", "[LEVEL]", "Show all log messages (0: those of level <= LOG_INFO, as without it)"),
+        ("", "background", "", "Return once the end has begun"),
+        ("", "quiet", "", "Of the log meanwhile, print warnings and errors only"),
+        ("v", "verbose", "[LEVEL]", "Print the whole log meanwhile (0: without debug lines, as by default)"),
     ),
 )
 _INFO, _WARNING, _DEBUG = 6, 4, 7

@@ -26,12 +26,21 @@ def _full_parser() -> Parser:
 
 def broker_options(parser: Union[Parser, QuickParser]) -> None:
     """The options that `flux start` and `flux broker` share."""
-    parser.add_argument("-S", "--setattr", action="append", default=[], metavar="ATTR=VAL", help="Set broker attribute")
-    parser.add_argument("-c", "--config-path", metavar="PATH", help="Read TOML configuration from file or folder PATH")
+    parser.add_argument(
+        "-S",
+        "--setattr",
+        action="append",
+        default=[],
+        metavar="ATTR=VAL",
+        help="Start brokers with this value of an attribute",
+    )
+    parser.add_argument(
+        "-c", "--config-path", metavar="PATH", help="Configure the brokers from a TOML file or a folder of them"
+    )
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VAL", help="Set configuration KEY (or read file, or TOML)"
     )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="Be annoyingly informative by degrees")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="Say what is started (twice: more)")
 
 
 def attributes(settings: List[str]) -> Dict[str, str]:

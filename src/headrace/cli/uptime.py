@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-uptime: "
 
-_COMMAND = Command("flux-uptime", "[OPTIONS]", "Show how long this Flux instance has been running")
+_COMMAND = Command("flux-uptime", "[OPTIONS]", "Print how long the instance has run, for whom, and how large it is")
 
 
 def main(argv: List[str]) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-version: "
 
-_COMMAND = Command("flux-version", "", "Display flux version information")
+_COMMAND = Command("flux-version", "", "Print the versions of Flux that this is compatible with, and our own")
 
 
 def main(argv: List[str]) -> int:
