@@ -6,20 +6,30 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.graph.matcher import Matcher
 from headrace.graph.selection import Selection, select
 
-POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex"]
+POLICIES = ["first", "low", "high", "lonode", "hinode", "firstnodex", "lonodex", "hinodex", "locality", "variation"]
 
 
 def cluster(
-    nodes: int = 5, sockets: int = 2, cores: int = 4, gpus: int = 1, racks: int = 0, step: int = 1, loose: int = 0
+    nodes: int = 5,
+    sockets: int = 2,
+    cores: int = 4,
+    gpus: int = 1,
+    racks: int = 0,
+    step: int = 1,
+    loose: int = 0,
+    alike: bool = False,
 ) -> Graph:
     """A cluster; with racks, node ids fall from rack to rack, so that neither order is the graph's.
 
-    Ids of cores are `step` apart; `loose` cores are in the node itself, beside its sockets.
+    Ids of cores are `step` apart; `loose` cores are in the node itself, beside its sockets. If `alike`, each socket
+    numbers its cores from 0.
     """
     graph = Graph()
     root = graph.add("cluster", id=0)
@@ -30,7 +40,7 @@ def cluster(
         holders = [graph.add("socket", node, id=s) for s in range(sockets)] or [node]
         for s, holder in enumerate(holders):
             for c in range(cores):
-                graph.add("core", holder, id=(s * cores + c) * step, rank=n)
+                graph.add("core", holder, id=((0 if alike else s) * cores + c) * step, rank=n)
             for g in range(gpus):
                 graph.add("gpu", holder, id=s * gpus + g, rank=n)
         for c in range(loose):
@@ -79,6 +89,7 @@ CLUSTERS: dict[str, dict[str, int]] = {
     "racks": {"racks": 2},
     "gaps between ids": {"sockets": 3, "step": 3},
     "cores beside sockets": {"loose": 2},
+    "equal ids in sockets": {"alike": True},
 }
 
 
@@ -94,6 +105,8 @@ def test_index_chooses_as_the_search_does(policy: str, made: str) -> None:
                 scheduler.cancel(rng.choice(list(scheduler.jobs)))
             if rng.random() < 0.15:
                 scheduler.set_status(rng.randrange(1, len(scheduler.graph)), rng.random() < 0.6)
+            if rng.random() < 0.05:
+                scheduler.set_property(rng.choice(scheduler.graph.nodes()), "perf_class", str(rng.randint(0, 2)))
             request = parse_jobspec(spec(rng))
             expected = searched(scheduler, request)
             allocation = scheduler.allocate(jobid, request, 0).allocation
@@ -149,3 +162,73 @@ def test_a_lifted_reservation_is_as_if_it_were_not_there_and_comes_back(policy: 
             outcome = scheduler.match_at(request, at)
             if outcome.selection is not None:
                 scheduler.add(jobid, outcome.selection, at, outcome.end, at > 0)
+
+
+def slot(count: int, *inside: tuple[str, int]) -> dict[str, Any]:
+    return {"type": "slot", "count": count, "label": "t", "with": [{"type": t, "count": n} for t, n in inside]}
+
+
+def nodes(count: int, *inside: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "node", "count": count, "with": list(inside)}]
+
+
+# What the index is there for.
+COMMON: list[list[dict[str, Any]]] = [
+    [slot(1, ("core", 1))],
+    [slot(5, ("core", 1))],
+    [slot(2, ("core", 2), ("gpu", 1))],
+    nodes(1, slot(1, ("core", 1))),
+    nodes(2, slot(3, ("core", 1))),
+    nodes(3, slot(1, ("core", 2), ("gpu", 1))),
+    [slot(2, ("node", 1))],
+    [{"type": "node", "count": 3, "exclusive": True}],
+    [{"type": "node", "count": 2, "exclusive": True, "with": [slot(2, ("core", 2))]}],
+]
+HISTORIES = st.lists(
+    st.one_of(
+        st.tuples(st.just("match"), st.integers(0, 99), st.integers(1, 60), st.sampled_from([0, 0, 0, 30, 70])),
+        st.tuples(st.just("cancel"), st.integers(0, 99), st.just(0), st.just(0)),
+        st.tuples(st.just("status"), st.integers(1, 999), st.booleans(), st.just(0)),
+        st.tuples(st.just("class"), st.integers(0, 99), st.integers(0, 2), st.just(0)),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=60, deadline=None)
+@given(made=st.sampled_from(sorted(CLUSTERS)), history=HISTORIES)
+def test_any_history_leads_both_to_the_same_choice(
+    policy: str, made: str, history: list[tuple[str, int, int, int]]
+) -> None:
+    scheduler = Scheduler(cluster(**CLUSTERS[made]), policy)
+    graph = scheduler.graph
+    for jobid, (what, a, b, at) in enumerate(history):
+        if what == "status":
+            scheduler.set_status(a % len(graph), bool(b))
+        elif what == "class":
+            scheduler.set_property(graph.nodes()[a % len(graph.nodes())], "perf_class", str(b))
+        elif what == "cancel" and scheduler.jobs:
+            scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
+        elif what == "match":
+            resources = COMMON[a % len(COMMON)]
+            request = parse_jobspec({"resources": resources, "attributes": {"system": {"duration": b}}})
+            expected = searched(scheduler, request, at)
+            selection, end, _ = scheduler.match_at(request, at)
+            assert (None if selection is None else taken(selection)) == expected
+            if selection is not None:
+                scheduler.add(jobid, selection, at, end, at > 0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_common_requests_are_answered_without_a_search(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(self: Matcher, requests: Any) -> None:
+        raise AssertionError(f"a search for {requests[0].type}")
+
+    scheduler = Scheduler(cluster(nodes=40), policy)
+    scheduler.set_property(scheduler.graph.nodes()[7], "perf_class", "1")
+    monkeypatch.setattr(Matcher, "match", search)
+    for jobid, resources in enumerate(COMMON):
+        outcome = scheduler.allocate(jobid, parse_jobspec({"resources": resources}), 0)
+        assert outcome.allocation is not None

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import NamedTuple
 
+from headrace.graph import closest
 from headrace.graph.candidates import ChildOrder, lowest, numbers
 from headrace.graph.free import NO_NODES, FreeState
 from headrace.graph.layout import Layout, Parts
@@ -33,6 +34,7 @@ class Answer(NamedTuple):
 
 
 NOTHING = Answer((), {})
+_MAX_LADDERS = 16384
 
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
@@ -54,6 +56,12 @@ class FreeIndex:
         self._graph = layout.graph
         self._policy = layout.policy
         self._order = order
+        # The ids of the nodes by rank, and whether each is one more than the one before; only `locality` asks.
+        ids = [layout.graph.id[layout.nodes[n]] for n in layout.by_rank] if layout.policy.close else []
+        self._ids = ids
+        self._dense = bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
+        # The scores of all slots of a holder, by what they depend on.
+        self._ladders: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
         # The span of time that the question is about; None if no reservation falls into it.
         self._window: Window | None = None
@@ -197,7 +205,10 @@ class FreeIndex:
                     return NOTHING
                 self._take_slots(parts, n, 1, runs)
                 return Answer((), runs)
-            taken = self._best_slots(shape, count, mask)
+            if policy.close and count > 1:
+                taken = self._closest_slots(parts, numbers(mask & ((1 << len(layout.nodes)) - 1)), count)
+            else:
+                taken = self._best_slots(shape, count, mask)
             for h, bits in taken.items():
                 runs[h] = layout.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
@@ -242,17 +253,27 @@ class FreeIndex:
         """The `count` best of them, or all if there are fewer."""
         if self._window is None:
             return self._best_ranked(bits, count)
-        return list(islice(self._able(shape, bits), count))
+        able = self._able(shape, bits)
+        return self._best_ranked(self.layout.set_of(able, True), count) if self._ids else list(islice(able, count))
 
     def _best_ranked(self, bits: int, count: int) -> list[int]:
         """The `count` nodes to prefer among a set of ranks, or all if there are fewer."""
-        ranks = self._order.first(self._graph.root, bits, count) if self._policy.stops else lowest(bits, count)
+        if self._policy.stops:
+            ranks = self._order.first(self._graph.root, bits, count)
+        elif self._ids:
+            ranks = closest.run_of_places(bits, count, self._ids, self._dense)
+        else:
+            ranks = lowest(bits, count)
         return [self.layout.by_rank[rank] for rank in ranks]
 
     def _take_slots(self, parts: Parts, n: int, most: int, runs: dict[int, Run]) -> int:
         """Add the best slots of a node to `runs`, up to `most`; returns how many."""
         layout, state = self.layout, self.state
         holders = layout.holders[n]
+        if self._policy.close and most > 1:
+            for h, bits in self._closest_slots(parts, (n,), most).items():
+                runs[h] = layout.run(parts, h, bits)
+            return most
         if len(holders) > 1:
             if self._policy.stops:
                 found = self._stop_slots(parts, self._in_order(n), most)
@@ -362,18 +383,69 @@ class FreeIndex:
                 fresh, last = iter(nodes), len(nodes) + len(again) >= count
             for n in merge(fresh, sorted(again)) if again else fresh:
                 later = None
+                grade = self.layout.grade[n] * shape.size if self.layout.grade else 0
                 for h in holders[n]:
-                    took, rest = self._take_scored(shape.parts, h, score, taken, last)
+                    took, rest = self._take_scored(shape.parts, h, score - grade, taken, last)
                     count -= took
                     if not count:
                         return taken
                     if rest is not None and (later is None or order * rest > order * later):
                         later = rest
                 if later is not None and not last:
+                    later += grade
                     if later not in due and later not in shape.buckets:
                         heappush(scores, -order * later)
                     due.setdefault(later, []).append(n)
         return {}
+
+    def _closest_slots(self, parts: Parts, nodes: Iterable[int], count: int) -> dict[int, int]:
+        """`count` slots on some nodes, by rising number, whose scores lie closest together, as bits by holder; empty if
+        there are not so many.
+        """
+        state, window = self.state, self._window
+        # Most holders are alike; each with its place in the graph's order.
+        alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        place = 0
+        for n in nodes:
+            if window is not None and not window.cut(n):
+                continue
+            if state.blocked and state.blocked.get(self.layout.nodes[n]):
+                continue
+            for h in self.layout.holders[n]:
+                if not (state.blocked and state.blocked.get(h)):
+                    alike.setdefault(self._ladder(parts, h), []).append((place, h))
+                    place += 1
+        numbers: dict[int, int] = {}
+        for ladder, holders in alike.items():
+            for score in ladder:
+                numbers[score] = numbers.get(score, 0) + len(holders)
+        ends = closest.run_of_scores(sorted(numbers.items()), count)
+        if ends is None:
+            return {}
+        taken: dict[int, int] = {}
+        for score in sorted(numbers):
+            if ends[0] <= score <= ends[1]:
+                found = [(place, h, ladder) for ladder, some in alike.items() if score in ladder for place, h in some]
+                for _, h, ladder in sorted(found)[:count]:
+                    step, free = ladder.index(score), state.free[h]
+                    below = self.layout.best(parts, h, step, free) if step else 0
+                    taken[h] = taken.get(h, 0) | self.layout.best(parts, h, step + 1, free) ^ below
+                count -= len(found)
+                if count <= 0:
+                    break
+        return taken
+
+    def _ladder(self, parts: Parts, h: int) -> tuple[int, ...]:
+        layout, free = self.layout, self.state.free[h]
+        # Holders with the same resources at the same places give the same scores.
+        shift = layout.shift.get(h)
+        key = parts, id(layout.masks[h]), h if shift is None else -id(shift), free
+        found = self._ladders.get(key)
+        if found is None:
+            if len(self._ladders) >= _MAX_LADDERS:
+                self._ladders.clear()
+            found = self._ladders[key] = layout.ladder(parts, h, free)
+        return found
 
     def _take_scored(
         self, parts: Parts, h: int, score: int, taken: dict[int, int], last: bool

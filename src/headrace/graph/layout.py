@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.graph import bitsets
+from headrace.graph.candidates import numbers
+from headrace.graph.matcher import class_of
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
 from headrace.graph.selection import Run
@@ -23,7 +25,8 @@ class Layout:
 
     `usable` is False where a search may choose otherwise than by these bits. `types` are the types that slots may ask
     for, with the holders of each; equal sets are one object. By holder: `every` resource it has, `masks` by type,
-    `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse of that.
+    `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse of that. `grade`,
+    also by number, is what the policy's property of a node adds to the score of each vertex in it; empty without one.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
@@ -40,10 +43,15 @@ class Layout:
         self.shift: dict[int, dict[str, int]] = {}
         self.rank: list[int] = []
         self.by_rank: list[int] = []
-        self.usable = policy.whole <= {"node"} and not (policy.close or policy.by) and policy.order != 0
+        self.grade: list[int] = []
+        self.usable = policy.whole <= {"node"} and policy.order != 0
+        if policy.close or policy.by:
+            self.usable = policy.order < 0 and not (policy.stops or policy.whole or (policy.by and policy.close))
         if self.usable:
             self.nodes = [v for v in graph.preorder(graph.root) if graph.type[v] == "node"]
             self.number = {v: n for n, v in enumerate(self.nodes)}
+            if policy.by:
+                self.grade = [policy.node_weight * class_of(graph, v, policy.by) for v in self.nodes]
             self.usable = self._nodes_compare()
         if self.usable:
             self._find_holders()
@@ -54,11 +62,16 @@ class Layout:
         graph, policy, nodes = self.graph, self.policy, self.nodes
         if policy.stops and any(graph.parent[v] != graph.root for v in nodes):
             return False
-        numbers = {graph.id[v] for v in nodes}
-        if policy.node_weight and (len(numbers) < len(nodes) or max(graph.id, default=0) >= policy.node_weight):
+        if any(graph.size[v] != 1 for v in nodes):
+            return False
+        if policy.by:
+            # Scores are compared as they are, whether those of different nodes meet or not.
+            return True
+        known = {graph.id[v] for v in nodes}
+        if policy.node_weight and (len(known) < len(nodes) or max(graph.id, default=0) >= policy.node_weight):
             # Scores of different nodes could meet.
             small = all(graph.id[v] < policy.node_weight for v, kids in enumerate(graph.children) if not kids)
-            return len(nodes) > 0 and len(numbers) == len(nodes) and small
+            return len(nodes) > 0 and len(known) == len(nodes) and small
         return True
 
     def _find_holders(self) -> None:
@@ -138,17 +151,18 @@ class Layout:
         if self.policy.stops:
             by_rank = sorted(range(len(nodes)), key=lambda n: -graph.uniq[nodes[n]])
         else:
-            by_rank = sorted(range(len(nodes)), key=lambda n: -order * graph.id[nodes[n]])
+            grade = self.grade or [0] * len(nodes)
+            by_rank = sorted(range(len(nodes)), key=lambda n: -order * (grade[n] + graph.id[nodes[n]]))
         self.by_rank = by_rank
         self.rank = [0] * len(nodes)
         for rank, n in enumerate(by_rank):
             self.rank[n] = rank
 
-    def set_of(self, numbers: Iterable[int], ranked: bool) -> int:
+    def set_of(self, members: Iterable[int], ranked: bool) -> int:
         """Nodes by number as a set of bits: by rank, or by number."""
         bits = bytearray(len(self.nodes) // 8 + 1)
         rank = self.rank
-        for n in numbers:
+        for n in members:
             i = rank[n] if ranked else n
             bits[i >> 3] |= 1 << (i & 7)
         return int.from_bytes(bits, "little")
@@ -185,6 +199,19 @@ class Layout:
             return None
         bits = self.best(parts, h, 1, free)
         return bits, self.sum_of(parts, h, bits)
+
+    def ladder(self, parts: Parts, h: int, free: int) -> tuple[int, ...]:
+        """The score (sum of ids) of each slot that a holder can serve from what is free, best slot first."""
+        masks = self.masks[h]
+        if len(parts) == 1 and parts[0][1] == 1:
+            children, ids = self.graph.children[h], self.graph.id
+            return tuple([ids[children[i]] for i in numbers(free & masks.get(parts[0][0], 0))])
+        scores = []
+        for _ in range(bitsets.fit(parts, free, masks)):
+            bits = self.best(parts, h, 1, free)
+            scores.append(self.sum_of(parts, h, bits))
+            free ^= bits
+        return tuple(scores)
 
     def sum_of(self, parts: Parts, h: int, bits: int) -> int:
         """The sum of the ids of resources of a holder."""

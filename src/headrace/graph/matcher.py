@@ -178,7 +178,7 @@ class Matcher:
         if self.allowed is not None and kind in HOSTS and v not in self.allowed:
             return False
         if kind == "node":
-            base += policy.node_weight * (_class(graph, v, policy.by) if policy.by else graph.id[v])
+            base += policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])
         if matched is None:
             return self._explore(v, requests, exclusive, found, base, times)
         score = base + graph.id[v] + 1 if policy.order else 0
@@ -382,7 +382,7 @@ class Matcher:
         return candidates[best[1] : best[2]] if best else candidates
 
 
-def _class(graph: Graph, v: int, name: str) -> int:
+def class_of(graph: Graph, v: int, name: str) -> int:
     """The number in a property of a vertex; none, or one that cannot be, is the last."""
     try:
         found = int(graph.properties.get(v, {}).get(name, ""))

@@ -354,6 +354,9 @@ class Scheduler:
         self.graph.properties.setdefault(v, {})[key] = value
         self.generation += 1
         self._constraints.forget()
+        if key == self.policy.by:
+            # The order among nodes is another.
+            self._timeline.forget()
 
     def set_status(self, v: int, up: bool) -> None:
         """Mark a vertex up or down; nothing below a vertex that is down is matched, and running jobs keep what

@@ -21,12 +21,14 @@ class Shape:
     `buckets` has the nodes, by number, by the score of their best slot, and `scores` the reverse of it.
     """
 
-    __slots__ = ("buckets", "can", "parts", "per_node", "scored", "scores", "seen")
+    __slots__ = ("buckets", "can", "parts", "per_node", "scored", "scores", "seen", "size")
 
     def __init__(self, parts: Parts, per_node: int, scored: bool) -> None:
         self.parts = parts
         # 0: each slot for itself, wherever it is best; else so many on one node.
         self.per_node = per_node
+        # How many vertices a slot has.
+        self.size = sum([count for _, count in parts])
         self.scored = scored
         self.can = 0
         self.scores: list[int | None] = []
@@ -46,7 +48,7 @@ class Shapes:
         self._dropped = 0
         policy = state.layout.policy
         self._order = policy.order
-        self._by_score = not policy.stops and not policy.node_weight
+        self._by_score = not policy.stops and (not policy.node_weight or bool(policy.by))
 
     def get(self, parts: Parts, per_node: int) -> Shape:
         """The shape of `per_node` slots of these parts on a node (0: any), as things stand."""
@@ -80,7 +82,7 @@ class Shapes:
                 if n is not None and not self.can(shape, n):
                     shape.can &= ~(1 << self._layout.rank[n])
             return
-        shape.scores = [self._score(shape.parts, n) for n in range(count)]
+        shape.scores = [self._score(shape, n) for n in range(count)]
         buckets: dict[int, list[int]] = {}
         for n, score in enumerate(shape.scores):
             if score is not None:
@@ -98,7 +100,7 @@ class Shapes:
                     shape.can ^= bit
             return
         for n in changed:
-            score, old = self._score(shape.parts, n), shape.scores[n]
+            score, old = self._score(shape, n), shape.scores[n]
             if old == score:
                 continue
             bit = 1 << n
@@ -124,7 +126,7 @@ class Shapes:
                 return True
         return False
 
-    def _score(self, parts: Parts, n: int) -> int | None:
+    def _score(self, shape: Shape, n: int) -> int | None:
         """How good the best slot of a node is; None where there is none."""
         state, layout, order = self._state, self._layout, self._order
         if state.blocked and state.blocked.get(layout.nodes[n]):
@@ -133,7 +135,9 @@ class Shapes:
         for h in layout.holders[n]:
             if state.blocked and state.blocked.get(h):
                 continue
-            found = layout.next_slot(parts, h, state.free[h])
+            found = layout.next_slot(shape.parts, h, state.free[h])
             if found is not None and (best is None or found[1] * order > best * order):
                 best = found[1]
+        if best is not None and layout.grade:
+            best += layout.grade[n] * shape.size
         return best
