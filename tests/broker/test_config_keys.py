@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from headrace.broker.config import ConfigError
 from headrace.broker.config_foreign import FOREIGN
 from headrace.broker.config_keys import attributes, check, doubts
 from headrace.modules.sched_graph_settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 RECORDED = Path(__file__).parent.parent / "data" / "commands" / "queues.toml"
 

@@ -177,7 +177,7 @@ def test_the_events_journal_tells_the_past_and_the_present(in_broker: Run) -> No
         assert past[2]["events"] == []
         await world.alloc(now)
         body = (await world.client.next(tag)).obj
-        assert ([event["name"] for event in body["events"]], body["R"]) == (["alloc"], R)
+        assert ([event["name"] for event in body["events"]], body["R"]) == (["annotations", "alloc"], R)
         world.end(now)
 
     in_broker(scenario)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jobs_world import World
+from jobs_world import R, World
 
 from headrace.modules import jobs_watch
 from headrace.spec.message import FLAG_STREAMING
@@ -119,5 +119,31 @@ def test_volatile_annotations_are_events_of_this_journal_only(in_broker: Run) ->
         later = listen(world, full=True)
         assert (await past(world, later))[-1] == (id, ["annotations"])
         assert "annotations" not in [name for name, _ in await world.events(id)]
+
+    in_broker(scenario)
+
+
+def test_annotations_of_an_allocation_are_told_and_counted_before_it(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        ids = [await world.job() for _ in range(2)]
+        await world.until(lambda: all(id in world.allocs for id in ids))
+        tag = listen(world, full=True)
+        await past(world, tag)
+        before = (await world.client.rpc("job-manager.stats-get"))["journal"]["events"]
+        note = {"sched": {"resource_summary": "rank0/core0"}}
+        for id, more in zip(ids, ({"annotations": note}, {})):
+            world.ctx.respond(world.allocs[id], {"id": id, "type": 0, "R": R, **more})
+        told: dict[int, list[tuple[str, Any]]] = {id: [] for id in ids}
+        while not all(told.values()):
+            body = (await world.client.next(tag)).obj
+            told[body["id"]] += [(event["name"], event.get("context")) for event in body["events"]]
+        assert told[ids[0]][:2] == [("annotations", {"annotations": note}), ("alloc", {"annotations": note})]
+        assert told[ids[1]][0][0] == "alloc"
+        # The journal counts what its consumers were told.
+        after = (await world.client.rpc("job-manager.stats-get"))["journal"]["events"]
+        assert after - before == sum(map(len, told.values()))
+        assert "annotations" not in [name for name, _ in await world.events(ids[0])]
 
     in_broker(scenario)

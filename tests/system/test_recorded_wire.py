@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,7 +25,10 @@ from wire_replay import Difference, Replay
 from headrace.client.handle import Handle
 from headrace.modules import discovery
 
-tomllib = pytest.importorskip("tomllib", reason="tomllib (Python 3.11) reads the list of differences")
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 RULES = tomllib.loads((Path(__file__).parent / "wire_differences.toml").read_text())
 RECORDINGS = {path.stem[:2]: Recording(path) for path in sorted(WIRE.glob("*.jsonl"))}
@@ -135,7 +139,9 @@ def pattern(rule: dict) -> re.Pattern[str]:
 
 
 def allows(rule: dict, difference: Difference) -> bool:
-    return rule.get("kind", "value") == difference.kind and pattern(rule).fullmatch(difference.where) is not None
+    if rule.get("kind", "value") != difference.kind or rule.get("ours", difference.ours) != difference.ours:
+        return False
+    return pattern(rule).fullmatch(difference.where) is not None
 
 
 MASKS = RULES["mask"]

@@ -109,13 +109,16 @@ class EventsJournal:
         """Events that are durable now, job by job."""
         consumers = list(self.consumers.items())
         for job, first, events in news:
+            allocated = job.r is not None and any(event[1] == "alloc" for event in events)
+            if allocated:
+                events = _with_annotations(events)
             self.events += len(events)
             if not consumers:
                 continue
             extras: dict[str, Any] = {}
             if first == 0:
                 extras["jobspec"] = self._bare(job.jobspec)
-            if job.r is not None and any(event[1] == "alloc" for event in events):
+            if allocated:
                 extras["R"] = job.r
             for msg, consumer in consumers:
                 if job.id not in consumer.past:
@@ -129,6 +132,7 @@ class EventsJournal:
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
         """Volatile annotations: an event of this journal that no eventlog has."""
+        self.events += 1
         event = (time, "annotations", {"annotations": annotations or {}})
         for msg, consumer in list(self.consumers.items()):
             if id not in consumer.past:
@@ -136,6 +140,16 @@ class EventsJournal:
 
     def stats(self) -> dict[str, Any]:
         return {"listeners": len(self.consumers), "events": self.events}
+
+
+def _with_annotations(events: list[Event]) -> list[Event]:
+    """`events` with an `annotations` event before each `alloc` that has some, as flux-core's journal has it."""
+    found: list[Event] = []
+    for event in events:
+        if event[1] == "alloc" and event[2] and "annotations" in event[2]:
+            found.append((event[0], "annotations", event[2]))
+        found.append(event)
+    return found
 
 
 def event_object(event: Event) -> dict[str, Any]:
