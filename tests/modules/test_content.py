@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import hashlib
@@ -75,11 +76,10 @@ def test_a_statedir_keeps_blobs_and_checkpoints(in_broker, tmp_path):
     in_broker(after, statedir=str(tmp_path))
 
 
-def test_refusals_have_the_errors_of_rfc_10(in_broker, monkeypatch):
+def test_refusals_have_the_errors_of_rfc_10(in_broker):
     async def scenario(broker):
-        broker.load(content)
+        broker.load(content, "blob-size-limit=4")
         client = broker.client()
-        monkeypatch.setattr(content, "MAX_BLOB", 4)
         assert (await client.call("content.store", payload=b"12345")).errnum == errno.EFBIG
         for topic in ("content.load", "content.validate"):
             assert (await client.call(topic, payload=bytes(20))).errnum == errno.ENOENT
@@ -135,6 +135,7 @@ def test_what_the_file_gives_back_is_checked_and_can_be_stored_again(in_broker, 
         file = content.sqlite3.connect(tmp_path / "content.sqlite")
         file.execute("UPDATE objects SET object = ? WHERE hash = ?", (b"stirred", digest))
         file.commit()
+        await client.call("content.dropcache")
         for topic in ("content.load", "content.validate", "content-backing.load"):
             told = await client.call(topic, payload=digest)
             assert told.errnum == errno.EIO
@@ -162,6 +163,8 @@ def test_sha256_addresses_when_the_instance_is_set_to_it(in_broker):
     [
         ({"content.hash": "md5"}, []),
         ({}, ["nonsense=1"]),
+        ({}, ["blob-size-limit=big"]),
+        ({}, ["purge-old-entry"]),
         ({"content.backing-module": "none", "statedir": "/nowhere"}, []),
     ],
 )
@@ -172,3 +175,55 @@ def test_wrong_settings_are_refused_at_load(in_broker, attrs, args):
         assert caught.value.errnum == errno.EINVAL
 
     in_broker(scenario, **attrs)
+
+
+def test_a_flush_batch_limit_bounds_what_one_sync_writes(in_broker, tmp_path, monkeypatch):
+    batches = []
+    store = content.SqliteStore.store
+    monkeypatch.setattr(
+        content.SqliteStore, "store", lambda disk, batch: (batches.append(len(batch)), store(disk, batch))
+    )
+
+    async def scenario(broker):
+        broker.load(content, "flush-batch-limit=2")
+        client = broker.client()
+        blobs = [b"a", b"b", b"a", b"c", b"d", b"e"]
+        tags = [client.start("content.store", payload=blob) for blob in blobs]
+        for blob, tag in zip(blobs, tags):
+            assert (await client.next(tag)).payload == hashlib.sha1(blob).digest()
+
+    in_broker(scenario, statedir=str(tmp_path))
+    assert batches == [2, 2, 1]
+
+
+def test_what_is_in_the_store_stays_in_memory_up_to_the_purge_target(in_broker, tmp_path):
+    async def scenario(broker):
+        broker.load(content, "purge-target-size=10")
+        client = broker.client()
+        first = (await client.call("content.store", payload=b"12345678")).payload
+        assert await stats(client) == (1, 8)
+        await client.call("content.store", payload=b"abcd")
+        assert await stats(client) == (1, 4)
+        assert (await client.call("content.load", payload=first)).payload == b"12345678"
+        assert await stats(client) == (1, 8)
+        await client.call("content.dropcache")
+        assert await stats(client) == (0, 0)
+
+    async def stats(client):
+        found = await client.rpc("content.stats-get")
+        return found["valid"], found["size"]
+
+    in_broker(scenario, statedir=str(tmp_path))
+
+
+def test_what_was_used_lately_is_purged_later(in_broker, tmp_path):
+    async def scenario(broker):
+        broker.load(content, "purge-target-size=1", "purge-old-entry=1")
+        client = broker.client()
+        for blob in (b"12", b"34"):
+            await client.call("content.store", payload=blob)
+        assert (await client.rpc("content.stats-get"))["size"] == 4
+        while (await client.rpc("content.stats-get"))["size"]:
+            await asyncio.sleep(0.05)
+
+    in_broker(scenario, statedir=str(tmp_path))

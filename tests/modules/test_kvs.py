@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 from kvs_world import commit, look, put, store, unlink, val, value
 
-from headrace.modules import kvs
-from headrace.spec.kvs_flags import READLINK
+from headrace.modules import content, kvs
+from headrace.spec.kvs_flags import READLINK, TREEOBJ
 
 DATA = Path(__file__).parent.parent / "data" / "kvs"
 
@@ -106,8 +107,102 @@ def test_a_namespace_can_begin_with_a_known_root(in_broker):
         new = {"namespace": "copy", "owner": -1, "flags": 0, "rootref": root["rootref"]}
         await client.rpc("kvs.namespace-create", new)
         assert await value(client, "a", namespace="copy") == b"1"
-        new |= {"namespace": "bad", "rootref": "sha1-" + "2" * 40}
-        assert (await client.call("kvs.namespace-create", new)).errnum == errno.ENOENT
+        new |= {"namespace": "bad", "rootref": "root"}
+        assert (await client.call("kvs.namespace-create", new)).errnum == errno.EINVAL
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_namespace_whose_root_nobody_stored_exists_and_says_so(in_broker, tmp_path, durable):
+    rootref = "sha1-" + "2" * 40
+
+    async def scenario(broker):
+        client = store(broker)
+        await client.rpc("kvs.namespace-create", {"namespace": "bad", "owner": -1, "flags": 0, "rootref": rootref})
+        await broker.contexts.pop("kvs").unload()
+        broker.load(kvs)
+        found = (await client.rpc("kvs.lookup", look(".", TREEOBJ, namespace="bad")))["val"]
+        assert found == {"ver": 1, "type": "dirref", "data": [rootref]}
+        assert (await client.rpc("kvs.getroot", {"namespace": "bad"}))["rootref"] == rootref
+        assert await value(client, "k", namespace="bad") == errno.ENOENT
+        assert (await client.call("kvs.commit", commit(put("k", b"1"), namespace="bad"))).errnum == errno.ENOENT
+
+    in_broker(scenario, **({"statedir": str(tmp_path)} if durable else {}))
+
+
+def test_a_namespace_can_begin_with_an_empty_directory_that_was_never_stored(in_broker):
+    empty = "sha1-" + hashlib.sha1(b'{"data":{},"type":"dir","ver":1}').hexdigest()
+
+    async def scenario(broker):
+        client = store(broker)
+        await client.rpc("kvs.namespace-create", {"namespace": "ns", "owner": -1, "flags": 0, "rootref": empty})
+        await client.rpc("kvs.commit", commit(put("x", b"1"), namespace="ns"))
+        assert await value(client, "x", namespace="ns") == b"1"
+
+    in_broker(scenario)
+
+
+def test_a_root_reference_is_all_that_a_lookup_needs(in_broker):
+    async def scenario(broker):
+        owner, guest = store(broker), broker.client(guest=True)
+        root = (await owner.rpc("kvs.commit", commit(put("a", b"1"))))["rootref"]
+        assert await value(guest, "a", rootref=root) == b"1"
+        assert await value(guest, "a") == errno.EPERM
+        # This answer would tell the present root.
+        assert (await guest.call("kvs.lookup-plus", look("a", rootref=root))).errnum == errno.EPERM
+
+    in_broker(scenario)
+
+
+def test_guests_write_nothing_that_refers_to_something_else(in_broker):
+    ref = "sha1-" + "0" * 40
+    dirents = {
+        "symlink": {"target": "a"},
+        "valref": [ref],
+        "dirref": [ref],
+        "dir": {"b": {"ver": 1, "type": "val", "data": ""}},
+    }
+
+    async def scenario(broker):
+        owner, guest = store(broker), broker.client(guest=True)
+        await owner.rpc("kvs.namespace-create", {"namespace": "ns", "owner": guest.userid, "flags": 0})
+        for kind, data in dirents.items():
+            op = {"key": "x", "flags": 0, "dirent": {"ver": 1, "type": kind, "data": data}}
+            refused = await guest.call("kvs.commit", commit(op, namespace="ns"))
+            assert refused.errnum == errno.EPERM and kind in refused.text
+            assert (await owner.call("kvs.commit", commit(op, namespace="ns"))).errnum == 0
+        empty = {"key": "d", "flags": 0, "dirent": {"ver": 1, "type": "dir", "data": {}}}
+        big = put("v", b"x" * 200)
+        assert (await guest.call("kvs.commit", commit(empty, big, unlink("x"), namespace="ns"))).errnum == 0
+
+    in_broker(scenario)
+
+
+def test_a_value_that_the_content_service_would_refuse_is_refused(in_broker):
+    async def scenario(broker):
+        client = store(broker)
+        await client.rpc("kvs.commit", commit(put("a", b"x" * 101)))
+        await broker.contexts.pop("content").unload()
+        broker.load(content, "blob-size-limit=100")
+        nested = {"ver": 1, "type": "dir", "data": {"b": put("b", b"x" * 101)["dirent"]}}
+        for op in (put("a", b"x" * 101), {"key": "d", "flags": 0, "dirent": nested}):
+            refused = await client.call("kvs.commit", commit(put("small", b"1"), op))
+            assert refused.errnum == errno.EFBIG and "at most 100 bytes" in refused.text
+        assert await value(client, "small") == errno.ENOENT
+        await client.rpc("kvs.commit", commit(put("a", b"x" * 100)))
+        await broker.contexts.pop("content").unload()
+        await client.rpc("kvs.commit", commit(put("a", b"x" * 101)))
+
+    in_broker(scenario)
+
+
+def test_an_empty_transaction_makes_a_version(in_broker):
+    async def scenario(broker):
+        client = store(broker)
+        before = await client.rpc("kvs.commit", commit(put("a", b"1")))
+        after = await client.rpc("kvs.commit", commit())
+        assert after == {"rootref": before["rootref"], "rootseq": before["rootseq"] + 1}
 
     in_broker(scenario)
 
@@ -119,7 +214,7 @@ def test_guests_reach_only_their_own_namespaces(in_broker):
         await owner.rpc("kvs.namespace-create", {"namespace": "theirs", "owner": guest.userid, "flags": 0})
         for topic, body in (
             ("kvs.lookup", look("a")),
-            ("kvs.lookup", look("a", rootref="sha1-" + "0" * 40)),
+            ("kvs.lookup-plus", look("a", rootref="sha1-" + "0" * 40)),
             ("kvs.getroot", {"namespace": "primary"}),
             ("kvs.commit", commit(put("a", b"2"))),
             ("kvs.wait-version", {"namespace": "primary", "rootseq": 0}),
@@ -129,7 +224,7 @@ def test_guests_reach_only_their_own_namespaces(in_broker):
         ):
             assert (await guest.call(topic, body)).errnum == errno.EPERM, topic
         link = {"ver": 1, "type": "symlink", "data": {"target": "a", "namespace": "primary"}}
-        await guest.rpc("kvs.commit", commit({"key": "way", "flags": 0, "dirent": link}, namespace="theirs"))
+        await owner.rpc("kvs.commit", commit({"key": "way", "flags": 0, "dirent": link}, namespace="theirs"))
         assert await value(guest, "way", namespace="theirs") == errno.EPERM
         assert await value(owner, "way", namespace="theirs") == b"1"
 
@@ -202,5 +297,14 @@ def test_stats_have_the_sections_of_real_flux(in_broker):
         stats = await client.rpc("kvs.stats-get")
         assert sorted(stats) == ["cache", "namespace", "pending_requests", "transaction-opcount"]
         assert stats["pending_requests"] == 0
+        assert stats["transaction-opcount"]["commit"]["count"] == 0
+        for count in (1, 3, 5):
+            await client.rpc("kvs.commit", commit(*(put(f"k{n}", b"") for n in range(count))))
+        counts = (await client.rpc("kvs.stats-get"))["transaction-opcount"]
+        assert counts["commit"] == {"count": 3, "min": 1, "mean": 3, "stddev": 2, "max": 5}
+        fence = {"name": "f", "nprocs": 1, **commit(put("x", b""), put("y", b""))}
+        await client.rpc("kvs.fence", fence)
+        counts = (await client.rpc("kvs.stats-get"))["transaction-opcount"]
+        assert (counts["commit"]["count"], counts["fence"]["count"], counts["fence"]["max"]) == (3, 1, 2)
 
     in_broker(scenario)

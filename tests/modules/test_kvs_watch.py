@@ -7,7 +7,17 @@ import pytest
 
 from headrace.broker.module import RpcError
 from headrace.modules import content, kvs, kvs_watch
-from headrace.spec.kvs_flags import READDIR, STREAM, WAITCREATE, WATCH, WATCH_APPEND, WATCH_FULL, WATCH_UNIQ
+from headrace.spec.kvs_flags import (
+    APPEND,
+    READDIR,
+    STREAM,
+    WAITCREATE,
+    WATCH,
+    WATCH_APPEND,
+    WATCH_FULL,
+    WATCH_INITIAL_SENTINEL,
+    WATCH_UNIQ,
+)
 from headrace.spec.message import FLAG_STREAMING
 
 
@@ -221,5 +231,46 @@ def test_malformed_requests_get_eproto(in_broker, body, flags):
         client = store(broker)
         reply = await client.next(client.start("kvs-watch.lookup", body, flags=flags))
         assert reply.errnum == errno.EPROTO
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        WATCH | STREAM,
+        WATCH_FULL,
+        WATCH_UNIQ | WAITCREATE,
+        WATCH_APPEND,
+        STREAM | WATCH_APPEND,
+        WATCH | WATCH_INITIAL_SENTINEL,
+        WATCH_APPEND | WATCH_INITIAL_SENTINEL,
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(in_broker, flags):
+    async def scenario(broker):
+        client = store(broker)
+        await put(client, "a", b"0")
+        assert await get(client, watch(client, "a", flags)) == errno.EPROTO
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize("created_later", [False, True])
+def test_an_empty_response_parts_what_was_there_from_what_is_appended(in_broker, created_later):
+    async def scenario(broker):
+        client = store(broker)
+        flags = WATCH | WATCH_APPEND | WATCH_INITIAL_SENTINEL | WAITCREATE
+        if not created_later:
+            await put(client, "a", b"0")
+            await put(client, "a", b"1", APPEND)
+        tag = watch(client, "a", flags)
+        if created_later:
+            await put(client, "a", b"01")
+        replies = [await client.next(tag) for _ in range(2 if created_later else 3)]
+        assert b"".join(base64.b64decode(reply.obj["val"]["data"]) for reply in replies[:-1]) == b"01"
+        assert (replies[-1].errnum, replies[-1].payload) == (0, None)
+        await put(client, "a", b"2", APPEND)
+        assert await get(client, tag) == b"2"
 
     in_broker(scenario)

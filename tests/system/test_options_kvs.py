@@ -36,7 +36,7 @@ KVS = [
     ),
     Line(
         "flux kvs namespace create nosync; flux kvs put --sync --namespace=nosync a=1",
-        "flux-kvs: only the primary namespace has checkpoints\n",
+        "flux-kvs: flux_kvs_commit: Invalid argument (only the primary namespace has checkpoints)\n",
         1,
     ),
     Line("flux kvs namespace remove nosync", ""),
@@ -70,6 +70,9 @@ KVS = [
     Line("flux kvs get --stream l nosuch", "onetwo\nflux-kvs: nosuch: No such file or directory\n", 1),
     Line("flux kvs get --at=here a", "flux-kvs: --at=here: give a tree object, as `flux kvs getroot` prints it\n", 1),
     Line("flux kvs get --stream -t l", "flux-kvs: --stream gives values: it goes with neither --treeobj nor --at\n", 1),
+    # an empty value is no portion at all
+    Line("flux kvs put -r void=; flux kvs get --stream void; flux kvs get --stream l", "onetwo\n"),
+    Line("flux kvs get --watch --stream l", "flux-kvs: l: Invalid argument\n", 1),
     Line("flux kvs namespace create ns1 ns2; flux kvs put --namespace=ns1 k=1; flux kvs get -N ns1 k", "1\n"),
     Line("FLUX_KVS_NAMESPACE=ns1 flux kvs get k; flux kvs get k", "1\nflux-kvs: k: No such file or directory\n", 1),
     # ls and dir
@@ -163,7 +166,9 @@ KVS = [
     Line("flux kvs eventlog get e", "1.500000 one a=1\n3.000000 two\n"),
     Line("flux kvs eventlog get --stream e", "1.500000 one a=1\n3.000000 two\n"),
     Line("flux kvs eventlog get -S nosuch", like("flux-kvs: nosuch: No such file.*\n"), 1),
-    Line("flux kvs eventlog get -S -w e", "flux-kvs: --stream does not go with --watch\n", 1),
+    Line("flux kvs eventlog get -S -w e", "flux-kvs: e: Invalid argument\n", 1),
+    # without --watch there is nothing to wait for once the key is there
+    Line("timeout 20 flux kvs eventlog get --waitcreate e", "1.500000 one a=1\n3.000000 two\n"),
     Line("TZ=UTC flux kvs eventlog get --human e", "[Jan01 00:00] one a=1\n[  +1.500000] two\n"),
     Line("TZ=UTC flux kvs eventlog get -H --color=always e", like("\033\\[1m\033\\[32m\\[Jan01 00:00\\].*")),
     Line("flux kvs eventlog get -Hu e", "flux-kvs: Do not specify --unformatted and --human\n", 1),

@@ -8,21 +8,26 @@ import pytest
 from option_lines import Line, answers, check, like, names
 
 BLOB = "sha1-[0-9a-f]{40}"
-COMMITS = "--parse=transaction-opcount.count kvs"
+COMMITS = "--parse=transaction-opcount.commit.count kvs"
+MOST = "--parse=transaction-opcount.commit.max"
 
 MODULE = [
     Line("flux module list | grep '^kvs '", like("kvs +(\\d+|idle) +R +0 +0 +\n")),
     Line("flux module list --long | grep -c '/kvs[.]py'", "1\n"),
     # stats
     Line(f"flux kvs put a=1; flux module stats {COMMITS} >n; test $(cat n) -gt 0; echo $?", "0\n"),
-    Line("flux module stats --parse=transaction-opcount.max --scale=2.5 kvs", like("\\d+\\.(0|5)\n")),
-    Line("flux module stats --parse=transaction-opcount.max --scale=2.5 --type=int kvs", like("\\d+\n")),
-    Line("flux module stats --parse=transaction-opcount.max --type=double kvs", like("\\d+\\.0\n")),
+    Line(f"flux module stats {MOST} --scale=2.5 kvs", like("\\d+\\.(0|5)\n")),
+    Line(f"flux module stats {MOST} --scale=2.5 --type=int kvs", like("\\d+\n")),
+    Line(f"flux module stats {MOST} --type=double kvs", like("\\d+\\.0\n")),
     Line(
-        "flux module stats --type=odd --parse=transaction-opcount.max kvs", like("flux-module: --type: unknown.*\n"), 1
+        f"flux module stats --type=odd {MOST} kvs",
+        like("flux-module: --type: unknown.*\n"),
+        1,
     ),
     Line(
-        "flux module stats --scale=odd --parse=transaction-opcount.max kvs", like("flux-module: --scale: not a.*\n"), 1
+        f"flux module stats --scale=odd {MOST} kvs",
+        like("flux-module: --scale: not a.*\n"),
+        1,
     ),
     Line("flux module stats --parse=no.such kvs", "flux-module: `no.such' not found in response\n", 1),
     Line(f"flux module stats --clear kvs; flux module stats {COMMITS}", "0\n"),

@@ -7,6 +7,7 @@ import sys
 
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import dispatch
+from headrace.spec.kvs_flags import WAITCREATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +71,22 @@ def lookup(handle: Handle, key: str, space: str, flags: int, root: Any = None) -
         request["rootdir"] = root
     found: Dict[str, Any] = handle.rpc("kvs.lookup", request).get()["val"]
     return found
+
+
+def wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]:
+    """The tree object under `key`, as soon as there is one."""
+    request = {"key": key, "namespace": space, "flags": flags | WAITCREATE}
+    call = handle.stream("kvs-watch.lookup", request)
+    found: Dict[str, Any] = call.get()["val"]
+    call.cancel("kvs-watch.cancel")
+    return found
+
+
+def refused(call: str, exc: OSError) -> CommandError:
+    """What Flux's function `call` says of a refusal, and in parentheses what the broker says beyond it."""
+    plain = os.strerror(exc.errno or 0)
+    more = f" ({exc.strerror})" if exc.strerror and exc.strerror != plain else ""
+    return CommandError(f"{call}: {plain}{more}")
 
 
 def commit(handle: Handle, space: str, ops: List[Dict[str, Any]], flags: int = 0) -> Dict[str, Any]:

@@ -142,12 +142,15 @@ def _get(argv: List[str]) -> int:
     handle = Handle()
     left = options.get_int("count", 0)
     if options.has("stream") and options.has("watch"):
-        raise CommandError("--stream does not go with --watch")
+        # A stream ends with the events that are there, a watch does not end.
+        raise CommandError(f"{key}: {os.strerror(errno.EINVAL)}")
     try:
         if options.has("stream"):
             events: Any = _stream(handle, key, options)
-        elif options.has("watch") or options.has("waitcreate"):
+        elif options.has("watch"):
             events = _watch(handle, key, options, None)
+        elif options.has("waitcreate"):
+            events = _events(key, kvs.data_of(kvs.wait_for(handle, key, kvs.namespace(options), 0)))
         else:
             events = _events(key, kvs.data_of(kvs.lookup(handle, key, kvs.namespace(options), 0)))
         for event in events:

@@ -69,6 +69,9 @@ def get(argv: List[str]) -> int:
     keys = options.need(1)
     handle = Handle()
     space = kvs.namespace(options)
+    if options.has("watch") and options.has("stream"):
+        # A stream ends with the value that is there, a watch does not end.
+        raise CommandError(f"{keys[0]}: {os.strerror(errno.EINVAL)}")
     if options.has("watch"):
         return _watch(handle, keys[0], space, options)
     if options.has("stream"):
@@ -80,7 +83,7 @@ def get(argv: List[str]) -> int:
     for key in keys:
         try:
             found = (
-                _wait_for(handle, key, space, flags)
+                kvs.wait_for(handle, key, space, flags)
                 if options.has("waitcreate")
                 else kvs.lookup(handle, key, space, flags, root)
             )
@@ -97,26 +100,21 @@ def _stream(handle: Handle, keys: List[str], space: str, options: Options) -> in
     for key in keys:
         call = handle.stream("kvs-watch.lookup", {"key": key, "namespace": space, "flags": flags})
         out.write(f"{key}=".encode() if options.has("label") else b"")
+        empty = True
         while True:
             try:
-                out.write(kvs.data_of(call.get()["val"]))
+                portion = kvs.data_of(call.get()["val"])
+                empty = empty and not portion
+                out.write(portion)
             except BrokenPipeError:
                 raise
             except OSError as exc:
                 if exc.errno == errno.ENODATA:
                     break
                 raise CommandError(f"{key}: {os.strerror(exc.errno or 0)}") from None
-        out.write(b"" if options.has("raw") else b"\n")
+        out.write(b"" if options.has("raw") or empty else b"\n")
     out.flush()
     return 0
-
-
-def _wait_for(handle: Handle, key: str, space: str, flags: int) -> Dict[str, Any]:
-    request = {"key": key, "namespace": space, "flags": flags | WAITCREATE}
-    call = handle.stream("kvs-watch.lookup", request)
-    found: Dict[str, Any] = call.get()["val"]
-    call.cancel("kvs-watch.cancel")
-    return found
 
 
 def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
@@ -127,7 +125,6 @@ def _watch(handle: Handle, key: str, space: str, options: Options) -> int:
         ("uniq", WATCH_UNIQ),
         ("full", WATCH_FULL),
         ("append", WATCH_APPEND),
-        ("stream", STREAM),
     ):
         if options.has(name):
             flags |= bit
@@ -215,5 +212,9 @@ def wait(argv: List[str]) -> int:
     (text,) = options.need(1, 1)
     if not (text.isascii() and text.isdigit()):
         raise CommandError(f"invalid version '{text}'")
-    Handle().rpc("kvs.wait-version", {"namespace": kvs.namespace(options), "rootseq": int(text)}).get()
+    handle = Handle()
+    try:
+        handle.rpc("kvs.wait-version", {"namespace": kvs.namespace(options), "rootseq": int(text)}).get()
+    except OSError as exc:
+        raise kvs.refused("flux_kvs_wait_version", exc) from None
     return 0

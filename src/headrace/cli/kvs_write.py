@@ -65,7 +65,10 @@ _MOVE = Command("flux-kvs move", "source destination", "Rename a key, or a direc
 
 
 def _commit(handle: Handle, options: Options, ops: List[Dict[str, Any]], flags: int = 0) -> int:
-    answer = kvs.commit(handle, kvs.namespace(options), ops, flags)
+    try:
+        answer = kvs.commit(handle, kvs.namespace(options), ops, flags)
+    except OSError as exc:
+        raise kvs.refused("flux_kvs_commit", exc) from None
     if options.has("treeobj-root"):
         dirref = {"data": [answer["rootref"]], "type": "dirref", "ver": 1}
         print(json.dumps(dirref, separators=(",", ":")))

@@ -22,11 +22,11 @@ from ..broker.state_disk import FULL, unusable
 from ..spec import treeobj
 from ..spec.message import Message
 from .background import Background
+from .content_cache import BlobCache
+from .content_limits import MEMORY, Limits, parse
 
 NAME = "content"
 
-MAX_BLOB = 1 << 30
-_MEMORY_LIMIT = 1 << 30
 _LOST = "What was stored by its hash alone, as by flux restore, is lost then; jobs are not."
 # Checkpoints kept, newest first (what real Flux keeps).
 _CHECKPOINTS = 5
@@ -36,7 +36,7 @@ class MemoryStore:
     """Blobs in memory, up to `limit` bytes."""
 
     def __init__(self) -> None:
-        self.limit = _MEMORY_LIMIT
+        self.limit = MEMORY
         self.size = 0
         self.blobs: dict[bytes, bytes] = {}
         self.checkpoints: list[dict[str, Any]] = []
@@ -134,18 +134,24 @@ class SqliteStore:
 class Content:
     """The service's state on rank 0."""
 
-    def __init__(self, ctx: ModuleContext, store: MemoryStore | SqliteStore, hash_name: str, path: str) -> None:
+    def __init__(
+        self, ctx: ModuleContext, store: MemoryStore | SqliteStore, hash_name: str, path: str, limits: Limits
+    ) -> None:
         self.ctx = ctx
+        self.limits = limits
         self.disk = store
         self.path = path
         self.hash_name = hash_name
         self.digest_size = treeobj.digest_size(hash_name)
         self.durable = isinstance(store, SqliteStore)
         self._thread = Background(ctx.loop.call_soon_threadsafe, "content") if self.durable else None
+        self._cache = BlobCache(limits.purge_target_size if self.durable else 0, limits.purge_old_entry)
+        self._purging = False
         # Blobs that wait for the disk, and who waits for them.
         self._dirty: dict[bytes, bytes] = {}
         self._waiting: list[tuple[Message, bytes]] = []
-        self._writing = False
+        # Blobs that are being written now.
+        self._writing = 0
         self._flushers: list[Message] = []
         # The module that was loaded as our store, "" without one.
         self.backing = ""
@@ -165,8 +171,8 @@ class Content:
 
     def store(self, msg: Message) -> None:
         blob = msg.payload or b""
-        if len(blob) > MAX_BLOB:
-            raise RpcError(errno.EFBIG, f"a blob has at most {MAX_BLOB} bytes, this has {len(blob)}")
+        if len(blob) > self.limits.blob_size:
+            raise RpcError(errno.EFBIG, f"a blob has at most {self.limits.blob_size} bytes, this has {len(blob)}")
         digest = treeobj.digest(blob, self.hash_name)
         self._dirty[digest] = blob
         self._waiting.append((msg, digest))
@@ -175,14 +181,16 @@ class Content:
     def _write(self) -> None:
         if self._writing or not self._waiting:
             return
-        self._writing = True
-        waiting, self._waiting = self._waiting, []
-        batch = [(digest, self._dirty[digest]) for digest in dict.fromkeys(digest for _, digest in waiting)]
+        waiting, digests = self._next_batch()
+        batch = [(digest, self._dirty[digest]) for digest in digests]
+        self._writing = len(batch)
 
         def done(_result: Any, error: BaseException | None) -> None:
-            self._writing = False
-            for digest, _blob in batch:
+            self._writing = 0
+            for digest, blob in batch:
                 self._dirty.pop(digest, None)
+                if error is None:
+                    self._remember(digest, blob)
             for msg, digest in self._waiting:
                 # The same blob came again while it was written, and still has to be (if only to fail by itself).
                 self._dirty.setdefault(digest, msg.payload or b"")
@@ -197,6 +205,34 @@ class Content:
             self._write()
 
         self._run(lambda: self.disk.store(batch), done)
+
+    def _next_batch(self) -> tuple[list[tuple[Message, bytes]], list[bytes]]:
+        """Take what is written next off the queue: the requests, and the digests of their blobs, each once."""
+        digests: dict[bytes, None] = {}
+        for index, (_msg, digest) in enumerate(self._waiting):
+            if digest not in digests and len(digests) == (self.limits.flush_batch or -1):
+                taken, self._waiting = self._waiting[:index], self._waiting[index:]
+                return taken, list(digests)
+            digests[digest] = None
+        taken, self._waiting = self._waiting, []
+        return taken, list(digests)
+
+    def _remember(self, digest: bytes, blob: bytes) -> None:
+        """Keep a blob that is in the store in memory too. Without a statedir memory is the store."""
+        if self.durable:
+            self._cache.put(digest, blob, self.ctx.monotonic())
+            if not self._purging:
+                self._purge()
+
+    def _purge(self) -> None:
+        wait = self._cache.purge(self.ctx.monotonic())
+        self._purging = wait is not None
+        if wait is not None:
+            self.ctx.call_later(wait, self._purge)
+
+    def dropcache(self, _msg: Message) -> Any:
+        self._cache.clear()
+        return EMPTY
 
     def _failed(self, msg: Message, error: BaseException) -> None:
         if isinstance(error, RpcError):
@@ -234,9 +270,11 @@ class Content:
 
     def _find(self, msg: Message, found: Callable[[bytes], None]) -> None:
         digest = self._digest(msg)
-        dirty = self._dirty.get(digest)
-        if dirty is not None:
-            found(dirty)
+        held = self._dirty.get(digest)
+        if held is None:
+            held = self._cache.get(digest, self.ctx.monotonic())
+        if held is not None:
+            found(held)
             return
 
         def from_kvs(reply: Message) -> None:
@@ -249,6 +287,7 @@ class Content:
             if error is not None:
                 self._failed(msg, error)
             elif blob is not None:
+                self._remember(digest, blob)
                 found(blob)
             else:
                 self.ctx.call("kvs.blob", {"ref": f"{self.hash_name}-{digest.hex()}"}, from_kvs)
@@ -316,6 +355,7 @@ class Content:
 
     def close(self) -> None:
         """End with the disk; without one, leave what there is to the next load in this broker."""
+        self.announce(Limits())
         if self._thread is not None:
             self._thread.close()
         if isinstance(self.disk, SqliteStore):
@@ -323,9 +363,14 @@ class Content:
         elif self.ctx.broker.modules.kept is not None:
             self.ctx.broker.modules.kept[self.ctx.name] = self.disk
 
+    def announce(self, limits: Limits) -> None:
+        """Tell the KVS, which makes blobs of its own, that `limits` hold now, if this module has changed them."""
+        if self.limits.told() != Limits().told():
+            self.ctx.publish("content.limits", limits.told(), private=True)
+
     def stats(self) -> dict[str, Any]:
-        held = len(self._dirty)
-        size = sum(map(len, self._dirty.values()))
+        held = len(self._dirty) + len(self._cache)
+        size = sum(map(len, self._dirty.values())) + self._cache.size
         if isinstance(self.disk, MemoryStore):
             held, size = held + self.disk.count(), size + self.disk.size
         return {
@@ -333,20 +378,15 @@ class Content:
             "valid": held,
             "dirty": len(self._dirty),
             "size": size,
-            "flush-batch-count": int(self._writing),
+            "flush-batch-count": self._writing,
         }
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    """Serve `content`; argument `memory-limit=BYTES` sets the bound without a statedir."""
+    """Serve `content`; content_limits.py has the arguments."""
     kept = ctx.broker.modules.kept
     path = data_path(ctx.attrs, NAME, apart=kept is None)
-    limit = _MEMORY_LIMIT
-    for arg in args:
-        name, _, value = arg.partition("=")
-        if name != "memory-limit" or not value.isdigit():
-            raise RpcError(errno.EINVAL, f"content: unknown argument {arg!r}, known is memory-limit=BYTES")
-        limit = int(value)
+    limits = parse(args)
     hash_name = ctx.attrs.get("content.hash", "sha1")
     if hash_name not in ("sha1", "sha256"):
         raise RpcError(errno.EINVAL, f"content.hash is {hash_name!r}, it must be sha1 or sha256")
@@ -359,8 +399,8 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
     except sqlite3.Error as exc:
         raise RpcError(errno.EIO, unusable(path, exc, _LOST)) from None
     if isinstance(store, MemoryStore):
-        store.limit = limit
-    content = Content(ctx, store, hash_name, path)
+        store.limit = limits.memory
+    content = Content(ctx, store, hash_name, path, limits)
     ctx.service(
         NAME,
         {
@@ -368,11 +408,12 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "load": content.load,
             "validate": content.validate,
             "flush": content.flush,
-            "dropcache": lambda _msg: EMPTY,
+            "dropcache": content.dropcache,
             "checkpoint-get": content.checkpoint_get,
             "checkpoint-put": content.checkpoint_put,
             "register-backing": content.register_backing,
             "unregister-backing": content.unregister_backing,
+            "limits": lambda _msg: limits.told(),
         },
     )
     # What real Flux has as a module of its own (RFC 10): the store behind the cache.
@@ -385,5 +426,6 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "checkpoint-put": content.checkpoint_put,
         },
     )
+    content.announce(limits)
     ctx.on_stats(content.stats)
     ctx.on_unload(content.close)

@@ -22,7 +22,7 @@ from ..spec.message import Message
 from .kvs_commit import PRIMARY, Change, Committer, Estate, Namespace
 from .kvs_log import Log, LogError
 from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
-from .kvs_txn import Op, decode_ops
+from .kvs_txn import Op, decode_ops, largest_blob
 from .kvs_views import Fetcher, Walk, failure
 from .kvs_walk import Mount, Top, View, answer, find, split_key
 
@@ -62,6 +62,17 @@ class Kvs:
         self.store = Committer(ctx, self.refs, self.fetcher, log, estate)
         self.spaces = self.store.spaces
         self.fences: dict[tuple[str, str], Fence] = {}
+        # A namespace may be created with the reference of an empty directory, which nobody has stored.
+        self._empty = Dir({})
+        self._empty.reference(self.refs)
+        # Bytes; None when the content service was loaded without a limit of its own.
+        self.blob_limit: int | None = None
+        ctx.subscribe("content.limits", lambda msg: self._limit(msg.obj))
+        ctx.call("content.limits", {}, lambda reply: None if reply.errnum else self._limit(reply.obj))
+
+    def _limit(self, limits: Any) -> None:
+        """Take the content service's limit of a blob: a value is one, and is refused before it is committed."""
+        self.blob_limit = limits["blob-size-limit"]
 
     # Reading
 
@@ -82,13 +93,13 @@ class Kvs:
             try:
                 if job is None:
                     space = self.space(name, msg)
-                    return Top(space.root) if name == PRIMARY else space.root
-                primary = self.space(PRIMARY, msg)
+                    return Top(self.store.primary_root) if name == PRIMARY else space.root
+                self.space(PRIMARY, msg)
             except RpcError as exc:
                 raise KvsError(exc.errnum, exc.text) from None
             if walk.outside(job) is None:
                 raise KvsError(errno.ENOTSUP)
-            guest = find(Top(primary.root), f"job.{job}.guest", walk)
+            guest = find(Top(self.store.primary_root), f"job.{job}.guest", walk)
             return guest if isinstance(guest, (Mount, Dir)) else Mount(f"{job}.guest", None)
 
         return Walk(self.refs, root_of)
@@ -130,7 +141,9 @@ class Kvs:
         walk = self.walk(msg)
         fixed = None
         if rootdir is not None:
-            self.space(name if name in self.spaces else PRIMARY, msg)
+            if plus:
+                # The answer names the namespace's present root. A root that the request names is known already.
+                self.space(name if name in self.spaces else PRIMARY, msg)
             fixed = self.root_at(rootdir)
 
         def attempt() -> dict[str, Any]:
@@ -187,7 +200,7 @@ class Kvs:
 
     # Writing
 
-    def commit(self, msg: Message) -> Any:
+    def commit(self, msg: Message) -> None:
         """kvs.commit {namespace, flags, ops} -> {rootref, rootseq} when it is durable.
 
         With flag SYNC the tree is also put into the content store and a checkpoint of it made.
@@ -196,19 +209,7 @@ class Kvs:
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
-        if not ops:
-            return self._unchanged(space, body["flags"])
         self.store.queue(self._change(space, [msg], ops, body["flags"]))
-        return None
-
-    async def _unchanged(self, space: Namespace, flags: int) -> dict[str, Any]:
-        result = {"rootref": space.root.reference(self.refs), "rootseq": space.seq}
-        if flags & SYNC:
-            try:
-                await self.store.sync(space)
-            except KvsError as exc:
-                raise failure(exc) from None
-        return result
 
     @staticmethod
     def _change(space: Namespace, messages: list[Message], ops: list[Op], flags: int) -> Change:
@@ -239,9 +240,13 @@ class Kvs:
 
     def _decode(self, body: dict[str, Any], msg: Message) -> tuple[Namespace, list[Op]]:
         try:
-            ops = decode_ops(body.get("ops"), self.refs)
+            ops = decode_ops(body.get("ops"), self.refs, not msg.rolemask & m.ROLE_OWNER)
         except KvsError as exc:
             raise failure(exc) from None
+        if self.blob_limit is not None:
+            size, key = largest_blob(ops)
+            if size > self.blob_limit:
+                raise RpcError(errno.EFBIG, f"{key}: a value has at most {self.blob_limit} bytes, this has {size}")
         name = body["namespace"]
         job = self._job_of(name)
         space = self.space(PRIMARY if job is not None else name, msg)
@@ -287,13 +292,12 @@ class Kvs:
     async def _create_later(self, msg: Message, name: str, owner: int, flags: int, root: DirRef) -> None:
         try:
             await self.fetcher.fill(root)
-        except KvsError as exc:
-            self.ctx.respond_error(msg, exc.errnum, exc.text)
-            return
-        assert root.loaded is not None
-        self._create(msg, name, owner, flags, root.loaded)
+        except KvsError:
+            # The namespace exists, and who reads it is told that its root is not in the content store.
+            root.loaded = None
+        self._create(msg, name, owner, flags, root if root.loaded is None else root.loaded)
 
-    def _create(self, msg: Message, name: str, owner: int, flags: int, root: Dir) -> None:
+    def _create(self, msg: Message, name: str, owner: int, flags: int, root: Dir | DirRef) -> None:
         change = Change(name, [msg], [])
         change.create = Namespace(name, owner, flags, root)
         self.store.queue(change)
@@ -346,8 +350,6 @@ class Kvs:
     def stats(self) -> dict[str, Any]:
         waiting = sum(len(space.waiters) for space in self.spaces.values())
         store = self.store
-        least, most, total = store.opcount
-        mean = total / store.transactions if store.transactions else 0.0
         return {
             "cache": {"#obj": len(self.refs.live), "#obj dirty": 0, "#obj incomplete": 0, "#faults": 0},
             "namespace": {
@@ -358,7 +360,7 @@ class Kvs:
                 }
                 for space in self.spaces.values()
             },
-            "transaction-opcount": {"count": store.transactions, "min": least, "mean": mean, "max": most},
+            "transaction-opcount": {"commit": store.commit_ops.stats(), "fence": store.fence_ops.stats()},
             "pending_requests": waiting + sum(len(change.messages) for change in store.pending),
         }
 

@@ -25,6 +25,7 @@ from .kvs_tree import Dir, DirRef, KvsError, Missing, Refs
 from .kvs_txn import Op, apply
 from .kvs_views import Fetcher, failure
 from .kvs_walk import split_key
+from .spread import Spread
 
 PRIMARY = "primary"
 
@@ -40,7 +41,7 @@ class Namespace:
 
     __slots__ = ("flags", "name", "owner", "root", "seq", "waiters")
 
-    def __init__(self, name: str, owner: int, flags: int, root: Dir, seq: int = 0) -> None:
+    def __init__(self, name: str, owner: int, flags: int, root: Dir | DirRef, seq: int = 0) -> None:
         self.name = name
         self.owner = owner
         self.flags = flags
@@ -84,7 +85,7 @@ class Estate(NamedTuple):
 
     refs: Refs
     spaces: dict[str, Namespace]
-    history: deque[Dir]
+    history: deque[Dir | DirRef]
 
     def save(self, path: str) -> None:
         """Put the namespaces into a new log. Raises sqlite3.Error."""
@@ -104,10 +105,11 @@ class Committer:
         self.fetcher = fetcher
         self.spaces: dict[str, Namespace] = {} if estate is None else estate.spaces
         self.pending: deque[Change] = deque()
-        self.transactions = 0
-        self.opcount = (0, 0, 0)  # smallest, largest, sum
+        # Operations of each commit, and of each fence.
+        self.commit_ops = Spread()
+        self.fence_ops = Spread()
         # Roots that were given out: their trees stay readable by reference.
-        self.history: deque[Dir] = deque(maxlen=_HISTORY) if estate is None else estate.history
+        self.history: deque[Dir | DirRef] = deque(maxlen=_HISTORY) if estate is None else estate.history
         # Roots of the primary namespace as committed: the view of jobs belongs over them.
         self.primary_roots: WeakSet[Dir] = WeakSet()
         self._log = log
@@ -120,7 +122,7 @@ class Committer:
             self.spaces[PRIMARY] = Namespace(PRIMARY, ctx.broker.owner, 0, Dir({}))
             if log is not None:
                 log.append([create_record(_snapshot(self.spaces[PRIMARY]))])
-        self.primary_roots.add(self.spaces[PRIMARY].root)
+        self.primary_roots.add(self.primary_root)
 
     def queue(self, change: Change) -> None:
         """Take a change; its messages are answered when it is published or refused."""
@@ -256,13 +258,13 @@ class Committer:
             space = version.space
             space.root, space.seq = version.root, version.seq
             if space.name == PRIMARY:
-                self.primary_roots.add(space.root)
+                self.primary_roots.add(self.primary_root)
             ref = space.root.reference(self.refs)
             self.history.append(space.root)
             result = {"rootref": ref, "rootseq": space.seq}
             keys: dict[str, int] = {}
             for change in version.changes:
-                self._count(change)
+                (self.fence_ops if change.names else self.commit_ops).add(len(change.ops))
                 if change.sync:
                     self.ctx.spawn(self._respond_synced(space, change, result))
                 else:
@@ -289,19 +291,20 @@ class Committer:
         for msg in change.messages:
             self.ctx.respond(msg, result)
 
+    @property
+    def primary_root(self) -> Dir:
+        """The root of the primary namespace, which is never a reference alone."""
+        root = self.spaces[PRIMARY].root
+        assert isinstance(root, Dir)
+        return root
+
     async def sync(self, space: Namespace) -> None:
         """Put the primary namespace's tree and a checkpoint of it into the content store. Raises KvsError."""
         if space.name == PRIMARY:
-            await self.fetcher.checkpoint(space.root, space.seq)
+            await self.fetcher.checkpoint(self.primary_root, space.seq)
 
     def clear_counts(self) -> None:
-        self.transactions, self.opcount = 0, (0, 0, 0)
-
-    def _count(self, change: Change) -> None:
-        count = len(change.ops)
-        least, most, total = self.opcount
-        self.opcount = (min(least, count) if self.transactions else count, max(most, count), total + count)
-        self.transactions += 1
+        self.commit_ops, self.fence_ops = Spread(), Spread()
 
     def _wake(self, space: Namespace, result: dict[str, Any]) -> None:
         ready = [msg for seq, msg in space.waiters if seq <= space.seq]

@@ -32,7 +32,7 @@ class Space(NamedTuple):
     owner: int
     flags: int
     seq: int
-    root: Dir
+    root: Dir | DirRef
 
 
 def version_record(name: str, seq: int, ops: list[Op], opened: list[DirRef]) -> bytes:
@@ -120,7 +120,7 @@ def _replay(spaces: dict[str, Space], raw: bytes) -> None:
     kind, name, *rest = msgspec.msgpack.decode(raw)
     if kind == "create":
         owner, flags, seq, packed = rest
-        spaces[name] = Space(name, owner, flags, seq, _directory(packed))
+        spaces[name] = Space(name, owner, flags, seq, _root(packed))
     elif kind == "remove":
         spaces.pop(name, None)
     else:
@@ -129,7 +129,7 @@ def _replay(spaces: dict[str, Space], raw: bytes) -> None:
         spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
 
 
-def _replay_ops(root: Dir, ops: list[Op], name: str, loaded: dict[str, Any]) -> Dir:
+def _replay_ops(root: Dir | DirRef, ops: list[Op], name: str, loaded: dict[str, Any]) -> Dir:
     while True:
         try:
             return apply(root, ops, name, [])
@@ -139,8 +139,16 @@ def _replay_ops(root: Dir, ops: list[Op], name: str, loaded: dict[str, Any]) -> 
             need.node.loaded = _directory(loaded[need.node.ref])
 
 
-def _directory(packed: list[Any]) -> Dir:
+def _root(packed: list[Any]) -> Dir | DirRef:
+    """A namespace's root, which is a reference alone if its blob was not in the content store."""
     node: Node = unpack(packed)
-    if not isinstance(node, Dir):
+    if not isinstance(node, (Dir, DirRef)):
         raise KvsError(0, "the log names something else than a directory as a root")
+    return node
+
+
+def _directory(packed: list[Any]) -> Dir:
+    node = _root(packed)
+    if not isinstance(node, Dir):
+        raise KvsError(0, "the log names a reference where it must have a directory")
     return node

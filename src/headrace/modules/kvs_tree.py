@@ -161,6 +161,9 @@ class DirRef:
         self.ref = ref
         self.loaded: Dir | None = None
 
+    def reference(self, _refs: Refs) -> str:
+        return self.ref
+
     def fill(self, data: bytes, refs: Refs) -> None:
         """Take the blob. Raises KvsError(ENOTRECOVERABLE) when it is not a directory."""
         try:

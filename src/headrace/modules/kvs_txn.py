@@ -36,8 +36,12 @@ class Op(NamedTuple):
     node: Optional[Node]
 
 
-def decode_ops(ops: Any, refs: Refs) -> list[Op]:
-    """The operations of a kvs.commit request. Raises KvsError(EPROTO, EINVAL) with the operation's number."""
+def decode_ops(ops: Any, refs: Refs, guest: bool = False) -> list[Op]:
+    """The operations of a kvs.commit request.
+
+    A `guest` writes values and empty directories: a symlink or a reference could lead to what somebody else owns.
+    Raises KvsError(EPROTO, EINVAL, EPERM) with the operation's number.
+    """
     if not isinstance(ops, list):
         raise KvsError(errno.EPROTO, "ops must be an array")
     decoded = []
@@ -54,10 +58,30 @@ def decode_ops(ops: Any, refs: Refs) -> list[Op]:
             node = None if dirent is None else from_treeobj(dirent, refs)
         except KvsError as exc:
             raise KvsError(exc.errnum, f"ops[{index}]: {exc.text}") from None
+        if guest and dirent is not None and not _self_contained(dirent):
+            raise KvsError(errno.EPERM, f"ops[{index}]: only the instance owner can write a {dirent['type']} object")
         if flags and (node is None or dirent["type"] != "val"):
             raise KvsError(errno.EPROTO, f"ops[{index}]: only a val can be appended")
         decoded.append(Op(op["key"], flags, node))
     return decoded
+
+
+def _self_contained(dirent: dict[str, Any]) -> bool:
+    """True for a tree object that refers to nothing else."""
+    return dirent["type"] == "val" or (dirent["type"] == "dir" and not dirent["data"])
+
+
+def largest_blob(ops: Sequence[Op]) -> tuple[int, str]:
+    """The size of the largest value that `ops` bring along, and the key of its operation."""
+    return max(((_largest(op.node), op.key) for op in ops), default=(0, ""))
+
+
+def _largest(node: Node | None) -> int:
+    if isinstance(node, Val):
+        return len(node.data)
+    if isinstance(node, ValRef):
+        return max((len(blob.data) for blob in node.blobs[: node.count] if blob.data is not None), default=0)
+    return max(map(_largest, node.entries.values()), default=0) if isinstance(node, Dir) else 0
 
 
 def pack_ops(ops: Sequence[Op]) -> list[Any]:
@@ -69,7 +93,7 @@ def unpack_ops(packed: Sequence[Any]) -> list[Op]:
     return [Op(key, flags, None if node is None else unpack(node)) for key, flags, node in packed]
 
 
-def apply(root: Dir, ops: Sequence[Op], namespace: str, opened: list[DirRef]) -> Dir:
+def apply(root: Dir | DirRef, ops: Sequence[Op], namespace: str, opened: list[DirRef]) -> Dir:
     """The root after all `ops`; `root` itself is left as it was.
 
     `opened` is given the references to directories that an operation went through, which is what this transaction
@@ -79,10 +103,20 @@ def apply(root: Dir, ops: Sequence[Op], namespace: str, opened: list[DirRef]) ->
     symlink into another namespace than `namespace`, ELOOP; Missing when a directory must be loaded first.
     """
     edit = object()
-    top = _own(root, edit)
+    top = _own(_opened(root, opened), edit)
     for op in ops:
         _apply_one(top, op, namespace, edit, opened)
     return top
+
+
+def _opened(node: Dir | DirRef, opened: list[DirRef]) -> Dir:
+    """The directory itself. Raises Missing when it must be loaded first."""
+    if isinstance(node, Dir):
+        return node
+    if node.loaded is None:
+        raise Missing(node)
+    opened.append(node)
+    return node.loaded
 
 
 def _own(node: Dir, edit: object) -> Dir:
@@ -107,10 +141,7 @@ def _apply_one(top: Dir, op: Op, namespace: str, edit: object, opened: list[DirR
             depth = 0
             continue
         if isinstance(entry, DirRef):
-            if entry.loaded is None:
-                raise Missing(entry)
-            opened.append(entry)
-            entry = entry.loaded
+            entry = _opened(entry, opened)
         if not isinstance(entry, Dir):
             if op.node is None:
                 return

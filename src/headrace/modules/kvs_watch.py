@@ -25,6 +25,7 @@ from ..spec.kvs_flags import (
     WATCH,
     WATCH_APPEND,
     WATCH_FULL,
+    WATCH_INITIAL_SENTINEL,
     WATCH_UNIQ,
 )
 from ..spec.message import Message
@@ -33,10 +34,22 @@ from .kvs_walk import split_key
 
 NAME = "kvs-watch"
 
-_KNOWN = READDIR | READLINK | WATCH | WAITCREATE | TREEOBJ | APPEND | WATCH_FULL | WATCH_UNIQ | WATCH_APPEND | STREAM
+_OF_A_WATCH = WATCH_FULL | WATCH_UNIQ | WATCH_APPEND | WATCH_INITIAL_SENTINEL
+_KNOWN = READDIR | READLINK | WATCH | WAITCREATE | TREEOBJ | APPEND | STREAM | _OF_A_WATCH
 _EVENT = "kvs.namespace-"
 # Seconds between lookups of watched keys of the job store.
 _POLL = 0.1
+
+
+def _contradiction(flags: int) -> str:
+    """What is wrong with a combination of flags, "" if nothing is."""
+    if flags & WATCH and flags & STREAM:
+        return "WATCH and STREAM exclude each other"
+    if flags & _OF_A_WATCH and not flags & WATCH:
+        return "WATCH is missing, which the others modify"
+    if flags & WATCH_INITIAL_SENTINEL and not flags & WATCH_APPEND:
+        return "WATCH_INITIAL_SENTINEL needs WATCH_APPEND"
+    return ""
 
 
 class Watcher:
@@ -53,6 +66,7 @@ class Watcher:
         "plain",
         "present",
         "previous",
+        "sentinel",
         "seq",
         "space",
         "todo",
@@ -73,6 +87,8 @@ class Watcher:
         self.seq = -1
         self.previous: Any = None
         self.parts = 0
+        # True until the watcher was told that it has all that was there at the beginning.
+        self.sentinel = bool(flags & WATCH_INITIAL_SENTINEL)
 
     @property
     def responded(self) -> bool:
@@ -102,6 +118,9 @@ class Watch:
             raise RpcError(errno.EPROTO, f"kvs-watch.lookup: unknown flags {flags & ~_KNOWN:#x}")
         if flags & (WATCH | STREAM) and not msg.streaming:
             raise RpcError(errno.EPROTO, "KVS watch request rejected without streaming RPC flag")
+        wrong = _contradiction(flags)
+        if wrong:
+            raise RpcError(errno.EPROTO, f"kvs-watch.lookup: flags: {wrong}")
         try:
             watcher = Watcher(msg, space, key, flags)
         except KvsError as exc:
@@ -195,6 +214,9 @@ class Watch:
         self._sent(watcher)
 
     def _sent(self, watcher: Watcher) -> None:
+        if watcher.sentinel:
+            watcher.sentinel = False
+            self.ctx.respond(watcher.msg)
         if watcher.flags & WATCH:
             self._next(watcher)
         elif watcher.msg.streaming:
