@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.modules.sched_graph_settings import QueueSettings, SettingsError, read
+from headrace.modules.sched_options import OptionError
 
 
 def tables(**keys: str) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def tables(**keys: str) -> dict[str, Any]:
 def test_nothing_configured_is_first_come_first_served_on_the_lowest_nodes() -> None:
     found = read({})
     assert (found.queue.policy, found.match_policy.name, found.match_format) == ("fcfs", "lonode", "rv1_nosched")
-    assert (found.limit, found.asked) == (0, {})
+    assert found.asked == {}
 
 
 def test_policies_and_their_parameters_are_read_as_fluxion_reads_them() -> None:
@@ -57,8 +58,8 @@ def test_queues_may_differ() -> None:
 
 
 def test_arguments_win_over_the_configuration() -> None:
-    found = read(tables(queue_policy="easy", match_policy="high"), ["queue-policy=conservative", "mode=limited=4"])
-    assert (found.queue.policy, found.match_policy.name, found.limit) == ("conservative", "high", 4)
+    found = read(tables(queue_policy="easy", match_policy="high"), ["queue-policy=conservative"])
+    assert (found.queue.policy, found.match_policy.name) == ("conservative", "high")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,14 @@ def test_keys_that_nobody_reads_change_nothing() -> None:
         (tables(queue_policy_per_queue="batch:best"), [], "queue-policy-per-queue: must be one of"),
         ({"sched-fluxion-qmanager": "easy"}, [], "sched-fluxion-qmanager: must be a table"),
         ({"sched-fluxion-qmanager": {"queue-policy": 1}}, [], "queue-policy: must be a string, not 1"),
-        ({}, ["mode=limited=0"], "mode=limited=0: use unlimited or limited=N"),
-        ({}, ["nonsense"], "argument 'nonsense'"),
     ],
 )
 def test_what_is_wrong_is_refused_with_the_key(config: dict[str, Any], args: list[str], says: str) -> None:
     with pytest.raises(SettingsError) as refused:
         read(config, args)
     assert says in str(refused.value)
+
+
+def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
+    with pytest.raises(OptionError, match=r"unknown argument 'nonsense': built-in options are .*, match-policy"):
+        read({}, ["nonsense"])

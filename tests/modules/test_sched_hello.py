@@ -12,7 +12,7 @@ import pytest
 from sched_world import World, jobspec
 
 from headrace.broker.module import EMPTY, RpcError
-from headrace.modules import sched_graph, sched_simple
+from headrace.modules import sched_graph, sched_options, sched_simple
 from headrace.modules.sched_hello import hello
 from headrace.spec.message import Message
 
@@ -24,13 +24,15 @@ class Manager:
     """The job manager's side: running jobs to tell of, and what it is told in turn."""
 
     def __init__(self, broker: Any, jobs: list[dict[str, Any]], end: int = errno.ENODATA, ready: int = 0) -> None:
+        self.hellos: list[Any] = []
         self.raised: list[Any] = []
         self.ready: list[Any] = []
         self.recovered: list[Any] = []
         ctx = broker.context("job-manager")
 
         def say_hello(msg: Message) -> None:
-            assert msg.streaming and msg.obj == {"partial-ok": True}
+            assert msg.streaming
+            self.hellos.append(msg.obj)
             for job in jobs:
                 ctx.respond(msg, {"priority": 16, "userid": 7, "t_submit": 5.04, **job})
             ctx.respond_error(msg, end, "no hello" if end != errno.ENODATA else "")
@@ -52,6 +54,10 @@ class Manager:
         broker.context("job-info").service("job-info", {"lookup": look_up})
         self.sched = broker.context("sched")
 
+    def hello(self, *args: str) -> None:
+        options, log = sched_options.read(self.sched, list(args))
+        hello(self.sched, options, log, self.recover, lambda: "Rv1 rank0/core0")
+
     def recover(self, job: int, r: dict[str, Any], freed: int) -> None:
         if job == 13:
             raise ValueError("rank 7 is not part of this instance")
@@ -66,12 +72,27 @@ async def settle() -> None:
 def test_running_jobs_are_taken_up_then_the_scheduler_is_ready(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = Manager(broker, [{"id": 1, "R": R}, {"id": 2, "R": R, "free": "0-1"}, {"id": 3, "free": "2"}])
-        hello(world.sched, world.recover, lambda: {"mode": "unlimited"})
+        world.hello("log-level=debug")
         await settle()
         assert sorted(world.recovered) == [(1, R, 0), (2, R, 0b11), (3, {"version": 3}, 0b100)]
         assert (world.ready, world.raised) == ([{"mode": "unlimited"}], [])
+        assert world.hellos == [{"partial-ok": True}]
         found = [f"sched: hello: id={id} priority=16 userid=7 t_submit=5.0" for id in ("ƒ2", "ƒ3", "ƒ4")]
-        assert broker.logged == found
+        ready = "sched: ready: queue-depth=unlimited log-level=debug pool-class=Rv1Pool Rv1 rank0/core0"
+        assert broker.logged == [*found, ready]
+
+    in_broker(scenario)
+
+
+def test_jobs_that_gave_back_a_part_may_be_unwelcome(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = Manager(broker, [{"id": 1, "R": R}])
+        world.hello("test-hello-nopartial", "queue-depth=3")
+        await settle()
+        assert world.hellos == [{"partial-ok": False}]
+        assert world.ready == [{"mode": "limited", "limit": 3}]
+        # Without log-level=debug nothing is said of each job.
+        assert broker.logged == ["sched: ready: queue-depth=3 log-level=info pool-class=Rv1Pool Rv1 rank0/core0"]
 
     in_broker(scenario)
 
@@ -80,7 +101,7 @@ def test_a_job_whose_resources_cannot_be_had_again_ends(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         jobs = [{"id": 13, "R": R}, {"id": 404}, {"id": 5, "R": R, "free": "nonsense"}, {"id": 6, "R": R}]
         world = Manager(broker, jobs)
-        hello(world.sched, world.recover, dict)
+        world.hello()
         await settle()
         notes = {body["id"]: body["note"] for body in world.raised}
         assert notes[13] == "failed to reallocate R: rank 7 is not part of this instance"
@@ -103,7 +124,7 @@ def test_a_job_whose_resources_cannot_be_had_again_ends(in_broker: Run) -> None:
 def test_a_job_manager_that_refuses_is_told_of(in_broker: Run, answers: dict[str, int], said: str) -> None:
     async def scenario(broker: Any) -> None:
         world = Manager(broker, [], **answers)
-        hello(world.sched, world.recover, dict)
+        world.hello()
         await settle()
         assert len(broker.logged) == 1 and said in broker.logged[0]
         assert len(world.ready) == ("ready" in answers)

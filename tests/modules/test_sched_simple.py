@@ -35,8 +35,9 @@ def test_an_allocation_carries_r_and_its_summary(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker, four_nodes())
         await world.settle()
-        assert world.ready == {"mode": "unlimited"}
-        assert broker.logged[-1] == "sched-simple: ready: 8 of 8 cores: rank[0-3]/core[0-1]"
+        assert world.ready == {"mode": "limited", "limit": 8}
+        ready = "queue-depth=8 log-level=info pool-class=Rv1Pool Rv1 rank[0-3]/core[0-1]"
+        assert broker.logged == [f"sched-simple: ready: {ready}"]
         world.submit(1, jobspec())
         await world.settle()
         (answer,) = world.answers[1]
@@ -332,7 +333,9 @@ def test_resource_status_tells_all_down_and_allocated(in_broker: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["mode=limited=8"], {"mode": "limited", "limit": 8}),
+        ([], {"mode": "limited", "limit": 8}),
+        (["queue-depth=unlimited"], {"mode": "unlimited"}),
+        (["mode=limited=9"], {"mode": "limited", "limit": 9}),
         (["mode=single", "alloc-mode=best-fit"], {"mode": "limited", "limit": 1}),
         (["mode=single", "mode=unlimited"], {"mode": "unlimited"}),
     ],
@@ -357,10 +360,18 @@ def test_the_mode_is_told_to_the_job_manager(in_broker: Run, args: list[str], sa
     in_broker(scenario)
 
 
-@pytest.mark.parametrize("arg", ["mode=limited=0", "mode=limited", "mode=x", "mode", "alloc-mode=x", "other"])
-def test_an_argument_that_means_nothing_is_refused(in_broker: Run, arg: str) -> None:
+@pytest.mark.parametrize(
+    ("arg", "says"),
+    [
+        ("alloc-mode=x", "alloc-mode='x' is invalid: expected one of worst-fit, best-fit, first-fit"),
+        ("other", "unknown argument 'other': built-in options are queue-depth, log-level, pool-class, alloc-mode"),
+        ("queue-depth=bogus", "queue-depth='bogus' is invalid: expected a positive integer or 'unlimited'"),
+    ],
+)
+def test_an_argument_that_means_nothing_is_refused(in_broker: Run, arg: str, says: str) -> None:
     async def scenario(broker: Any) -> None:
-        with pytest.raises(RpcError, match="sched-simple: "):
+        with pytest.raises(RpcError) as refused:
             broker.load(sched_simple, arg)
+        assert (refused.value.errnum, refused.value.text) == (errno.EINVAL, says)
 
     in_broker(scenario)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .attrs import AttrTable
     from .broker import Broker
 
+# Scripts that were written for Flux call whatever scheduler an instance has by default sched-simple.
+_DEFAULT_SCHEDULER, _FLUX_SCHEDULER = "sched-graph", "sched-simple"
 LEADER_MODULES = (
     "content",
     "kvs",
@@ -38,7 +40,7 @@ LEADER_MODULES = (
     "job-ingest",
     "job-info",
     "job-list",
-    "sched-graph",
+    _DEFAULT_SCHEDULER,
     "job-exec",
     "rexec",
     "heartbeat",
@@ -50,7 +52,7 @@ FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
 _BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
 _UNLISTED = frozenset({"content", "job-exec"})
 # Modules that work for longer than a broker may be away: each runs in a process of its own.
-EXEC_MODULES = frozenset({"sched-graph"})
+EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER})
 # How many times one of those is loaded again that ended by itself, and in how many seconds: what ends at once each time
 # would keep a broker busy for nothing.
 _RESTARTS, _RESTARTS_IN = 3, 60.0
@@ -64,7 +66,7 @@ def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
         return list(_BEFORE_OWN_RC1[rank > 0])
     names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
     skip = _listed(config, "skip-modules")
-    return [_scheduler(attrs, config) if name == "sched-graph" else name for name in names if name not in skip]
+    return [_scheduler(attrs, config) if name == _DEFAULT_SCHEDULER else name for name in names if name not in skip]
 
 
 def has_own_rc1(attrs: AttrTable) -> bool:
@@ -236,7 +238,9 @@ class ModuleHost:
             self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
 
     async def remove(self, name: str) -> None:
-        """Unload a module. Raises RpcError(ENOENT, EINVAL)."""
+        """Unload a module; the default scheduler by the name of Flux's, too. Raises RpcError(ENOENT, EINVAL)."""
+        if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
+            name = _DEFAULT_SCHEDULER
         ctx = self.loaded.get(name)
         if ctx is None or name in self._unlisted:
             raise RpcError(errno.ENOENT, "No such file or directory")

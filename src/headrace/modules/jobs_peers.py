@@ -39,6 +39,8 @@ class Scheduler:
 
     def hello(self, msg: Message) -> None:
         """`sched-hello`: every job that holds resources, with its R, then ENODATA."""
+        partial = " +partial-ok" if (msg.obj or {}).get("partial-ok") is True else ""
+        self.ctx.log(logging.DEBUG, f"scheduler: hello{partial}")
         self.hellos.add(msg)
         self._drop()
         for job in self.core.sched_hello():
@@ -54,6 +56,7 @@ class Scheduler:
             mode, limit = "limited", 1
         if mode not in ("unlimited", "limited") or not isinstance(limit, int) or (mode == "limited") != (limit > 0):
             raise RpcError(errno.EPROTO, 'sched-ready: mode must be "unlimited", or "limited" with a limit')
+        self.ctx.log(logging.DEBUG, f"scheduler: ready {mode}")
         self.sender = msg.sender
         self.touch()
         return {"count": self.core.sched_is_ready(limit)}

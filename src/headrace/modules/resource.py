@@ -8,8 +8,8 @@ from headrace.modules.resource_follower import Follower
 
 NAME = "resource"
 
-# Take R's word for what nodes have; take every broker for online, as tests do.
-_ARGS = ("noverify", "monitor-force-up")
+# Take R's word for what nodes have; take every broker for online, as tests do; keep all events, which is always so.
+_ARGS = ("noverify", "monitor-force-up", "notruncate")
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:

@@ -20,6 +20,7 @@ from headrace.graph.request import JobRequest, RequestError
 from headrace.graph.writers import graph_object, short_graph_object
 from headrace.modules import sched_graph_queries as queries
 from headrace.modules import sched_graph_settings as settings
+from headrace.modules import sched_options
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_why import refusal, shortage
 from headrace.modules.sched_hello import acquire_ended, hello
@@ -93,7 +94,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 class _Scheduler:
     def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
-        self.args = args
+        self.options, self.log = sched_options.read(ctx, args)
         self.settings = self._read(ctx.config)
         self.pool: Pool | None = None
         self.expiration = 0.0
@@ -118,6 +119,8 @@ class _Scheduler:
             open=("resource-status",),
         )
         ctx.service("feasibility", {"check": self._check}, open=("check",))
+        # Scripts ask Flux's default scheduler by its name for statistics, and set its debug bits.
+        ctx.service("sched-simple", {})
         queries.register(
             ctx, self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
         )
@@ -131,12 +134,12 @@ class _Scheduler:
 
     def _read(self, config: dict[str, Any]) -> settings.Settings:
         try:
-            found = settings.read(config, self.args)
-        except settings.SettingsError as exc:
+            found = settings.read(config, self.options.rest)
+        except (settings.SettingsError, sched_options.OptionError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
             text = f"{settings.QMANAGER}: there is no queue {name}: what is set for it has no effect"
-            self.ctx.log(logging.WARNING, text)
+            self.log(logging.WARNING, text)
         return found
 
     def _configure(self, config: dict[str, Any]) -> None:
@@ -243,12 +246,12 @@ class _Scheduler:
             try:
                 self.pool = self._load(body["resources"])
             except ValueError as exc:
-                self.ctx.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
+                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
                 return
             self.pool.load_time = self.ctx.monotonic() - begin
             self.expiration = self.pool.rset.expiration
             self._update(body)
-            hello(self.ctx, self._recover, self._ready)
+            hello(self.ctx, self.options, self.log, self._recover, self._resource_summary)
         else:
             self._update(body)
             self._changed()
@@ -260,7 +263,7 @@ class _Scheduler:
         except GraphError as exc:
             if "scheduling" not in r:
                 raise
-            self.ctx.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
+            self.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
             return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
 
     def _update(self, body: dict[str, Any]) -> None:
@@ -273,6 +276,7 @@ class _Scheduler:
             pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
+            self.log(logging.INFO, f"resource expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             add, remove = (
                 {name: Idset.parse(ranks).bits for name, ranks in body.get(key, {}).items()}
@@ -283,9 +287,8 @@ class _Scheduler:
     def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
         self._pool().recover(job, r, freed, self._time())
 
-    def _ready(self) -> dict[str, Any]:
-        limit = self.settings.limit
-        return {"mode": "limited", "limit": limit} if limit else {"mode": "unlimited"}
+    def _resource_summary(self) -> str:
+        return f"match-policy={self.settings.match_policy.name} Rv1 {summary(self._pool().rset.to_obj())}"
 
     # -- requests of the job manager (RFC 27)
 
@@ -328,7 +331,7 @@ class _Scheduler:
         if known:
             self._changed()
         else:
-            self.ctx.log(logging.ERROR, f"sched.free: job {id} holds no resources")
+            self.log(logging.ERROR, f"sched.free: job {id} holds no resources")
         return EMPTY
 
     def _inherit(self, msg: Message) -> Any:
@@ -339,7 +342,7 @@ class _Scheduler:
             if heir in self.heirs:
                 self.heirs.remove(heir)
             if not pool.inherit(id, heir, now, expiration):
-                self.ctx.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
+                self.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
         self._changed()
         return EMPTY
 

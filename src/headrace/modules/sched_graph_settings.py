@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.graph.policies import Policy
 from headrace.graph.policies import by_name as match_policy
+from headrace.modules.sched_options import unknown
 from headrace.queueing import POLICIES as QUEUE_POLICIES
 from headrace.spec import duration
 
@@ -39,7 +40,7 @@ class QueueSettings(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Everything that is configured. `limit` is how many requests the job manager sends at a time, 0 any number.
+    """Everything that is configured.
 
     `asked` has the texts as they were given, by key, which is what `params` shows.
     """
@@ -48,7 +49,6 @@ class Settings(NamedTuple):
     queues: dict[str, QueueSettings]
     match_policy: Policy
     match_format: str
-    limit: int
     asked: dict[str, str]
     # Seconds after which half of what users have used is forgotten; 0: nobody asks what they have.
     fair_share: float = 0.0
@@ -58,9 +58,10 @@ class Settings(NamedTuple):
 
 
 def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
-    """The settings of a configuration and module arguments `key=value`, which win. Raises SettingsError.
+    """The settings of a configuration and module arguments `key=value`, which win.
 
-    Other keys of a configuration are the broker's to name (`broker/config_keys.py`).
+    Raises SettingsError, and OptionError for an argument that nobody knows. Other keys of a configuration are the
+    broker's to name (`broker/config_keys.py`).
     """
     asked: dict[str, str] = {}
     for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):
@@ -72,22 +73,16 @@ def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
                 if not isinstance(value, str):
                     raise SettingsError(f"{name}.{key}: must be a string, not {value!r}")
                 asked[key] = value
-    limit = 0
     for arg in args:
         key, _, value = arg.partition("=")
-        if key == "mode":
-            limit = _limit(value)
-        elif key in QMANAGER_KEYS or key in RESOURCE_KEYS:
-            asked[key] = value
-        else:
-            keys = ", ".join(("mode", *QMANAGER_KEYS, *RESOURCE_KEYS))
-            raise SettingsError(f"sched-graph: argument {arg!r}: must be KEY=VALUE with one of the keys {keys}")
+        if key not in QMANAGER_KEYS and key not in RESOURCE_KEYS:
+            raise unknown(arg, (*QMANAGER_KEYS, *RESOURCE_KEYS))
+        asked[key] = value
     return Settings(
         queue=_queue(asked, "queue-policy", "queue-params", "policy-params"),
         queues=_per_queue(asked),
         match_policy=_match_policy(asked.get("match-policy", "lonode")),
         match_format=_one_of("match-format", asked.get("match-format", "rv1_nosched"), MATCH_FORMATS),
-        limit=limit,
         asked=asked,
         fair_share=_fair_share(asked.get("fair-share", "")),
     )
@@ -160,12 +155,3 @@ def _match_policy(text: str) -> Policy:
         return match_policy(text)
     except ValueError as exc:
         raise SettingsError(f"match-policy: {exc}") from None
-
-
-def _limit(value: str) -> int:
-    kind, _, limit = value.partition("=")
-    if value == "unlimited":
-        return 0
-    if kind == "limited" and limit.isascii() and limit.isdigit() and int(limit):
-        return int(limit)
-    raise SettingsError(f"sched-graph: mode={value}: use unlimited or limited=N")

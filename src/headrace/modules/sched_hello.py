@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import ModuleContext
+from headrace.modules.sched_options import Log, Options
 from headrace.spec import jobid
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -20,11 +21,16 @@ _CURRENT = 2
 
 
 def hello(
-    ctx: ModuleContext, recover: Callable[[int, dict[str, Any], int], None], ready: Callable[[], dict[str, Any]]
+    ctx: ModuleContext,
+    options: Options,
+    log: Log,
+    recover: Callable[[int, dict[str, Any], int], None],
+    resources: Callable[[], str],
 ) -> None:
-    """Have `recover(id, R, ranks it gave back as a bit set)` called for each running job, then say `ready()`.
+    """Have `recover(id, R, ranks it gave back as a bit set)` called for each running job, then say that it is ready.
 
-    A job whose resources `recover` refuses with a ValueError gets a fatal exception: it would share them unknowingly.
+    `resources()` is what the log says of the scheduler's resources then. A job whose resources `recover` refuses with a
+    ValueError gets a fatal exception: it would share them unknowingly.
     """
 
     def take(job: int, r: dict[str, Any], freed: str) -> None:
@@ -34,19 +40,19 @@ def hello(
             lost(job, str(exc))
 
     def lost(job: int, why: str) -> None:
-        ctx.log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
+        log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
         note = f"failed to reallocate R: {why}"
         ctx.call("job-manager.raise", {"id": job, "severity": 0, "type": "scheduler-restart", "note": note})
 
     def answered(reply: Message) -> None:
         if reply.errnum == errno.ENODATA:
-            ctx.call("job-manager.sched-ready", ready(), accepted)
+            ctx.call("job-manager.sched-ready", options.sched_ready, accepted)
         elif reply.errnum:
-            ctx.log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
+            log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
         else:
             job = reply.obj
             who = f"id={jobid.encode(job['id'])} priority={job['priority']} userid={job['userid']}"
-            ctx.log(logging.DEBUG, f"hello: {who} t_submit={job['t_submit']:.1f}")
+            log(logging.DEBUG, f"hello: {who} t_submit={job['t_submit']:.1f}")
             if "R" in job:
                 take(job["id"], job["R"], job.get("free", ""))
             else:
@@ -63,9 +69,11 @@ def hello(
 
     def accepted(reply: Message) -> None:
         if reply.errnum:
-            ctx.log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+            log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+        else:
+            log(logging.INFO, f"ready: {options} {resources()}")
 
-    ctx.call("job-manager.sched-hello", {"partial-ok": True}, answered, streaming=True)
+    ctx.call("job-manager.sched-hello", {"partial-ok": options.partial_ok}, answered, streaming=True)
 
 
 def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:

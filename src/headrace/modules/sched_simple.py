@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import heapq
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules import sched_options
 from headrace.modules.sched_hello import acquire_ended, hello
 from headrace.modules.sched_r import Shares, in_use, shares_of_r, summary
 from headrace.modules.sched_simple_pool import ALLOC_MODES, Pool, Request, Unsatisfiable
@@ -29,6 +31,8 @@ from headrace.spec.rset import ResourceSet
 NAME = "sched-simple"
 
 _SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
+# How many requests the job manager sends at a time unless it is told otherwise, as with flux-core's scheduler.
+_QUEUE_DEPTH = 8
 # Seconds a head waits before it is told why; a busy system changes heads faster than anybody can read.
 _EXPLAIN_AFTER = 0.1
 # An estimate looks at so many running jobs; beyond that it is not worth its time.
@@ -80,7 +84,11 @@ def request_of(jobspec: dict[str, Any]) -> Request:
 class _Scheduler:
     def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
         self.ctx = ctx
-        self.mode, self.limit, self.alloc_mode = _mode(args)
+        self.options, self.log = sched_options.read(ctx, args, _QUEUE_DEPTH)
+        try:
+            self.alloc_mode = _alloc_mode(self.options.rest)
+        except sched_options.OptionError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
         self.rset = ResourceSet()
         self.pool = Pool(self.rset, self.alloc_mode)
         self.expiration = 0.0
@@ -129,13 +137,12 @@ class _Scheduler:
             self.pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
-            self.ctx.log(logging.DEBUG, f"expiration updated to {self.expiration:.2f}")
+            self.log(logging.INFO, f"resource expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             self._change_properties(body.get("property-add", {}), body.get("property-remove", {}))
         if not self.acquired:
             self.acquired = True
-            self.ctx.log(logging.DEBUG, f"scheduler: ready {self.mode}{f'={self.limit}' if self.limit else ''}")
-            hello(self.ctx, self._recover, self._ready)
+            hello(self.ctx, self.options, self.log, self._recover, lambda: f"Rv1 {summary(self.rset.to_obj())}")
         self._retry()
 
     def _change_properties(self, add: dict[str, str], remove: dict[str, str]) -> None:
@@ -160,11 +167,6 @@ class _Scheduler:
     def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
         shares = self.pool.mark_allocated(share for share in shares_of_r(r) if not freed >> share.rank & 1)
         self.held[job] = _Held(shares, float(r["execution"].get("expiration") or 0.0))
-
-    def _ready(self) -> dict[str, Any]:
-        free = self.rset.diff(self._allocated())
-        self.ctx.log(logging.DEBUG, f"ready: {free.ncores} of {self.rset.ncores} cores: {summary(free.to_obj())}")
-        return {"mode": self.mode, "limit": self.limit} if self.limit else {"mode": self.mode}
 
     # -- requests of the job manager (RFC 27)
 
@@ -220,7 +222,7 @@ class _Scheduler:
         body = msg.obj
         held = self.held.get(body["id"])
         if held is None:
-            self.ctx.log(logging.ERROR, f"sched.free: job {body['id']} holds no resources")
+            self.log(logging.ERROR, f"sched.free: job {body['id']} holds no resources")
             return EMPTY
         if body.get("final", True) or "R" not in body:
             self.pool.free(held.shares)
@@ -382,26 +384,13 @@ class _Scheduler:
         return start
 
 
-def _mode(args: list[str]) -> tuple[str, int, str]:
-    """How many requests the job manager sends at a time: `mode=limited=N`, `mode=unlimited` (the default), or
-    `mode=single`, which is `limited=1`; and `alloc-mode`, one of ALLOC_MODES. Raises RpcError(EINVAL)."""
-    mode, limit, alloc_mode = "unlimited", 0, ALLOC_MODES[0]
+def _alloc_mode(args: Iterable[str]) -> str:
+    """The last `alloc-mode` of the arguments, one of ALLOC_MODES. Raises OptionError for that and for any other."""
+    mode = ALLOC_MODES[0]
     for arg in args:
-        key, _, value = arg.partition("=")
-        if key == "alloc-mode":
-            if value not in ALLOC_MODES:
-                raise RpcError(errno.EINVAL, f"sched-simple: alloc-mode={value}: use {', '.join(ALLOC_MODES)}")
-            alloc_mode = value
-            continue
-        if key != "mode":
-            raise RpcError(errno.EINVAL, f"sched-simple: unknown argument {arg!r}, known are mode and alloc-mode")
-        kind, _, number = value.partition("=")
-        if value == "unlimited":
-            mode, limit = value, 0
-        elif value == "single":
-            mode, limit = "limited", 1
-        elif kind == "limited" and number.isascii() and number.isdigit() and int(number[:9]) > 0:
-            mode, limit = "limited", int(number[:9])
-        else:
-            raise RpcError(errno.EINVAL, f"sched-simple: mode={value}: use unlimited, single or limited=N")
-    return mode, limit, alloc_mode
+        key, _, mode = arg.partition("=")
+        if key != "alloc-mode":
+            raise sched_options.unknown(arg, ["alloc-mode"])
+        if mode not in ALLOC_MODES:
+            raise sched_options.OptionError(f"alloc-mode={mode!r} is invalid: expected one of {', '.join(ALLOC_MODES)}")
+    return mode
