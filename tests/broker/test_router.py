@@ -56,6 +56,12 @@ def test_a_request_goes_to_the_service_with_the_longest_prefix():
         assert not client.got
 
 
+def test_a_request_for_the_parent_of_the_outermost_broker_is_ehostunreach():
+    service, client = routed("kvs.lookup", nodeid=0, flags=m.FLAG_UPSTREAM)
+    assert not service.got
+    assert [msg.errnum for msg in client.got] == [errno.EHOSTUNREACH]
+
+
 def test_an_unknown_service_is_enosys_and_an_unknown_rank_ehostunreach():
     assert [msg.errnum for msg in routed("nosuch.x")[1].got] == [errno.ENOSYS]
     assert [msg.errnum for msg in routed("kvs.x", nodeid=5)[1].got] == [errno.EHOSTUNREACH]

@@ -27,6 +27,20 @@ def test_short_options_bundle_with_their_argument():
     assert options.get("count") == "5"
 
 
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("17", 17), ("3k", 3072), ("3K", 3072), ("2M", 2 << 20), ("1G", 1 << 30)]
+)
+def test_a_size_has_a_unit_or_is_in_bytes(text, size):
+    assert COMMAND.parse(["-c", text]).get_size("count", 5) == size
+
+
+def test_a_size_that_is_none_is_refused():
+    assert COMMAND.parse([]).get_size("count", 5) == 5
+    for text in ("K", "-1", "1.5M", "3 K", "٣"):
+        with pytest.raises(CommandError, match='Option "count" requires a size'):
+            COMMAND.parse([f"--count={text}"]).get_size("count", 5)
+
+
 def test_rest_is_left_alone_when_it_belongs_to_another_command():
     assert COMMAND.parse(["-v", "sh", "-c", "x"], stop_early=True).operands == ["sh", "-c", "x"]
     assert COMMAND.parse(["--", "-v"]).operands == ["-v"]

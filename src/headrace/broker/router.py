@@ -136,6 +136,9 @@ class Router:
             # nodeid is the sender's own rank: the request starts at the sender's parent.
             if (nodeid != self.rank and self._to_service(msg)) or self.up(msg):
                 return
+            if nodeid == self.rank:
+                self.refuse(msg, errno.EHOSTUNREACH, f"rank {nodeid} has no parent")
+                return
         elif nodeid == self.rank:
             if self._to_service(msg):
                 return

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     # (short letter or "", long name, metavar or "" for a flag, help); a metavar in brackets is an optional argument
     OptionTable = Sequence[Tuple[str, str, str, str]]
 
+# By how many bits the unit of a size shifts it.
+_BINARY = {"k": 10, "K": 10, "M": 20, "G": 30}
 _HELP = ("h", "help", "", "Print this text and end")
 
 
@@ -56,6 +58,18 @@ class Options:
             raise CommandError(
                 f"Option \"{name}\" requires an integer argument, got '{text}'\n{self.spec.hint()}"
             ) from None
+
+    def get_size(self, name: str, default: int) -> int:
+        """The last value as a number of bytes; K, M and G after it stand for powers of 1024. Raises CommandError."""
+        text = self.get(name)
+        if not text:
+            return default
+        digits, factor = (text[:-1], 1 << _BINARY[text[-1]]) if text[-1] in _BINARY else (text, 1)
+        if not (digits.isascii() and digits.isdigit()):
+            raise CommandError(
+                f"Option \"{name}\" requires a size, such as 512, 4K or 2M, got '{text}'\n{self.spec.hint()}"
+            )
+        return int(digits) * factor
 
     def need(self, least: int, most: Optional[int] = None) -> List[str]:
         """The operands; the usage text and status 1 unless there are `least` to `most` of them."""

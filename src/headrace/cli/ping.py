@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 from headrace.client.handle import NODEID_ANY, Handle
+from headrace.spec import duration
+from headrace.spec.message import NODEID_UPSTREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Tuple
+    from typing import Any, List, Optional, Tuple
 
     from headrace.client.handle import Rpc
 
 PREFIX = "flux-ping: "
 # Seconds after which somebody at a terminal is told that nobody answers.
 _PATIENCE = 2.0
-# Seconds that nobody waits from one ping to the next.
-_LONGEST = 1e6
-
 _COMMAND = Command(
     "flux-ping",
-    "[OPTIONS] target",
+    "[OPTIONS] TARGET",
     "Time the way of a message to a service and back",
     (
         ("r", "rank", "NODEID", "Ask at this rank or host"),
         ("p", "pad", "N", "Send N bytes along (suffixes K and M)"),
-        ("i", "interval", "N", "Wait so long between two messages (default: 1s)"),
+        ("i", "interval", "FSD", "Wait so long between two messages (default: 1s)"),
         ("c", "count", "N", "End after N answers"),
         ("b", "batch", "", "Send all first, then wait for the answers"),
         ("u", "userid", "", "Print which user and roles the request came with"),
@@ -39,17 +39,22 @@ _COMMAND = Command(
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     (text,) = options.need(1, 1)
-    handle = Handle()
-    node, service = _target(handle, text, options.get("rank"))
-    shown = f"{'any' if node == NODEID_ANY else node}!{service}"
-    print(f"flux-ping {shown}", flush=True)
-    count = options.get_int("count", 0)
-    pad = "z" * options.get_int("pad", 0)
+    pad = "z" * options.get_size("pad", 0)
+    if options.has("rank"):
+        if "!" in text:
+            raise CommandError("--rank and TARGET both try to specify a nodeid")
+        text = f"{options.get('rank')}!{text}"
     interval = _interval(options.get("interval", "1"))
+    count = options.get_int("count", 0)
+    if count < 0:
+        raise CommandError("count must be >= 0")
+    if options.has("batch") and not count:
+        raise CommandError("--batch should only be used with --count")
+    handle = Handle()
+    node, service, shown = _target(handle, text)
+    print(f"flux-ping {shown}", flush=True)
     pings = _Pings(handle, node, service, pad, options.has("userid"))
     if options.has("batch"):
-        if not count:
-            raise CommandError("--batch requires --count")
         calls = []
         for seq in range(count):
             if seq:
@@ -68,45 +73,40 @@ def main(argv: List[str]) -> int:
 
 
 def _interval(text: str) -> float:
+    if text.startswith("-"):
+        raise CommandError("interval must be >= 0")
     try:
-        seconds = float(text)
+        # time.sleep takes no more than this many seconds.
+        return min(duration.parse(text), 1e6)
     except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= _LONGEST:
-        raise CommandError(f"--interval: '{text}' is no number of seconds")
-    return seconds
+        raise CommandError(f"--interval: '{text}' is no number of seconds") from None
 
 
-def _target(handle: Handle, text: str, rank: str) -> Tuple[int, str]:
-    """Node and service of `SERVICE`, `RANK`, `HOST` or `RANK!SERVICE`. Raises CommandError."""
-    service = text
-    if "!" in text:
-        rank, service = text.split("!", 1)
-    elif not rank and _looks_like_node(handle, text):
-        rank, service = text, "broker"
-    if not rank or rank == "any":
-        return NODEID_ANY, service
-    if rank == "upstream":
-        return 0xFFFFFFFE, service
-    node = _node(handle, rank)
-    if node < 0:
-        raise CommandError(f"invalid nodeid/host: '{rank}'")
-    return node, service or "broker"
+def _target(handle: Handle, text: str) -> Tuple[int, str, str]:
+    """Node, service and the two as shown, of `SERVICE`, `NODE` or `NODE!SERVICE`; of a node alone its broker is meant.
+    Raises CommandError."""
+    name, bang, service = text.partition("!")
+    node, suffix = _node(handle, name)
+    if node is None:
+        if bang:
+            raise CommandError(f"invalid nodeid/host: '{name}'")
+        return NODEID_ANY, text, f"any!{text}"
+    service = service or "broker"
+    return node, service, f"{name}!{service}{suffix}"
 
 
-def _looks_like_node(handle: Handle, text: str) -> bool:
-    return text.isdigit() or _node(handle, text) >= 0
-
-
-def _node(handle: Handle, text: str) -> int:
-    """The rank that a number or host name stands for, -1 if none."""
-    if text.isdigit():
-        handle.attr_get("hostlist")
-        return int(text)
+def _node(handle: Handle, text: str) -> Tuple[Optional[int], str]:
+    """The nodeid that `any`, `upstream`, a host name or a number stands for, None if none; a host's rank as shown."""
+    if text == "any":
+        return NODEID_ANY, ""
+    if text == "upstream":
+        return NODEID_UPSTREAM, ""
+    if text.isascii() and text.isdigit() and int(text) < NODEID_UPSTREAM:
+        return int(text), ""
     from headrace.spec.hostlist import Hostlist
 
-    hosts = list(Hostlist.parse(handle.attr_get("hostlist")))
-    return hosts.index(text) if text in hosts else -1
+    rank = Hostlist.parse(handle.attr_get("hostlist")).find(text)
+    return (rank, f" (rank {rank})") if rank >= 0 else (None, "")
 
 
 class _Pings:
@@ -126,12 +126,15 @@ class _Pings:
         return self._handle.rpc(f"{self._service}.ping", request, self._node)
 
     def receive(self, call: Rpc) -> None:
-        rank = "any" if self._node == NODEID_ANY else self._node
-        asked = f"{rank}!{self._service}.ping"
+        node = {NODEID_ANY: "", NODEID_UPSTREAM: "upstream!"}.get(self._node, f"{self._node}!")
+        asked = f"{node}{self._service}.ping"
         try:
             answer = self._answer(call, asked)
         except OSError as exc:
-            raise CommandError(f"{asked}: {exc.strerror}") from None
+            # The same words whichever broker refused, as scripts know them.
+            raise CommandError(f"{asked}: {os.strerror(exc.errno or 0)}") from None
+        if answer["pad"] != self._pad:
+            raise CommandError(f"{asked}: padding contents invalid")
         sent = answer["time.tv_sec"] * 10**9 + answer["time.tv_nsec"]
         took = (time.monotonic_ns() - sent) / 1e6
         rank = answer.get("rank", self._node)
