@@ -64,6 +64,21 @@ def test_program_named_after_flux_is_a_command(flux, tmp_path):
     assert outcome.stdout == "hello you\n"
 
 
+def test_python_program_named_after_flux_needs_no_interpreter_line(flux, tmp_path):
+    script = tmp_path / "flux-hello.py"
+    script.write_text("import flux, sys; print('hello', *sys.argv[1:])")
+    script.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert flux("hello", "you", PATH=path).stdout == "hello you\n"
+    assert "\thello\n" in flux("helo", PATH=path).stderr
+
+
+def test_verbose_driver_shows_search_paths_and_what_it_runs(flux):
+    outcome = flux("-v", "env", "true")
+    assert "\nFLUX_EXEC_PATH=" in outcome.stdout
+    assert outcome.stderr == "flux: trying to run env from headrace.cli\n"
+
+
 def test_program_given_by_its_path_is_run(flux, tmp_path):
     (tmp_path / "here").write_text("#!/bin/sh\necho $1; exit 3\n")
     (tmp_path / "here").chmod(0o755)

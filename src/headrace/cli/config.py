@@ -169,11 +169,10 @@ def _builtin(argv: List[str]) -> int:
 
 def builtin_values() -> Any:
     """Where this installation keeps what, by the names that Flux uses."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from headrace.cli.command_environment import FOLDERS
+
     return {
-        "python_path": os.path.join(package, "compat", "python"),
-        "exec_path": os.path.join(package, "cli"),
-        "module_path": os.path.join(package, "modules"),
+        **FOLDERS,
         "rc1_path": "",
         "rc3_path": "",
         "shell_path": "",

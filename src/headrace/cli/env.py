@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from headrace.cli import command_environment
 from headrace.cli.errors import CommandError
 from headrace.cli.getopts import Command
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-env: "
 
-_NAMES = ("PATH", "PYTHONPATH", "FLUX_URI", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH", "FLUX_CONNECTOR_PATH")
-
 _COMMAND = Command(
     "flux-env", "[COMMAND [ARGS...]]", "Print the environment of this installation and instance, or run COMMAND with it"
 )
@@ -24,7 +23,7 @@ _COMMAND = Command(
 def main(argv: List[str]) -> int:
     argv = _COMMAND.parse(argv, stop_early=True).operands
     if not argv:
-        for name in _NAMES:
+        for name in command_environment.NAMES:
             if name in os.environ:
                 print(f'export {name}="{_quoted(os.environ[name])}"')
         return 0

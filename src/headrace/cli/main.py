@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-from headrace.cli import encodings
+from headrace.cli import command_environment, encodings
 from headrace.cli.errors import CommandError, refusal
 from headrace.spec import jobid
 
@@ -107,7 +107,7 @@ _USAGE = """Usage: flux [OPTIONS] COMMAND ARGS
   -h, --help             Print this text and end
   -p, --parent           Run COMMAND in the instance that this one is a job of
   -r, --root             Run COMMAND in the outermost instance
-  -v, --verbose          Print the environment and program that COMMAND gets
+  -v, --verbose          Print the search paths and the program of COMMAND
   -V, --version          Print versions
 
 'flux help COMMAND' shows what a command does and its options.
@@ -189,7 +189,9 @@ def _drive(args: List[str]) -> int:
     if not args:
         sys.stderr.write(_USAGE)
         return 1
-    prepare_environment()
+    command_environment.prepare(os.environ)
+    if verbose:
+        command_environment.show()
     if hops:
         from headrace.cli.instances import retarget
 
@@ -306,19 +308,20 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
             os.execv(name, [name, *argv])
         except OSError as exc:
             raise CommandError(f"{name}: {exc.strerror}", 127 if isinstance(exc, FileNotFoundError) else 126) from None
-    else:
-        for folder in (os.environ.get("FLUX_EXEC_PATH", "") + ":" + os.environ.get("PATH", "")).split(":"):
-            for path in (f"{folder}/flux-{name}", f"{folder}/flux-{name}.py"):
-                if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
-                    if verbose:
-                        sys.stderr.write(f"flux: trying to exec {path}\n")
-                    os.execv(path, [path, *argv])
+    folders = (os.environ.get("FLUX_EXEC_PATH", "") + ":" + os.environ.get("PATH", "")).split(":")
+    for folder in [folder for folder in folders if folder]:
+        # A Python program needs no `#!` line: it gets the interpreter that can import flux.
+        for program in ([sys.executable, f"{folder}/flux-{name}.py"], [f"{folder}/flux-{name}"]):
+            if os.access(program[-1], os.R_OK | os.X_OK) and not os.path.isdir(program[-1]):
+                if verbose:
+                    sys.stderr.write(f"flux: trying to exec {' '.join(program)}\n")
+                os.execv(program[0], [*program, *argv])
     if name in ABSENT:
         raise CommandError(f"'{name}' is a Flux command that Headrace does not have yet")
     text = f"'{name}' is not a flux command.  See 'flux --help'"
-    import difflib
+    from headrace.cli import suggestions
 
-    close = difflib.get_close_matches(name, COMMANDS, 3)
+    close = suggestions.similar(name, {*COMMANDS, *ABSENT, *suggestions.programs(folders)})
     if close:
         text += f"\n\nThe most similar command{'s are' if len(close) > 1 else ' is'}\n"
         text += "\n".join(f"\t{other}" for other in close)
@@ -344,22 +347,3 @@ def _added_commands(pattern: str) -> str:
                 line = f"   {entry['command']:<17}  {entry['description']}\n"
                 categories[entry["category"]] = categories.get(entry["category"], "") + line
     return "".join(f"\nCommon commands from flux-{name}:\n{lines}" for name, lines in categories.items())
-
-
-def prepare_environment() -> None:
-    """Put our own folders first, so that `flux` and `import flux` resolve to this installation in what we start."""
-    if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
-        _prepend("PATH", os.path.dirname(os.path.abspath(sys.argv[0])))
-    _prepend(
-        "PYTHONPATH", os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
-    )
-    for name in ("PYTHONPATH", "FLUX_CONNECTOR_PATH", "FLUX_EXEC_PATH", "FLUX_MODULE_PATH"):
-        given = name if name[:5] == "FLUX_" else f"FLUX_{name}"
-        for folder in reversed(os.environ.get(f"{given}_PREPEND", "").split(":")):
-            if folder:
-                _prepend(name, folder)
-
-
-def _prepend(name: str, folder: str) -> None:
-    parts = [part for part in os.environ.get(name, "").split(":") if part and part != folder]
-    os.environ[name] = ":".join([folder, *parts])
