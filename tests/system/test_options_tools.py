@@ -150,7 +150,7 @@ ASKING = [
         "test $(cat ms) -ge 200 && echo later",
         "later\n",
     ),
-    Line("flux ping --batch kvs", "flux-ping any!kvs\nflux-ping: --batch requires --count\n", 1),
+    Line("flux ping --batch kvs", "flux-ping: --batch should only be used with --count\n", 1),
 ]
 
 EXECUTING = [
