@@ -1,132 +1,171 @@
 """Jobs a second through one broker: real `true` processes with a statedir, simulated execution, submit requests.
 
-The instance is a real `flux start`; the driver inside it submits over the local socket with many requests under way,
-then waits until the queue is idle. HyperQueue runs as many `true` in the same run when `--peer-python` has it.
+Each row is measured with identical and with realistic jobs (workload.py). The instance is a real `flux start`. The
+driver inside it submits over the local socket with many requests under way and waits until the queue is idle, which is
+after every end of a job is in the journal. HyperQueue runs as many `true` in the same run when `--peer-python` has it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
-from measure import Row, flux_command, report, times_flux_core
+from measure import Compared, cpu_seconds, flux_command, report_compared, times_flux_core
 from spawn import spawn_rate
+from workload import KINDS, environment, submissions
 
-_PEER = r"""
-import re, sys, time
-from hyperqueue import Job
-from hyperqueue.cluster import LocalCluster, WorkerConfig
-with LocalCluster() as cluster:
-    cluster.start_worker(WorkerConfig(cores=2))
-    client = cluster.client()
-    job = Job()
-    for _ in range(int(sys.argv[1])):
-        job.program(["/bin/true"])
-    begin = time.time()
-    client.wait_for_jobs([client.submit(job)])
-    print("PEER", time.time() - begin)
-"""
+_HERE = os.path.abspath(__file__)
+# Answers that are read at once, while as many requests again are under way.
+_BATCH = 256
 
 
-def drive(count: int, simulated: bool) -> None:
-    """Runs inside the instance: submit `count` jobs, wait until idle, print the times."""
+def drive(kind: str, count: int, simulated: bool) -> None:
+    """Runs inside the instance: submit `count` jobs, wait until idle, print times (seconds) as JSON."""
     from headrace.client.handle import Handle
-    from headrace.spec import jobspec_build
 
     handle = Handle()
-    spec = jobspec_build.from_command(["/bin/true"])
-    system = spec["attributes"]["system"]
-    system["cwd"] = "/tmp"
-    system["environment"] = {"PATH": "/usr/bin:/bin"}
-    if simulated:
-        system["exec"] = {"test": {"run_duration": "0.0001s"}}
-    import base64
-    import json
-
-    header = base64.b64encode(b"version\0i1\0userid\0i%d\0mechanism\0snone\0" % os.getuid()).decode()
-    signed = header + "." + base64.b64encode(json.dumps(spec).encode()).decode() + ".none"
-    body = {"J": signed, "urgency": 16, "flags": 0}
-    begin = time.perf_counter()
-    calls: list[object] = []
-    for _ in range(count):
+    broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])
+    cpu, begin = cpu_seconds(broker), time.perf_counter()
+    calls = []
+    for body in submissions(kind, count, simulated):
         calls.append(handle.rpc("job-ingest.submit", body))
-        if len(calls) >= 512:
-            for call in calls[:256]:
-                call.get()  # type: ignore[attr-defined]
-            del calls[:256]
+        if len(calls) >= 2 * _BATCH:
+            for call in calls[:_BATCH]:
+                call.get()
+            del calls[:_BATCH]
     for call in calls:
-        call.get()  # type: ignore[attr-defined]
+        call.get()
     submitted = time.perf_counter() - begin
     handle.rpc("job-manager.drain").get()
-    print("TIMES", submitted, time.perf_counter() - begin)
+    total = time.perf_counter() - begin
+    print("RESULT", json.dumps({"submit": submitted, "total": total, "cpu": cpu_seconds(broker) - cpu}))
 
 
-def in_instance(count: int, simulated: bool, statedir: bool, scheduler: str = "graph") -> tuple[float, float]:
+def drive_command(kind: str, count: int) -> None:
+    """Runs inside the instance: time one `flux submit --cc` with only the environment of the jobs, wait until idle."""
+    from headrace.client.handle import Handle
+
+    handle = Handle()
+    broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])
+    env = {**environment(kind), **{name: value for name, value in os.environ.items() if name.startswith("FLUX_")}}
+    argv = [flux_command(), "submit", f"--cc=1-{count}", "--setattr=exec.test.run_duration=0.0001s", "/bin/true"]
+    if kind == "realistic":
+        argv.append("{cc}")
+    else:
+        # A command without an environment to pass on makes jobs as small as those of the other rows.
+        argv[2:2] = ["--env=-*"]
+    cpu, begin = cpu_seconds(broker), time.perf_counter()
+    subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
+    submitted = time.perf_counter() - begin
+    handle.rpc("job-manager.drain").get()
+    total = time.perf_counter() - begin
+    print("RESULT", json.dumps({"submit": submitted, "total": total, "cpu": cpu_seconds(broker) - cpu}))
+
+
+def in_instance(kind: str, count: int, how: str, statedir: bool = False, scheduler: str = "graph") -> dict[str, float]:
+    """Seconds that a driver took in an instance of its own; `how` is real, simulated or command."""
     with tempfile.TemporaryDirectory() as state:
         argv = [flux_command(), "start", f"-Ssched.module={scheduler}"]
         if statedir:
             argv.append(f"-Sstatedir={state}")
-        argv += [sys.executable, os.path.abspath(__file__), "--drive", str(count)]
-        if simulated:
-            argv.append("--simulated")
-        out = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    found = re.search(r"TIMES (\S+) (\S+)", out)
-    if found is None:
-        raise SystemExit(f"no times in the driver's output: {out!r}")
-    return float(found[1]), float(found[2])
+        argv += [sys.executable, _HERE, "--drive", how, "--kind", kind, "--count", str(count)]
+        out = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, float] = json.loads(out.rpartition("RESULT ")[2])
+    return found
 
 
-def peer(python: str, count: int) -> float:
+def peer(python: str, kind: str, count: int) -> float:
     """HyperQueue's seconds for `count` tasks."""
+    script = os.path.join(os.path.dirname(_HERE), "hyperqueue_tasks.py")
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([python, "-c", _PEER, str(count)], cwd=folder, check=True, capture_output=True, text=True)
-    found = re.search(r"PEER (\S+)", done.stdout)
-    if found is None:
-        raise SystemExit("HyperQueue printed no time")
-    return float(found[1])
+        argv = [python, script, kind, str(count)]
+        done = subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True)
+    return float(done.stdout.rpartition("PEER ")[2])
+
+
+def real(count: int, python: str, bar: str, times_bar: str) -> list[Compared]:
+    """Rows of real jobs and of what they are compared with, which is measured before and after them."""
+    ours, cpu, bare, theirs = {}, {}, {}, {}
+    for kind in KINDS:
+        before = spawn_rate(count, 2, environment(kind))
+        found = in_instance(kind, count, "real", statedir=True)
+        bare[kind] = (before + spawn_rate(count, 2, environment(kind))) / 2
+        ours[kind] = count / found["total"]
+        cpu[kind] = found["cpu"] / count * 1e6
+        if python:
+            theirs[kind] = count / peer(python, kind, count)
+    share = {kind: f"{ours[kind] / bare[kind]:.0%}" for kind in KINDS}
+    note = f"of bare spawn: {share['identical']}, {share['realistic']}"
+    rows = [
+        Compared(f"{count:,} bare posix_spawn", bare, "/s"),
+        Compared(f"{count:,} real jobs, statedir", ours, "jobs/s", bar, note),
+        Compared(f"{count:,} real jobs, CPU of the broker", cpu, "us/job"),
+    ]
+    if python:
+        note = "ours: " + ", ".join(f"{ours[kind] / theirs[kind]:.2f}x" for kind in KINDS)
+        rows.append(Compared(f"{count:,} tasks, HyperQueue", theirs, "tasks/s", f"ours {times_bar}", note))
+    return rows
+
+
+def simulated(count: int) -> list[Compared]:
+    """Rows of simulated execution and of submissions."""
+    bare = spawn_rate(count // 4, 2)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for kind in KINDS:
+        found[kind] = {
+            "graph": in_instance(kind, count, "simulated"),
+            "simple": in_instance(kind, count, "simulated", scheduler="simple"),
+            "command": in_instance(kind, count, "command"),
+        }
+    bare = (bare + spawn_rate(count // 4, 2)) / 2
+
+    def rates(how: str, what: str) -> dict[str, float]:
+        return {kind: count / found[kind][how][what] for kind in KINDS}
+
+    def cpu(how: str) -> dict[str, float]:
+        return {kind: found[kind][how]["cpu"] / count * 1e6 for kind in KINDS}
+
+    jobs, requests, command = rates("graph", "total"), rates("graph", "submit"), rates("command", "submit")
+    peer_jobs = times_flux_core(137, jobs["realistic"], bare, 2500)
+    peer_requests = times_flux_core(1235, requests["realistic"], bare, 5000)
+    return [
+        Compared(f"{count:,} simulated jobs, sched-graph", jobs, "jobs/s", ">= 2,500", peer_jobs),
+        Compared(f"{count:,} simulated jobs, CPU of the broker", cpu("graph"), "us/job"),
+        Compared(f"{count:,} simulated jobs, sched-simple", rates("simple", "total"), "jobs/s", ">= 2,500"),
+        Compared(f"{count:,} submit requests, jobs run meanwhile", requests, "/s", ">= 5,000", peer_requests),
+        Compared(f"flux submit --cc=1-{count}, jobs run meanwhile", command, "/s", ">= 3,000"),
+        Compared(f"flux submit --cc=1-{count}, CPU of the broker", cpu("command"), "us/job"),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--peer-python", default="")
+    parser.add_argument("--count", type=int, default=2000, help="real jobs; of simulated ones four times as many")
+    parser.add_argument("--large", type=int, default=20_000, help="real jobs of the long run, 0 for none")
+    parser.add_argument("--peer-python", default="", help="a Python that has hyperqueue")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--drive", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--simulated", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.drive:
-        drive(options.drive, options.simulated)
+    parser.add_argument("--drive", choices=("real", "simulated", "command"), help=argparse.SUPPRESS)
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help=argparse.SUPPRESS)
+    options: Any = parser.parse_args()
+    if options.drive == "command":
+        drive_command(options.kind, options.count)
         return
-    count = options.count
-    rows = []
-    # Before and after: a machine whose speed changes favours neither.
-    bare = spawn_rate(count, 2)
-    _submit, total = in_instance(count, simulated=False, statedir=True)
-    bare = (bare + spawn_rate(count, 2)) / 2
-    rows.append(Row("bare posix_spawn", bare, "/s"))
-    ours = count / total
-    rows.append(Row(f"{count} real jobs, statedir", ours, "jobs/s", ">= 1,000", f"{ours / bare:.0%} of bare spawn"))
-    if options.peer_python:
-        theirs = count / peer(options.peer_python, count)
-        rows.append(Row(f"{count} real jobs, HyperQueue", theirs, "jobs/s", "", f"ours is {ours / theirs:.2f}x"))
-    else:
+    if options.drive:
+        drive(options.kind, options.count, options.drive == "simulated")
+        return
+    if not options.peer_python:
         print("no --peer-python: HyperQueue is left out", file=sys.stderr)
-    submit, total = in_instance(count * 4, simulated=True, statedir=False)
-    graph = count * 4 / total
-    submit, total = in_instance(count * 4, simulated=True, statedir=False, scheduler="simple")
-    simple = count * 4 / total
-    requests = count * 4 / submit
-    bare = (bare + spawn_rate(count, 2)) / 2
-    note = times_flux_core(137, simple, bare, 4000)
-    rows.append(Row(f"{count * 4} simulated jobs, sched-simple", simple, "jobs/s", ">= 4,000", note))
-    rows.append(Row(f"{count * 4} simulated jobs, sched-graph", graph, "jobs/s", f">= {simple:,.0f}"))
-    rows.append(Row("submit requests", requests, "/s", ">= 6,000", times_flux_core(1235, requests, bare, 6000)))
-    report(rows, options.json)
+    rows = real(options.count, options.peer_python, ">= 40% of bare spawn", ">= 1.25x")
+    if options.large:
+        rows += real(options.large, options.peer_python, "", ">= 2x")
+    rows += simulated(options.count * 4)
+    report_compared(rows, options.json)
 
 
 if __name__ == "__main__":

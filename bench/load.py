@@ -1,12 +1,12 @@
 """100,000 jobs through one broker: memory a job, latency of commands at the start and the end, how late answers get.
 
-Execution is simulated unless `--real` is given: what is measured is what the instance keeps and how it slows down.
+Each kind of jobs (workload.py) has an instance of its own. Execution is simulated unless `--real` is given: what is
+measured is what the instance keeps and how it slows down.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import select
@@ -15,8 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
-from measure import Row, flux_command, pss, report, seconds
+from measure import Compared, flux_command, pss, report_compared, seconds
+from workload import KINDS, submissions
 
 _BATCH = 2_000
 _SHOWN = 10_000
@@ -41,32 +44,19 @@ def probe() -> None:
     print(json.dumps(times))
 
 
-def submission(real: bool) -> dict[str, object]:
-    """A `job-ingest.submit` request for `true`."""
-    from headrace.spec import jobspec_build
-
-    spec = jobspec_build.from_command(["/bin/true"])
-    system = spec["attributes"]["system"]
-    system["cwd"] = "/tmp"
-    system["environment"] = {"PATH": "/usr/bin:/bin"}
-    if not real:
-        system["exec"] = {"test": {"run_duration": "0.0001s"}}
-    header = base64.b64encode(b"version\0i1\0userid\0i%d\0mechanism\0snone\0" % os.getuid()).decode()
-    return {"J": f"{header}.{base64.b64encode(json.dumps(spec).encode()).decode()}.none", "urgency": 16, "flags": 0}
-
-
-def drive(count: int, real: bool) -> None:
+def drive(kind: str, count: int, real: bool) -> None:
     """Runs inside the instance and prints one JSON object."""
     from headrace.client.handle import Handle
 
     handle = Handle()
-    body = submission(real)
+    # Enough for all that is submitted below, each with an argument of its own.
+    bodies = submissions(kind, 2 * count + 100_000, not real)
     broker = int(handle.rpc("attr.get", {"name": "broker.pid"}).get()["value"])
 
     def run(number: int, wait: bool = True) -> None:
         calls = []
         for _ in range(number):
-            calls.append(handle.rpc("job-ingest.submit", body))
+            calls.append(handle.rpc("job-ingest.submit", next(bodies)))
             if len(calls) >= 512:
                 for call in calls[:256]:
                     call.get()
@@ -80,7 +70,7 @@ def drive(count: int, real: bool) -> None:
         submits = []
         for _ in range(_SUBMITS):
             begin = time.perf_counter()
-            handle.rpc("job-ingest.submit", body).get()
+            handle.rpc("job-ingest.submit", next(bodies)).get()
             submits.append(time.perf_counter() - begin)
         handle.rpc("job-manager.drain").get()
         return {"submit": statistics.median(submits), "jobs": seconds([flux_command(), "jobs"], 9)}
@@ -108,49 +98,59 @@ def drive(count: int, real: bool) -> None:
     print("RESULT", json.dumps(out))
 
 
+def in_instance(kind: str, count: int, real: bool) -> dict[str, Any]:
+    """What a driver found in an instance of its own."""
+    with tempfile.TemporaryDirectory() as state:
+        argv = [flux_command(), "start", f"-Sstatedir={state}", sys.executable, os.path.abspath(__file__), "--drive"]
+        argv += ["--kind", kind, "--count", str(count), *(["--real"] if real else [])]
+        printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, Any] = json.loads(printed.rpartition("RESULT ")[2])
+    first, last = found["first"], found["last"]
+    found["each"] = (found["pss_after"] - found["pss_before"]) / count
+    found["pending"] = (found["pss_pending"] - found["pss_after"]) / _PENDING
+    found["slower"] = {name: last[name] / first[name] for name in ("submit", "jobs")}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--real", action="store_true", help="run real processes instead of simulated execution")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help=argparse.SUPPRESS)
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe:
         probe()
         return
     if options.drive:
-        drive(options.count, options.real)
+        drive(options.kind, options.count, options.real)
         return
-    with tempfile.TemporaryDirectory() as state:
-        argv = [flux_command(), "start", f"-Sstatedir={state}", sys.executable, os.path.abspath(__file__), "--drive"]
-        argv += ["--count", str(options.count), *(["--real"] if options.real else [])]
-        printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found = json.loads(printed.rpartition("RESULT ")[2])
-    first, last = found["first"], found["last"]
-    each = (found["pss_after"] - found["pss_before"]) / options.count
-    pending = (found["pss_pending"] - found["pss_after"]) / _PENDING
-    report(
+    found = {kind: in_instance(kind, options.count, options.real) for kind in KINDS}
+
+    def row(what: str, value: Callable[[dict[str, Any]], float], unit: str, bar: str = "") -> Compared:
+        return Compared(what, {kind: value(found[kind]) for kind in KINDS}, unit, bar)
+
+    report_compared(
         [
-            Row("broker before, PSS", found["pss_before"] / 1e6, "MB", "<= 35"),
-            Row(f"memory a job, after {options.count:,}", each, "bytes", "<= 1,000"),
-            Row(f"memory a pending job, {_PENDING:,} of them", pending, "bytes"),
-            Row("jobs a second, first batch", found["rates"][0], "/s"),
-            Row("jobs a second, last batch", found["rates"][-1], "/s"),
-            Row("submit request, at the start", first["submit"] * 1e3, "ms"),
-            Row("submit request, at the end", last["submit"] * 1e3, "ms", "<= 1.5x", _times(last, first, "submit")),
-            Row("flux jobs, at the start", first["jobs"] * 1e3, "ms"),
-            Row("flux jobs, at the end", last["jobs"] * 1e3, "ms", "<= 1.5x", _times(last, first, "jobs")),
-            Row("flux jobs -a, 9,000 of them", found["list"], "s", "<= .5"),
-            Row("a request under load, p99", found["lag_p99"] * 1e3, "ms", "<= 20"),
-            Row("a request under load, longest", found["lag_max"] * 1e3, "ms", "<= 100"),
+            row("broker before, PSS", lambda got: got["pss_before"] / 1e6, "MB", "<= 35"),
+            row(f"memory a job, after {options.count:,}", lambda got: got["each"], "bytes", "<= 1,000"),
+            row(f"memory a pending job, {_PENDING:,} of them", lambda got: got["pending"], "bytes"),
+            row("jobs a second, first batch", lambda got: got["rates"][0], "/s"),
+            row("jobs a second, last batch", lambda got: got["rates"][-1], "/s"),
+            row("submit request, at the start", lambda got: got["first"]["submit"] * 1e3, "ms"),
+            row("submit request, at the end", lambda got: got["last"]["submit"] * 1e3, "ms"),
+            row("submit request, end to start", lambda got: got["slower"]["submit"], "", "<= 1.5"),
+            row("flux jobs, at the start", lambda got: got["first"]["jobs"] * 1e3, "ms"),
+            row("flux jobs, at the end", lambda got: got["last"]["jobs"] * 1e3, "ms"),
+            row("flux jobs, end to start", lambda got: got["slower"]["jobs"], "", "<= 1.5"),
+            row("flux jobs -a, 9,000 of them", lambda got: got["list"], "s", "<= .5"),
+            row("a request under load, p99", lambda got: got["lag_p99"] * 1e3, "ms", "<= 20"),
+            row("a request under load, longest", lambda got: got["lag_max"] * 1e3, "ms", "<= 100"),
         ],
         options.json,
     )
-
-
-def _times(last: dict[str, float], first: dict[str, float], key: str) -> str:
-    return f"{last[key] / first[key]:.2f}x"
 
 
 if __name__ == "__main__":

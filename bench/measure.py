@@ -26,6 +26,17 @@ class Row:
     note: str = ""
 
 
+@dataclass
+class Compared:
+    """A figure of each kind of jobs (workload.py), `values` by kind."""
+
+    what: str
+    values: dict[str, float]
+    unit: str
+    bar: str = ""
+    note: str = ""
+
+
 def flux_command() -> str:
     """The `flux` beside this Python."""
     return os.path.join(os.path.dirname(sys.executable), "flux")
@@ -86,3 +97,24 @@ def report(rows: list[Row], as_json: bool) -> None:
         bar = f"  bar {row.bar}" if row.bar else ""
         note = f"  {row.note}" if row.note else ""
         print(f"{row.what:<{width}}  {row.value:>12,.3f} {row.unit}{bar}{note}")
+
+
+def report_compared(rows: list[Compared], as_json: bool) -> None:
+    """The table of both kinds of jobs, with the realistic figure as a part of the identical one."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(asdict(row)))
+        return
+    width = max(len(row.what) for row in rows)
+    print(f"{'':<{width}}  {'identical':>10}  {'realistic':>10}  {'ratio':>5}")
+    for row in rows:
+        identical, realistic = row.values["identical"], row.values["realistic"]
+        bar = f"  bar {row.bar}" if row.bar else ""
+        note = f"  {row.note}" if row.note else ""
+        figures = f"{_figure(identical):>10}  {_figure(realistic):>10}  {realistic / identical:>5.2f}"
+        print(f"{row.what:<{width}}  {figures}  {row.unit}{bar}{note}")
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, and all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -6,19 +6,21 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Mapping
 
 from measure import Row, report
 
 TRUE = "/bin/true"
 
 
-def spawn_rate(count: int, width: int) -> float:
-    """Processes a second with at most `width` alive."""
+def spawn_rate(count: int, width: int, env: Mapping[str, str] | None = None) -> float:
+    """Processes a second with at most `width` alive; `env` is their environment."""
+    given = env or {}
     begin = time.perf_counter()
     alive = started = ended = 0
     while ended < count:
         while alive < width and started < count:
-            os.posix_spawn(TRUE, [TRUE], {})
+            os.posix_spawn(TRUE, [TRUE], given)
             alive += 1
             started += 1
         os.wait()
