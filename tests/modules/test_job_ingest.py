@@ -8,12 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jobs_world import World, jobspec, shown, signed
 
 from headrace.broker.module import RpcError
-from headrace.modules.job_ingest import shared
 from headrace.modules.job_ingest_checks import Checks, checks
 from headrace.modules.jobs_record import FLAG_NOVALIDATE
 
@@ -289,22 +286,3 @@ def test_what_was_taken_unseen_is_looked_at_when_it_comes_again(in_broker: Run) 
             assert reply.errnum == errnum
 
     in_broker(scenario)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab", max_size=2),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=3),
-    max_leaves=12,
-)
-ENVIRONMENT = st.dictionaries(st.sampled_from("AB"), st.text("ab", max_size=2))
-SYSTEM = st.fixed_dictionaries({}, optional={"environment": ENVIRONMENT, "x": JSON})
-
-
-@given(SYSTEM, SYSTEM)
-def test_what_two_jobspecs_have_in_common_is_kept_once_and_changes_nothing(new: Any, last: Any) -> None:
-    text, before = json.dumps(new, sort_keys=True), json.dumps(last, sort_keys=True)
-    kept = shared(new, last)
-    assert json.dumps(kept, sort_keys=True) == text
-    assert json.dumps(last, sort_keys=True) == before
-    if text == before:
-        assert kept is last

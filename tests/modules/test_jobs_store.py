@@ -25,7 +25,8 @@ KEYS = ("J", "R", "eventlog", "jobspec", "guest.output", "guest.input", "nonsens
 def job_in(store: Store, id: int, *events: tuple[str, Any], spec: Any = SPEC) -> Job:
     job = Job(id, spec)
     text = json.dumps(spec).encode()
-    store.add(job, Submission(b"head", store.texts.encode(text), b"tail", {}))
+    first, second = store.texts.encode(text)
+    store.add(job, Submission(b"head", first, b"tail", {}, second))
     for name, context in [("submit", {"userid": 7, "urgency": 16, "flags": 0}), *events]:
         job.apply((1.0 + len(job.events), name, context))
     job.shown = len(job.events)

@@ -288,3 +288,19 @@ def test_a_jobspec_with_any_field_replaced_is_valid_or_a_jobspec_error(data: st.
         validate(spec)
     except JobspecError as exc:
         assert str(exc)
+
+
+def test_parts_that_are_those_of_a_valid_jobspec_are_not_looked_at_again() -> None:
+    known = copy.deepcopy(V1)
+    # Wrong in itself, and yet the very object that was found valid.
+    known["attributes"] = {"system": "wrong"}
+    same = {**known, "tasks": copy.deepcopy(V1["tasks"])}
+    validate(same, 1, known)
+    with pytest.raises(JobspecError, match=r"attributes\.system: must be an object"):
+        validate({**same, "attributes": {"system": "wrong"}}, 1, known)
+    with pytest.raises(JobspecError, match="expected version 1, got 2"):
+        validate({**same, "version": 2}, 1, known)
+    with pytest.raises(JobspecError, match=r"attributes\.system: must be an object"):
+        validate(same, 1, {**known, "version": 2})
+    with pytest.raises(JobspecError, match=r"tasks\[0\]\.command"):
+        validate({**same, "tasks": [{}]}, 1, known)

@@ -17,6 +17,7 @@ import msgspec
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.modules.job_ingest_checks import checks, refuse_direct
+from headrace.modules.job_ingest_decode import NOTHING, decode
 from headrace.modules.jobs_pack import split_j
 from headrace.modules.jobs_policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.modules.jobs_record import (
@@ -35,9 +36,7 @@ NAME = "job-ingest"
 
 _FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 _HEADS = 64
-_decode = msgspec.json.decode
 _pack = msgspec.msgpack.Encoder().encode
-_ABSENT = object()
 # What flux-core takes for its validators, which are processes.
 _WITHOUT_EFFECT = (
     "batch-count",
@@ -65,8 +64,8 @@ class _Ingest:
         self.batch: list[dict[str, Any]] = []
         self.requests: list[Message] = []
         self.heads: dict[bytes, int] = {}
-        # The last jobspec, and its text if it was found valid.
-        self.last: dict[str, Any] = {}
+        # The last valid jobspec, and its text if the next one of the same text need not be checked either.
+        self.last = NOTHING
         self.text = b""
         self.count = 0
         ctx.service(NAME, {"submit": self._submit, "getinfo": self._getinfo}, open=("submit", "getinfo"))
@@ -181,26 +180,27 @@ class _Ingest:
 
     def _jobspec(self, text: bytes, novalidate: bool) -> dict[str, Any]:
         if text == self.text and text:
-            return self.last
+            return self.last.value
+        last = self.last
         try:
-            jobspec = _decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-            raise RpcError(errno.EINVAL, f"jobspec is not JSON: {exc}") from None
-        try:
-            js.validate(jobspec, None if novalidate else self.version)
+            decoded = decode(text, last)
+            jobspec = decoded.value
+            js.validate(jobspec, None if novalidate else self.version, last.value)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise _not_a_jobspec(text) from None
         except js.JobspecError as exc:
             raise RpcError(errno.EPERM, str(exc)) from None
         try:
-            _pack(jobspec)
+            _pack([value for key, value in jobspec.items() if value is not last.value.get(key)])
         except OverflowError:
             raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
-        system = jobspec["attributes"].get("system") if jobspec["attributes"] else None
-        if system is None:
-            jobspec["attributes"] = {**(jobspec["attributes"] or {}), "system": {}}
-        # A user's jobs are much alike: what one has in common with the last is kept once.
-        self.last = shared(jobspec, self.last)
+        attributes = jobspec["attributes"]
+        if not attributes or attributes.get("system") is None:
+            # RFC 14 leaves the choice, the rest of the instance need not.
+            jobspec["attributes"] = {**(attributes or {}), "system": {}}
+        self.last = decoded
         self.text = b"" if novalidate else text
-        return self.last
+        return jobspec
 
     async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], feasible: bool) -> None:
         if hosts:
@@ -290,29 +290,19 @@ def _signer(head: bytes) -> int:
     return userid
 
 
+def _not_a_jobspec(text: bytes) -> RpcError:
+    """The refusal of a text that is no JSON object."""
+    try:
+        js.validate(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        return RpcError(errno.EINVAL, f"jobspec is not JSON: {exc}")
+    except js.JobspecError as exc:
+        return RpcError(errno.EPERM, str(exc))
+    return RpcError(errno.EINVAL, "jobspec is not JSON")
+
+
 def _plain_head(userid: int) -> bytes:
     return base64.b64encode(f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode())
-
-
-def shared(new: Any, last: Any) -> Any:
-    """`new` made of parts of `last` wherever they are the same (1 and true are not); `new` is changed."""
-    if type(new) is not type(last):
-        return new
-    if isinstance(new, dict):
-        same = len(new) == len(last)
-        for key, value in new.items():
-            other = last.get(key, _ABSENT)
-            # An environment holds text alone, which equals nothing else, and is most of a jobspec.
-            kept = other if key == "environment" and value == other else shared(value, other)
-            new[key] = kept
-            same = same and kept is other
-        return last if same else new
-    if isinstance(new, list):
-        if len(new) == len(last):
-            new = [shared(value, other) for value, other in zip(new, last)]
-            return last if all(value is other for value, other in zip(new, last)) else new
-        return new
-    return last if new == last else new
 
 
 def _version(config: dict[str, Any]) -> int | None:

@@ -162,7 +162,8 @@ class _Manager:
         for body in jobs:
             id = body["id"]
             head, text, tail, updates = body["submission"]
-            submission = Submission(head, self.store.texts.encode(text), tail, updates)
+            first, second = self.store.texts.encode(text)
+            submission = Submission(head, first, tail, updates, second)
             refusal = core.submit(id, body["userid"], body["urgency"], body["flags"], body["jobspec"])
             if refusal:
                 errors.append([id, refusal, errno.EINVAL])

@@ -216,9 +216,13 @@ class Store:
                     jobspec = updated_jobspec(jobspec, context)
         return without_environment(jobspec)
 
+    def text(self, submission: Submission) -> bytes:
+        """The jobspec as it was submitted, byte for byte."""
+        return self.texts.decode(submission.text, submission.environment)
+
     def original(self, submission: Submission) -> dict[str, Any]:
         """The jobspec as ingest stored it, with the environment: what a job is started from."""
-        jobspec: dict[str, Any] = msgspec.json.decode(self.texts.decode(submission.text))
+        jobspec: dict[str, Any] = msgspec.json.decode(self.text(submission))
         return updated_jobspec(jobspec, submission.updates) if submission.updates else jobspec
 
     def r(self, id: int, current: bool) -> dict[str, Any] | None:
@@ -264,7 +268,7 @@ class Store:
             return _JSON.encode(r).decode()
         if key == "J":
             submission = self._submission(id)
-            return join_j(submission.head, self.texts.decode(submission.text), submission.tail)
+            return join_j(submission.head, self.text(submission), submission.tail)
         log = self.guest_log(id, key)
         if log is None:
             raise KeyError(key)

@@ -19,6 +19,8 @@ MAX_COUNT = (1 << 31) - 1
 _VERTEX_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label", "id"})
 _TASK_KEYS = frozenset({"command", "slot", "count", "attributes", "distribution"})
 
+# The parts of no jobspec: each is another object than any part of one.
+_NOTHING_KNOWN: Dict[str, Any] = dict.fromkeys(_KEYS, object())
 # A tree deeper than this is a mistake or an attack; real ones have half a dozen levels.
 _MAX_DEPTH = 64
 
@@ -27,10 +29,11 @@ class JobspecError(ValueError):
     """A jobspec is not well formed; the message has the path of the field, such as ``resources[0].with[1].count``."""
 
 
-def validate(obj: Any, version: Optional[int] = None) -> None:
+def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, Any]] = None) -> None:
     """Check a decoded jobspec: version 1 against RFC 25, others against RFC 14; raises JobspecError.
 
-    With ``version``, a jobspec of another version is refused.
+    With ``version``, a jobspec of another version is refused. ``known`` is a jobspec that was found valid: what a
+    version 1 jobspec has in common with it as one object is not looked at again.
     """
     if not isinstance(obj, dict):
         raise JobspecError(f"jobspec: must be an object, not {kind_of(obj)}")
@@ -46,8 +49,14 @@ def validate(obj: Any, version: Optional[int] = None) -> None:
     if version is not None and got != version:
         raise JobspecError(f"version: expected version {version}, got {got}")
     if got == 1:
-        _validate_v1_resources(obj["resources"])
-        _validate_v1_tasks(obj["tasks"])
+        # Nothing in version 1 depends on another part, so a part is as valid here as it was there.
+        valid = known if known is not None and known.get("version") == 1 else _NOTHING_KNOWN
+        if obj["resources"] is not valid["resources"]:
+            _validate_v1_resources(obj["resources"])
+        if obj["tasks"] is not valid["tasks"]:
+            _validate_v1_tasks(obj["tasks"])
+        if obj["attributes"] is valid["attributes"]:
+            return
     else:
         slots = _validate_resources(obj["resources"])
         _validate_tasks(obj["tasks"], slots)

@@ -1,0 +1,72 @@
+"""Decoding jobspecs of which each is much like the one before. Pure.
+
+A user's jobs differ in an argument, and nearly all of their text is the same. A jobspec is therefore decoded down to
+`attributes.system` part by part, and a part whose text is that of the last jobspec is the last jobspec's object: it is
+neither decoded again nor kept twice, and whoever looks at it later can tell by its identity that it is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode = msgspec.json.decode
+_BRACE = ord("{")
+_ABSENT = object()
+# The objects that are decoded part by part, by the key that leads from one to the next.
+_INNER = {"": "attributes", "attributes": "system"}
+
+
+class Decoded(NamedTuple):
+    """A JSON object, the text of each of its parts, and the part that was decoded in the same manner."""
+
+    value: dict[str, Any]
+    texts: dict[str, msgspec.Raw]
+    inner: Decoded | None
+
+
+NOTHING = Decoded({}, {}, None)
+
+
+def decode(text: bytes | msgspec.Raw, last: Decoded, where: str = "") -> Decoded:
+    """The object that `text` stands for, made of parts of `last` wherever these have the same text or value.
+
+    `last` must not be changed by anybody. `where` is the key of an inner object, "" for a whole jobspec. Raises
+    msgspec.DecodeError and RecursionError; what is no object raises the former.
+    """
+    texts = _parts(text)
+    value: dict[str, Any] = {}
+    same = len(texts) == len(last.texts)
+    inner, key = last.inner, _INNER.get(where)
+    for name, part in texts.items():
+        if last.texts.get(name) == part:
+            value[name] = last.value[name]
+            continue
+        same = False
+        if name == key and memoryview(part)[0] == _BRACE:
+            inner = decode(part, inner or NOTHING, name)
+            value[name] = inner.value
+        else:
+            value[name] = shared(_decode(part), last.value.get(name, _ABSENT))
+    return last if same else Decoded(value, texts, inner)
+
+
+def shared(new: Any, last: Any) -> Any:
+    """`new` made of parts of `last` wherever they are the same (1 and true are not); `new` is changed."""
+    if type(new) is not type(last):
+        return new
+    if isinstance(new, dict):
+        same = len(new) == len(last)
+        for key, value in new.items():
+            other = last.get(key, _ABSENT)
+            new[key] = kept = shared(value, other)
+            same = same and kept is other
+        return last if same else new
+    if isinstance(new, list):
+        if len(new) == len(last):
+            new = [shared(value, other) for value, other in zip(new, last)]
+            return last if all(value is other for value, other in zip(new, last)) else new
+        return new
+    return last if new == last else new
