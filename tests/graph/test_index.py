@@ -184,6 +184,39 @@ COMMON: list[list[dict[str, Any]]] = [
     [{"type": "node", "count": 3, "exclusive": True}],
     [{"type": "node", "count": 2, "exclusive": True, "with": [slot(2, ("core", 2))]}],
 ]
+
+
+def socket(count: int, *inside: dict[str, Any], exclusive: bool | None = None) -> dict[str, Any]:
+    given = {} if exclusive is None else {"exclusive": exclusive}
+    return {"type": "socket", "count": count, "with": list(inside), **given}
+
+
+def of_sockets(count: int, sockets: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "slot", "count": count, "label": "t", "with": [sockets]}
+
+
+CORES, GPU = {"type": "core", "count": 2}, {"type": "gpu", "count": 1}
+# As COMMON, where a graph has sockets that hold all cores and GPUs.
+NESTED: list[list[dict[str, Any]]] = [
+    nodes(2, socket(1, slot(1, ("core", 2), ("gpu", 1)))),
+    nodes(1, socket(1, slot(2, ("core", 1)))),
+    nodes(1, socket(2, slot(3, ("core", 1)))),
+    nodes(2, socket(1, slot(1, ("core", 1)), exclusive=True)),
+    nodes(2, of_sockets(1, socket(1, CORES, GPU))),
+    nodes(1, of_sockets(1, socket(1, CORES, exclusive=True))),
+    [{"type": "node", "count": 2, "exclusive": True, "with": [socket(1, slot(2, ("core", 2)))]}],
+    [{"type": "node", "count": 1, "exclusive": True, "with": [of_sockets(2, socket(1, CORES, GPU))]}],
+]
+# What is put together from these, and what is in the way of them in other ways.
+OTHERS: list[list[dict[str, Any]]] = [
+    nodes(1, of_sockets(1, socket(2, CORES))),
+    nodes(1, of_sockets(2, socket(1, CORES, exclusive=True))),
+    nodes(1, socket(2, slot(1, ("core", 1)), exclusive=True)),
+    nodes(2, {"type": "socket", "count": 1}),
+    [of_sockets(2, socket(1, CORES))],
+    [socket(1, slot(1, ("core", 3)))],
+    [{"type": "socket", "count": 1, "with": [{"type": "core", "count": 1, "exclusive": True}]}],
+]
 HISTORIES = st.lists(
     st.one_of(
         st.tuples(st.just("match"), st.integers(0, 99), st.integers(1, 60), st.sampled_from([0, 0, 0, 30, 70])),
@@ -212,7 +245,8 @@ def test_any_history_leads_both_to_the_same_choice(
         elif what == "cancel" and scheduler.jobs:
             scheduler.cancel(list(scheduler.jobs)[a % len(scheduler.jobs)])
         elif what == "match":
-            resources = COMMON[a % len(COMMON)]
+            asked = COMMON + NESTED + OTHERS
+            resources = asked[a % len(asked)]
             request = parse_jobspec({"resources": resources, "attributes": {"system": {"duration": b}}})
             expected = searched(scheduler, request, at)
             selection, end, _ = scheduler.match_at(request, at)
@@ -222,13 +256,19 @@ def test_any_history_leads_both_to_the_same_choice(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_common_requests_are_answered_without_a_search(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_common_requests_are_answered_without_a_search(
+    policy: str, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def search(self: Matcher, requests: Any) -> None:
         raise AssertionError(f"a search for {requests[0].type}")
 
-    scheduler = Scheduler(cluster(nodes=40), policy)
+    scheduler = Scheduler(cluster(nodes=80), policy)
     scheduler.set_property(scheduler.graph.nodes()[7], "perf_class", "1")
+    if busy:
+        for jobid in range(100, 103):
+            assert scheduler.allocate(jobid, parse_jobspec({"resources": [slot(9, ("core", 1))]}), 0).allocation
     monkeypatch.setattr(Matcher, "match", search)
-    for jobid, resources in enumerate(COMMON):
+    for jobid, resources in enumerate(COMMON + NESTED):
         outcome = scheduler.allocate(jobid, parse_jobspec({"resources": resources}), 0)
         assert outcome.allocation is not None

@@ -130,6 +130,11 @@ class ChildOrder:
             found = self._vertices[v] = _Weighed(self._graph, v, self._type)
         return found
 
+    def prepare(self, v: int) -> None:
+        """Order the children of `v` now, rather than when they are first asked for."""
+        if self._weighed:
+            self._of(v)
+
     def regrown(self) -> None:
         """Vertices came or left: those that stayed keep their weights."""
         for v, old in list(self._vertices.items()):

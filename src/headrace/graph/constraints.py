@@ -8,8 +8,9 @@ jobs with the same one.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
+from headrace.graph.candidates import numbers
 from headrace.graph.model import Graph
 from headrace.spec import constraint
 
@@ -17,21 +18,35 @@ from headrace.spec import constraint
 HOSTS = frozenset({"node", "storage_node"})
 
 
+class _Hosts(NamedTuple):
+    """The vertices of HOSTS, and of their ranks: all as bits, those of each name, those with each property as bits, and
+    the vertex of each; None where ranks are missing or shared, so that they cannot stand for hosts.
+    """
+
+    vertices: list[int]
+    every: int
+    ranks: dict[str, tuple[int, ...]]
+    properties: dict[str, int]
+    of_rank: dict[int, int] | None
+
+
 class ConstraintCache:
     """Compiles constraints and remembers what they leave, until the graph's names or properties change."""
 
-    __slots__ = ("_allowed", "_graph")
+    __slots__ = ("_allowed", "_graph", "_known")
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._allowed: dict[str, frozenset[int]] = {}
+        self._known: _Hosts | None = None
 
     def forget(self) -> None:
         self._allowed.clear()
+        self._known = None
 
-    def _hosts(self) -> list[int]:
-        types = self._graph.type
-        return [v for v in self._graph.vertices() if types[v] in HOSTS]
+    def prepare(self) -> None:
+        """Look at the graph's hosts now, rather than when the first constraint comes."""
+        self._hosts()
 
     def allowed(self, obj: Any) -> frozenset[int] | None:
         """The vertices of HOSTS that satisfy `obj`; None for no constraint. Raises constraint.ConstraintError."""
@@ -47,18 +62,15 @@ class ConstraintCache:
 
     def _evaluate(self, obj: Any) -> frozenset[int]:
         matcher = constraint.compile(obj)
-        nodes = self._nodes()
-        if nodes is None:
-            # Ranks are missing or shared, so that they cannot stand for nodes.
-            return frozenset(v for v in self._hosts() if self._one(matcher, v))
-        every, hosts, properties, of_rank = nodes
-        bits = matcher(every, lambda name: hosts.get(name, 0), properties)
-        found = []
-        while bits:
-            bit = bits & -bits
-            found.append(of_rank[bit.bit_length() - 1])
-            bits ^= bit
-        return frozenset(found)
+        hosts = self._hosts()
+        if hosts.of_rank is None:
+            return frozenset(v for v in hosts.vertices if self._one(matcher, v))
+
+        def named(name: str) -> int:
+            return sum([1 << rank for rank in hosts.ranks.get(name, ())])
+
+        bits = matcher(hosts.every, named, hosts.properties)
+        return frozenset(map(hosts.of_rank.__getitem__, numbers(bits)))
 
     def _one(self, matcher: constraint.Matcher, v: int) -> bool:
         graph = self._graph
@@ -67,24 +79,24 @@ class ConstraintCache:
             matcher(bit, lambda host: bit if host == name else 0, dict.fromkeys(graph.properties.get(v, {}), bit))
         )
 
-    def _nodes(self) -> tuple[int, dict[str, int], dict[str, int], dict[int, int]] | None:
-        """All ranks, ranks by host and by property, and the node of each rank; None if ranks do not tell nodes
-        apart.
-        """
+    def _hosts(self) -> _Hosts:
+        if self._known is not None:
+            return self._known
         graph = self._graph
         every = 0
-        hosts: dict[str, int] = {}
+        vertices = [v for v in graph.vertices() if graph.type[v] in HOSTS]
+        ranks: dict[str, tuple[int, ...]] = {}
         properties: dict[str, int] = {}
-        of_rank: dict[int, int] = {}
-        for v in self._hosts():
-            rank = graph.rank[v]
-            if rank < 0 or rank in of_rank:
-                return None
-            of_rank[rank] = v
-            bit = 1 << rank
-            every |= bit
-            name = graph.name(v)
-            hosts[name] = hosts.get(name, 0) | bit
-            for key in graph.properties.get(v, ()):
-                properties[key] = properties.get(key, 0) | bit
-        return every, hosts, properties, of_rank
+        of_rank: dict[int, int] | None = {graph.rank[v]: v for v in vertices}
+        if len(of_rank or ()) < len(vertices) or any(graph.rank[v] < 0 for v in vertices):
+            of_rank = None
+        else:
+            for v in vertices:
+                rank = graph.rank[v]
+                every |= 1 << rank
+                name = graph.name(v)
+                ranks[name] = (*ranks[name], rank) if name in ranks else (rank,)
+                for key in graph.properties.get(v, ()):
+                    properties[key] = properties.get(key, 0) | 1 << rank
+        self._known = _Hosts(vertices, every, ranks, properties, of_rank)
+        return self._known

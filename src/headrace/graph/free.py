@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.graph import bitsets
-from headrace.graph.layout import Layout
+from headrace.graph.layout import Demand, Layout
 from headrace.graph.selection import Selection
 
 
@@ -28,7 +28,8 @@ class Footprint(NamedTuple):
     """What a job means to the index, besides the nodes it has whole.
 
     `users`: nodes it shares. `bits`: (holder, single resources of it, node). `blocks`: vertices above single resources
-    that it has exclusively. `touched`: every node it uses any of.
+    that it has exclusively. `touched`: every node it uses any of. A holder of which it uses something else alone stands
+    in `bits` too, with none.
     """
 
     whole: Nodes
@@ -48,6 +49,8 @@ class FreeState:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.users: dict[int, int] = {}
+        # How many jobs use a holder, or anything below it.
+        self.holder_users: dict[int, int] = {}
         # Single resources that several jobs were entered with, by holder: how many more than one.
         self.extra: dict[int, dict[int, int]] = {}
         # Nodes that changed, by number.
@@ -59,7 +62,9 @@ class FreeState:
         # As it is while nobody uses anything: nodes that can be given whole, free resources, nodes that can serve.
         self.sound = self.idle
         self.unused = dict(layout.every)
-        self._able_unused: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
+        self._able_unused: dict[Demand, int] = {}
+        # Nodes of which some vertex was ever down.
+        self._harmed: set[int] = set()
         # How many of each node and what is above it are down.
         self._down: dict[int, int] = {}
         up = layout.graph.up
@@ -85,14 +90,16 @@ class FreeState:
             for u in graph.preorder(v):
                 if u in self.free:
                     self._count_block(u, self.layout.node_of[u], step)
+                    self._harmed.add(self.layout.node_of[u])
         else:
             h, bit = graph.parent[v], 1 << graph.position[v]
-            job = Footprint(NO_NODES, NO_NODES, (), ((h, bit, self.layout.node_of[h]),), ())
+            n = self.layout.node_of[h]
+            self._harmed.add(n)
             if up:
-                self.gave_rest(job)
+                self._give_bits(((h, bit, n),))
                 self.unused[h] |= bit
             else:
-                self.took_rest(job)
+                self._take_bits(((h, bit, n),))
                 self.unused[h] &= ~bit
 
     def _weigh_idle(self, n: int) -> None:
@@ -135,6 +142,8 @@ class FreeState:
                         if u in number:
                             touched |= 1 << rank[number[u]]
                             touched_numbers |= 1 << number[u]
+            elif v in self.free:
+                bits.setdefault(v, 0)
         for h, run in selection.runs.items():
             bits[h] = bits.get(h, 0) | run.bits
         node_of = layout.node_of
@@ -156,11 +165,19 @@ class FreeState:
 
     def took_rest(self, job: Footprint) -> None:
         """As `took`, without the whole nodes; others may hold the same, which is counted."""
-        users, free, changes = self.users, self.free, self.changes
+        users, holder_users = self.users, self.holder_users
         for n in job.users:
             users[n] = users.get(n, 0) + 1
             self._weigh_idle(n)
-        for h, bits, n in job.bits:
+        for h, _, _ in job.bits:
+            holder_users[h] = holder_users.get(h, 0) + 1
+        self._take_bits(job.bits)
+        for v in job.blocks:
+            self._block(v, 1)
+
+    def _take_bits(self, taken: Sequence[tuple[int, int, int]]) -> None:
+        free, changes = self.free, self.changes
+        for h, bits, n in taken:
             held = free[h]
             if held & bits == bits:
                 free[h] = held ^ bits
@@ -170,16 +187,22 @@ class FreeState:
                 for bit in bitsets.each(bits & ~held):
                     counts[bit] = counts.get(bit, 0) + 1
             changes.append(n)
-        for v in job.blocks:
-            self._block(v, 1)
 
     def gave_rest(self, job: Footprint) -> None:
         """As `gave`, without the whole nodes."""
-        users, free, changes = self.users, self.free, self.changes
+        users, holder_users = self.users, self.holder_users
         for n in job.users:
             users[n] -= 1
             self._weigh_idle(n)
-        for h, bits, n in job.bits:
+        for h, _, _ in job.bits:
+            holder_users[h] -= 1
+        self._give_bits(job.bits)
+        for v in job.blocks:
+            self._block(v, -1)
+
+    def _give_bits(self, given: Sequence[tuple[int, int, int]]) -> None:
+        free, changes = self.free, self.changes
+        for h, bits, n in given:
             counts = self.extra.get(h)
             if counts is not None:
                 for bit in bitsets.each(bits):
@@ -194,8 +217,6 @@ class FreeState:
                     del self.extra[h]
             free[h] |= bits
             changes.append(n)
-        for v in job.blocks:
-            self._block(v, -1)
 
     def _block(self, v: int, step: int) -> None:
         """A vertex above single resources was taken exclusively, or given back."""
@@ -225,15 +246,50 @@ class FreeState:
             return 0
         return bitsets.fit(parts, self.free[h], self.layout.masks[h])
 
-    def able_unused(self, parts: tuple[tuple[str, int], ...], per_node: int) -> int:
-        """The nodes, by rank, that could serve so many slots each if nobody used them; they may not be `sound`."""
-        key = (parts, per_node)
-        found = self._able_unused.get(key)
+    def serves(self, demand: Demand, n: int) -> bool:
+        """Whether a node has what is wanted, as things stand."""
+        layout, blocked = self.layout, self.blocked
+        if blocked and blocked.get(layout.nodes[n]):
+            return False
+        if not demand.holders:
+            left = demand.slots or 1
+            for h in layout.holders[n]:
+                left -= self.fit(demand.parts, h)
+                if left <= 0:
+                    return True
+            return False
+        left = demand.holders
+        for h in layout.holders[n]:
+            left -= self.holder_serves(demand, h)
+            if left <= 0:
+                return True
+        return False
+
+    def holder_serves(self, demand: Demand, h: int) -> bool:
+        """Whether a holder is one of those that are wanted of its node."""
+        return self.fit(demand.parts, h) >= demand.slots and not (demand.alone and self.holder_users.get(h))
+
+    def is_idle(self, n: int) -> bool:
+        """Whether nobody uses single resources of a node, and all of them are up."""
+        layout, free, every, blocked = self.layout, self.free, self.layout.every, self.blocked
+        if blocked and (blocked.get(layout.nodes[n]) or any(blocked.get(h) for h in layout.holders[n])):
+            return False
+        return not any([free[h] != every[h] or self.holder_users.get(h) for h in layout.holders[n]])
+
+    def able_unused(self, demand: Demand) -> int:
+        """The nodes, by rank, that could serve what is wanted if nobody used them; they may not be `sound`."""
+        found = self._able_unused.get(demand)
         if found is None:
-            unused, up = self.unused, self.layout.graph.up
-            if 0 in up:
-                unused = {h: bits if self._stands(h) else 0 for h, bits in unused.items()}
-            found = self._able_unused[key] = self.layout.able(parts, per_node, unused)
+            layout = self.layout
+            found = 0
+            for kind in layout.kinds:
+                if layout.serves(demand, kind.example, layout.every):
+                    found |= kind.ranks
+            for n in self._harmed:
+                unused = {h: self.unused[h] if self._stands(h) else 0 for h in layout.holders[n]}
+                if not layout.serves(demand, n, unused):
+                    found &= ~(1 << layout.rank[n])
+            self._able_unused[demand] = found
         return found
 
     def _stands(self, h: int) -> bool:

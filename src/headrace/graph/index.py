@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from headrace.graph import closest
 from headrace.graph.candidates import ChildOrder, lowest, numbers
+from headrace.graph.demands import Demands
 from headrace.graph.free import NO_NODES, FreeState
-from headrace.graph.layout import Layout, Parts
+from headrace.graph.layout import Demand, Layout, Parts
 from headrace.graph.matcher import Pick
 from headrace.graph.model import Graph
 from headrace.graph.policies.policy import Policy
@@ -53,6 +54,7 @@ class FreeIndex:
         self.layout = layout
         self.state = FreeState(layout)
         self._shapes = Shapes(self.state)
+        self._demands = Demands(layout)
         self._graph = layout.graph
         self._policy = layout.policy
         self._order = order
@@ -74,11 +76,10 @@ class FreeIndex:
         In a window, requests for whole nodes are for `match_untouched`.
         """
         self._window = window
-        whole = self._whole(requests) if window is None else None
+        whole = self._demands.whole(requests) if window is None else None
         if whole is not None:
-            count, inner, slots = whole
-            can = self._shapes.get(inner, slots).can if inner else -1
-            return self._whole_nodes(count, self.state.idle & can & self._mask(allowed, True))
+            can = self._shapes.get(whole.inside).can if whole.inside is not None else -1
+            return self._whole_nodes(whole.amount, self.state.idle & can & self._mask(allowed, True))
         if len(requests) != 1:
             return None
         top = requests[0]
@@ -86,12 +87,17 @@ class FreeIndex:
         if count != top.count.high:
             return None
         if top.type == "node":
-            if len(top.with_) != 1 or top.exclusive or self._policy.whole:
+            if top.exclusive or self._policy.whole:
                 return None
-            slot = top.with_[0]
-            parts = self._parts(slot)
-            return self._match_nodes(parts, slot.count.low, count, allowed) if parts else None
-        parts = self._parts(top)
+            demand = self._demands.of_node(top.with_)
+            if demand is None:
+                return None
+            if demand.alone and (window is not None or (self._policy.close and demand.holders > 1)):
+                # Which holders reservations use is known of their single resources alone; and which slots lie closest
+                # is another question than which holders do.
+                return None
+            return self._match_nodes(demand, count, allowed)
+        parts = self._demands.parts(top)
         if not parts:
             return None
         if self._policy.whole:
@@ -102,55 +108,17 @@ class FreeIndex:
         self, requests: Sequence[Request], allowed: frozenset[int] | None, touched: Callable[[], int]
     ) -> Answer | None:
         """As `match`, for whole nodes alone (else None), where all that is used is the nodes of `touched`."""
-        whole = self._whole(requests)
+        whole = self._demands.whole(requests)
         if whole is None:
             return None
-        count, parts, slots = whole
         bits = self.state.sound & ~touched()
-        if bits.bit_count() < count:
+        if bits.bit_count() < whole.amount:
             return NOTHING
-        if parts:
-            bits &= self.state.able_unused(parts, slots)
+        if whole.inside is not None:
+            bits &= self.state.able_unused(whole.inside)
         if allowed is not None:
             bits &= self._allowed_ranks(allowed, True)
-        return self._whole_nodes(count, bits)
-
-    def _whole(self, requests: Sequence[Request]) -> tuple[int, Parts, int] | None:
-        """How many whole nodes are asked for, and what slots each must have (none: no matter), if that is all."""
-        top = requests[0]
-        count, inner = top.count.low, top.with_
-        if len(requests) > 1 or count != top.count.high:
-            return None
-        if top.type == "slot":
-            if len(inner) != 1 or inner[0].type != "node":
-                return None
-            node = inner[0]
-            return None if node.with_ or node.count.low != 1 or node.count.high != 1 else (count, (), 0)
-        if top.type != "node" or not (top.exclusive or self._policy.whole):
-            return None
-        if not inner:
-            return count, (), 0
-        parts = self._parts(inner[0]) if len(inner) == 1 else None
-        return (count, parts, inner[0].count.low) if parts else None
-
-    def _parts(self, slot: Request) -> Parts | None:
-        """The types and counts of a slot that this index can serve: single resources, all held by the same vertices."""
-        if slot.type != "slot" or slot.count.low != slot.count.high:
-            return None
-        parts = []
-        holding = None
-        for part in slot.with_:
-            found = self.layout.types.get(part.type)
-            if found is None or part.with_ or part.count.low != part.count.high:
-                return None
-            if holding is None:
-                holding = found
-            elif holding is not found:
-                return None
-            parts.append((part.type, part.count.low))
-        if len(parts) > 1 and len({kind for kind, _ in parts}) != len(parts):
-            return None
-        return tuple(parts)
+        return self._whole_nodes(whole.amount, bits)
 
     def _whole_nodes(self, count: int, bits: int) -> Answer:
         """`count` of a set of nodes by preference."""
@@ -161,7 +129,7 @@ class FreeIndex:
 
     def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """As many whole nodes as `count` slots fill."""
-        shape = self._shapes.get(parts, 1)
+        shape = self._shapes.get(Demand(parts, 1))
         bits = self.state.idle & shape.can & self._mask(allowed, True)
         if self._window is not None:
             bits &= ~self._window.touched()
@@ -195,7 +163,11 @@ class FreeIndex:
     def _match_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """`count` slots, each where it is best."""
         policy, layout, free = self._policy, self.layout, self.state.free
-        shape = self._shapes.get(parts, 0)
+        if policy.close and count > 1:
+            among = self._mask(allowed, False) & ((1 << len(layout.nodes)) - 1)
+            chosen = self._closest_slots(parts, self._holders_of(among), count)
+            return Answer((), {h: layout.run(parts, h, bits) for h, bits in chosen.items()}) if chosen else NOTHING
+        shape = self._shapes.get(Demand(parts, 0))
         mask = self._mask(allowed, not shape.scored)
         runs: dict[int, Run] = {}
         if shape.scored:
@@ -205,11 +177,7 @@ class FreeIndex:
                     return NOTHING
                 self._take_slots(parts, n, 1, runs)
                 return Answer((), runs)
-            if policy.close and count > 1:
-                taken = self._closest_slots(parts, numbers(mask & ((1 << len(layout.nodes)) - 1)), count)
-            else:
-                taken = self._best_slots(shape, count, mask)
-            for h, bits in taken.items():
+            for h, bits in self._best_slots(shape, count, mask).items():
                 runs[h] = layout.run(parts, h, bits)
             return Answer((), runs) if runs else NOTHING
         if count == 1:
@@ -247,7 +215,7 @@ class FreeIndex:
         ranked, window = self._by_preference(bits), self._window
         if window is None:
             return ranked
-        return (n for n in ranked if window.cut(n) and self._shapes.can(shape, n))
+        return (n for n in ranked if window.cut(n) and self.state.serves(shape.demand, n))
 
     def _best_able(self, shape: Shape, bits: int, count: int) -> list[int]:
         """The `count` best of them, or all if there are fewer."""
@@ -271,7 +239,7 @@ class FreeIndex:
         layout, state = self.layout, self.state
         holders = layout.holders[n]
         if self._policy.close and most > 1:
-            for h, bits in self._closest_slots(parts, (n,), most).items():
+            for h, bits in self._closest_slots(parts, holders, most).items():
                 runs[h] = layout.run(parts, h, bits)
             return most
         if len(holders) > 1:
@@ -385,7 +353,7 @@ class FreeIndex:
                 later = None
                 grade = self.layout.grade[n] * shape.size if self.layout.grade else 0
                 for h in holders[n]:
-                    took, rest = self._take_scored(shape.parts, h, score - grade, taken, last)
+                    took, rest = self._take_scored(shape.demand.parts, h, score - grade, taken, last)
                     count -= took
                     if not count:
                         return taken
@@ -398,32 +366,34 @@ class FreeIndex:
                     due.setdefault(later, []).append(n)
         return {}
 
-    def _closest_slots(self, parts: Parts, nodes: Iterable[int], count: int) -> dict[int, int]:
-        """`count` slots on some nodes, by rising number, whose scores lie closest together, as bits by holder; empty if
-        there are not so many.
-        """
-        state, window = self.state, self._window
-        # Most holders are alike; each with its place in the graph's order.
-        alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        place = 0
-        for n in nodes:
+    def _holders_of(self, bits: int) -> Iterable[int]:
+        """The holders of a set of nodes by number, in the graph's order, that may serve all the time."""
+        window, blocked = self._window, self.state.blocked
+        for n in numbers(bits):
             if window is not None and not window.cut(n):
                 continue
-            if state.blocked and state.blocked.get(self.layout.nodes[n]):
-                continue
-            for h in self.layout.holders[n]:
-                if not (state.blocked and state.blocked.get(h)):
-                    alike.setdefault(self._ladder(parts, h), []).append((place, h))
-                    place += 1
-        numbers: dict[int, int] = {}
-        for ladder, holders in alike.items():
+            if not (blocked and blocked.get(self.layout.nodes[n])):
+                yield from self.layout.holders[n]
+
+    def _closest_slots(self, parts: Parts, holders: Iterable[int], count: int) -> dict[int, int]:
+        """`count` slots of some holders, in the graph's order, whose scores lie closest together, as bits by holder;
+        empty if there are not so many.
+        """
+        state, blocked = self.state, self.state.blocked
+        # Most holders are alike; each with its place in the order.
+        alike: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for place, h in enumerate(holders):
+            if not (blocked and blocked.get(h)):
+                alike.setdefault(self._ladder(parts, h), []).append((place, h))
+        amounts: dict[int, int] = {}
+        for ladder, some in alike.items():
             for score in ladder:
-                numbers[score] = numbers.get(score, 0) + len(holders)
-        ends = closest.run_of_scores(sorted(numbers.items()), count)
+                amounts[score] = amounts.get(score, 0) + len(some)
+        ends = closest.run_of_scores(sorted(amounts.items()), count)
         if ends is None:
             return {}
         taken: dict[int, int] = {}
-        for score in sorted(numbers):
+        for score in sorted(amounts):
             if ends[0] <= score <= ends[1]:
                 found = [(place, h, ladder) for ladder, some in alike.items() if score in ladder for place, h in some]
                 for _, h, ladder in sorted(found)[:count]:
@@ -483,9 +453,9 @@ class FreeIndex:
             stack.extend(reversed([c for c in self._order(v) if self._graph.children[c]]))
         return out
 
-    def _match_nodes(self, parts: Parts, slots: int, count: int, allowed: frozenset[int] | None) -> Answer:
-        """`count` nodes with `slots` slots each."""
-        shape = self._shapes.get(parts, slots)
+    def _match_nodes(self, demand: Demand, count: int, allowed: frozenset[int] | None) -> Answer:
+        """`count` nodes with what is wanted of each."""
+        shape = self._shapes.get(demand)
         bits = shape.can & self._mask(allowed, True)
         if bits.bit_count() < count:
             return NOTHING
@@ -493,6 +463,49 @@ class FreeIndex:
         picks: list[Pick] = []
         runs: dict[int, Run] = {}
         for n in self._best_able(shape, bits, count):
-            picks.append(Pick(nodes[n], 1, False, False, ()))
-            self._take_slots(parts, n, slots, runs)
+            if demand.holders:
+                picks.append(Pick(nodes[n], 1, False, False, self._take_holders(demand, n, runs)))
+            else:
+                picks.append(Pick(nodes[n], 1, False, False, ()))
+                self._take_slots(demand.parts, n, demand.slots, runs)
         return Answer(picks, runs) if len(picks) == count else NOTHING
+
+    def _take_holders(self, demand: Demand, n: int, runs: dict[int, Run]) -> list[Pick]:
+        """The best holders of a node that are wanted of it; `runs` gets the resources that are taken of them."""
+        layout, state, policy, parts = self.layout, self.state, self._policy, demand.parts
+        ids = self._graph.id
+        if policy.stops:
+            able = [h for h in self._in_order(n) if state.holder_serves(demand, h)]
+        else:
+            able = [h for h in layout.holders[n] if state.holder_serves(demand, h)]
+            if len(able) > demand.holders:
+                able.sort(key=ids.__getitem__, reverse=policy.order > 0)
+                if policy.close:
+                    scores = [ids[h] for h in able]
+                    places = closest.run_of_places((1 << len(able)) - 1, demand.holders, scores, False)
+                    able = [able[place] for place in places]
+        picks = []
+        for h in able[: demand.holders]:
+            picks.append(Pick(h, 1, demand.alone, demand.whole, ()))
+            if demand.whole:
+                continue
+            if not policy.close:
+                bits = layout.best(parts, h, demand.slots, state.free[h])
+            elif demand.alone:
+                bits = self._closest_resources(parts, h)
+            else:
+                bits = self._closest_slots(parts, (h,), demand.slots)[h]
+            runs[h] = layout.run(parts, h, bits)
+        return picks
+
+    def _closest_resources(self, parts: Parts, h: int) -> int:
+        """The resources of a holder for one slot, of each type those whose ids lie closest together."""
+        layout = self.layout
+        free, masks, children = self.state.free[h], layout.masks[h], self._graph.children[h]
+        out = 0
+        for kind, count in parts:
+            places = list(numbers(free & masks[kind]))
+            scores = [self._graph.id[children[place]] for place in places]
+            for i in closest.run_of_places((1 << len(places)) - 1, count, scores, False):
+                out |= 1 << places[i]
+        return out

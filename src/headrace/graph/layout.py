@@ -8,6 +8,7 @@ it prefers by node: the lowest bit of a set is the one to take. Nothing here cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from headrace.graph import bitsets
 from headrace.graph.candidates import numbers
@@ -20,19 +21,44 @@ from headrace.graph.selection import Run
 Parts = tuple[tuple[str, int], ...]
 
 
+class Demand(NamedTuple):
+    """What is wanted of a node: `slots` of some parts; 0: one, as each is for itself.
+
+    Unless `holders` is 0, so many of the vertices that hold the resources must have `slots` each; `alone`: nobody else
+    may use those, which are given `whole` or with the parts alone.
+    """
+
+    parts: Parts
+    slots: int
+    holders: int = 0
+    alone: bool = False
+    whole: bool = False
+
+
+class Kind(NamedTuple):
+    """Nodes that are alike in what they hold: one of them by number, and all as bits, by rank and by number."""
+
+    example: int
+    ranks: int
+    numbers: int
+
+
 class Layout:
     """The holders of a graph and their nodes, for one policy.
 
     `usable` is False where a search may choose otherwise than by these bits. `types` are the types that slots may ask
-    for, with the holders of each; equal sets are one object. By holder: `every` resource it has, `masks` by type,
-    `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse of that. `grade`,
-    also by number, is what the policy's property of a node adds to the score of each vertex in it; empty without one.
+    for, with the holders of each; equal sets are one object. `held_by` has, by such a type, the type of its holders if
+    it is one for all of them, and they are of one unit and directly in their nodes. By holder: `every` resource it has,
+    `masks` by type, `node_of` it the number. By number: `nodes`, their `holders` and `rank`; `by_rank` is the reverse
+    of that. `grade`, also by number, is what the policy's property of a node adds to the score of each vertex in it;
+    empty without one. `kinds` are the nodes by what they hold, and `kind_of` has the place of a node's among them.
     """
 
     def __init__(self, graph: Graph, policy: Policy) -> None:
         self.graph = graph
         self.policy = policy
         self.types: dict[str, frozenset[int]] = {}
+        self.held_by: dict[str, str] = {}
         self.nodes: list[int] = []
         self.number: dict[int, int] = {}
         self.holders: list[list[int]] = []
@@ -44,6 +70,8 @@ class Layout:
         self.rank: list[int] = []
         self.by_rank: list[int] = []
         self.grade: list[int] = []
+        self.kinds: list[Kind] = []
+        self.kind_of: list[int] = []
         self.usable = policy.whole <= {"node"} and policy.order != 0
         if policy.close or policy.by:
             self.usable = policy.order < 0 and not (policy.stops or policy.whole or (policy.by and policy.close))
@@ -56,6 +84,7 @@ class Layout:
         if self.usable:
             self._find_holders()
             self._rank_nodes()
+            self._find_kinds()
 
     def _nodes_compare(self) -> bool:
         """Whether the policy's order among nodes is that of the ranks."""
@@ -106,6 +135,10 @@ class Layout:
             if seen.get(kind) == totals.get(kind):
                 found = frozenset(holding[kind])
                 self.types[kind] = known.setdefault(found, found)
+        for found in known:
+            types = {graph.type[h] if graph.size[h] == 1 and graph.parent[h] in self.number else "" for h in found}
+            if len(types) == 1:
+                self.held_by.update(dict.fromkeys([kind for kind in self.types if self.types[kind] is found], *types))
 
     def _read_holder(
         self, h: int, spread: set[str], shapes: dict[tuple[tuple[str, int], ...], dict[str, int]]
@@ -158,6 +191,20 @@ class Layout:
         for rank, n in enumerate(by_rank):
             self.rank[n] = rank
 
+    def _find_kinds(self) -> None:
+        masks, shift, grade = self.masks, self.shift, self.grade
+        places: dict[tuple[int, ...], int] = {}
+        members: list[list[int]] = []
+        for n, holders in enumerate(self.holders):
+            # Equal maps are one object; a holder without a map of shifts is like no other.
+            alike = [x for h in holders for x in (id(masks[h]), id(shift[h]) if h in shift else -1 - h)]
+            place = places.setdefault((grade[n] if grade else 0, *alike), len(members))
+            if place == len(members):
+                members.append([])
+            members[place].append(n)
+            self.kind_of.append(place)
+        self.kinds = [Kind(some[0], self.set_of(some, True), self.set_of(some, False)) for some in members]
+
     def set_of(self, members: Iterable[int], ranked: bool) -> int:
         """Nodes by number as a set of bits: by rank, or by number."""
         bits = bytearray(len(self.nodes) // 8 + 1)
@@ -167,23 +214,16 @@ class Layout:
             bits[i >> 3] |= 1 << (i & 7)
         return int.from_bytes(bits, "little")
 
-    def able(self, parts: Parts, per_node: int, free: Mapping[int, int]) -> int:
-        """The nodes, by rank, that can serve so many slots each from what is free by holder."""
-        masks = self.masks
-        # Most holders are alike: few have to be looked at.
-        known: dict[tuple[int, int], int] = {}
-        able = []
-        for n, holders in enumerate(self.holders):
-            slots = 0
-            for h in holders:
-                key = (id(masks[h]), free[h])
-                fit = known.get(key)
-                if fit is None:
-                    fit = known[key] = bitsets.fit(parts, free[h], masks[h])
-                slots += fit
-            if slots >= per_node:
-                able.append(n)
-        return self.set_of(able, True)
+    def serves(self, demand: Demand, n: int, free: Mapping[int, int]) -> bool:
+        """Whether a node has what is wanted, if these resources are free by holder."""
+        parts, slots, wanted, _, _ = demand
+        left = wanted or slots or 1
+        for h in self.holders[n]:
+            fit = bitsets.fit(parts, free[h], self.masks[h])
+            left -= fit >= slots if wanted else fit
+            if left <= 0:
+                return True
+        return False
 
     def next_slot(self, parts: Parts, h: int, free: int) -> tuple[int, int] | None:
         """The best slot of a holder from those resources that are free: its bits, and the sum of its ids."""

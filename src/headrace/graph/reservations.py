@@ -48,6 +48,8 @@ class Reservations:
     def _by_node(self, job: Footprint) -> dict[int, list[tuple[int, int]]]:
         found: dict[int, list[tuple[int, int]]] = {}
         for h, bits, n in job.bits:
+            if not bits:
+                continue
             found.setdefault(n, []).append((h, bits))
         layout = self._layout
         for v in job.blocks:

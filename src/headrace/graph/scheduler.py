@@ -106,6 +106,8 @@ class Scheduler:
     def prepare(self) -> None:
         """Work out now, rather than at the first match, what is free and what each node holds."""
         self._timeline.prepare()
+        self._order.prepare(self.graph.root)
+        self._constraints.prepare()
         for v in self.graph.nodes():
             execution_ids(self.graph, v)
 

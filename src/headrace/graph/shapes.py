@@ -1,13 +1,16 @@
-"""Which nodes can serve a kind of slot, and how well: worked out once for each kind that is asked for, then kept up.
+"""Which nodes can serve a demand, and how well: worked out once for each that is asked for, then kept up.
 
 A queue's jobs come in few shapes, so a question is mostly about one that is known, and all there is to look at are the
-nodes that changed since it was last asked about.
+nodes that changed since it was last asked about. Nodes come in few kinds, so the first question about a shape looks at
+one idle node of each kind, and at the nodes that are used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.graph.free import FreeState
-from headrace.graph.layout import Parts
+from headrace.graph.layout import Demand
 
 _MAX_SHAPES = 64
 # How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
@@ -15,23 +18,23 @@ _MAX_CHANGES = 8192
 
 
 class Shape:
-    """One kind of slot: which nodes `can` serve it (by rank), or, if it is `scored`, which serve it how well.
+    """One kind of demand: which nodes `can` serve it (by rank), or, if it is `scored`, which serve it how well.
 
     Scored are slots that are each wherever it is best, under a policy that prefers by the resources themselves:
-    `buckets` has the nodes, by number, by the score of their best slot, and `scores` the reverse of it.
+    `buckets` has the nodes, by number, by the score of their best slot.
     """
 
-    __slots__ = ("buckets", "can", "parts", "per_node", "scored", "scores", "seen", "size")
+    __slots__ = ("buckets", "can", "demand", "idle_scores", "scored", "scores", "seen", "size")
 
-    def __init__(self, parts: Parts, per_node: int, scored: bool) -> None:
-        self.parts = parts
-        # 0: each slot for itself, wherever it is best; else so many on one node.
-        self.per_node = per_node
+    def __init__(self, demand: Demand, scored: bool) -> None:
+        self.demand = demand
         # How many vertices a slot has.
-        self.size = sum([count for _, count in parts])
+        self.size = sum([count for _, count in demand.parts])
         self.scored = scored
         self.can = 0
-        self.scores: list[int | None] = []
+        # By kind of node while nobody uses it; and by node, where it was looked at since.
+        self.idle_scores: list[int | None] = []
+        self.scores: dict[int, int | None] = {}
         self.buckets: dict[int, int] = {}
         # How many changes of the state are taken into account; -1: too few to catch up.
         self.seen = -1
@@ -43,19 +46,23 @@ class Shapes:
     def __init__(self, state: FreeState) -> None:
         self._state = state
         self._layout = state.layout
-        self._shapes: dict[tuple[Parts, int], Shape] = {}
+        self._shapes: dict[Demand, Shape] = {}
         # How many changes were dropped from the front of the state's list.
         self._dropped = 0
+        # The nodes that may be other than idle, as far as `_noted` changes tell.
+        self._used: set[int] = set()
+        self._noted = 0
         policy = state.layout.policy
         self._order = policy.order
         self._by_score = not policy.stops and (not policy.node_weight or bool(policy.by))
 
-    def get(self, parts: Parts, per_node: int) -> Shape:
-        """The shape of `per_node` slots of these parts on a node (0: any), as things stand."""
-        key = (parts, per_node)
-        shape = self._shapes.get(key)
+    def get(self, demand: Demand) -> Shape:
+        """The shape of a demand, as things stand."""
+        shape = self._shapes.get(demand)
         changes = self._state.changes
         if len(changes) > _MAX_CHANGES:
+            self._note_used()
+            self._used = {n for n in self._used if not self._state.is_idle(n)}
             self._dropped += len(changes)
             changes.clear()
             for other in self._shapes.values():
@@ -65,7 +72,7 @@ class Shapes:
         if shape is None:
             if len(self._shapes) >= _MAX_SHAPES:
                 del self._shapes[next(iter(self._shapes))]
-            shape = self._shapes[key] = Shape(parts, per_node, self._by_score and not per_node)
+            shape = self._shapes[demand] = Shape(demand, self._by_score and not demand.slots)
         if shape.seen < 0:
             self._weigh_all(shape)
         elif shape.seen < self._dropped + len(changes):
@@ -73,34 +80,45 @@ class Shapes:
         shape.seen = self._dropped + len(changes)
         return shape
 
+    def _note_used(self) -> None:
+        """Know of every change which node it was of."""
+        changes = self._state.changes
+        self._used.update(changes[self._noted - self._dropped :])
+        self._noted = self._dropped + len(changes)
+
     def _weigh_all(self, shape: Shape) -> None:
-        count = len(self._layout.nodes)
-        if not shape.scored:
-            shape.can = self._layout.able(shape.parts, shape.per_node or 1, self._state.free)
-            for u in self._state.blocked:
-                n = self._layout.number.get(u, self._layout.node_of.get(u))
-                if n is not None and not self.can(shape, n):
-                    shape.can &= ~(1 << self._layout.rank[n])
-            return
-        shape.scores = [self._score(shape, n) for n in range(count)]
-        buckets: dict[int, list[int]] = {}
-        for n, score in enumerate(shape.scores):
-            if score is not None:
-                buckets.setdefault(score, []).append(n)
-        shape.buckets = {score: self._layout.set_of(numbers, False) for score, numbers in buckets.items()}
+        """Weigh one node of each kind as if nobody used any, and then those that are used."""
+        layout, demand = self._layout, shape.demand
+        if shape.scored:
+            shape.scores.clear()
+            shape.buckets.clear()
+            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, {}) for kind in layout.kinds]
+            for score, kind in zip(shape.idle_scores, layout.kinds, strict=True):
+                if score is not None:
+                    shape.buckets[score] = shape.buckets.get(score, 0) | kind.numbers
+        else:
+            shape.can = 0
+            for kind in layout.kinds:
+                if layout.serves(demand, kind.example, layout.every):
+                    shape.can |= kind.ranks
+        self._note_used()
+        self._refresh(shape, self._used)
 
     def _refresh(self, shape: Shape, changed: set[int]) -> None:
+        layout, state = self._layout, self._state
         if not shape.scored:
-            rank = self._layout.rank
+            rank = layout.rank
             for n in changed:
                 bit = 1 << rank[n]
-                if self.can(shape, n):
+                if state.serves(shape.demand, n):
                     shape.can |= bit
                 elif shape.can & bit:
                     shape.can ^= bit
             return
+        known: dict[tuple[int, ...], int | None] = {}
         for n in changed:
-            score, old = self._score(shape, n), shape.scores[n]
+            score = self._score(shape, n, state.free, state.blocked, known)
+            old = shape.scores[n] if n in shape.scores else shape.idle_scores[layout.kind_of[n]]
             if old == score:
                 continue
             bit = 1 << n
@@ -114,30 +132,34 @@ class Shapes:
                 shape.buckets[score] = shape.buckets.get(score, 0) | bit
             shape.scores[n] = score
 
-    def can(self, shape: Shape, n: int) -> bool:
-        """Whether a node, by number, can serve a shape as things stand."""
-        state, layout = self._state, self._layout
-        if state.blocked and state.blocked.get(layout.nodes[n]):
-            return False
-        wanted = shape.per_node or 1
-        for h in layout.holders[n]:
-            wanted -= state.fit(shape.parts, h)
-            if wanted <= 0:
-                return True
-        return False
-
-    def _score(self, shape: Shape, n: int) -> int | None:
-        """How good the best slot of a node is; None where there is none."""
-        state, layout, order = self._state, self._layout, self._order
-        if state.blocked and state.blocked.get(layout.nodes[n]):
+    def _score(
+        self,
+        shape: Shape,
+        n: int,
+        free: Mapping[int, int],
+        blocked: Mapping[int, int],
+        known: dict[tuple[int, ...], int | None],
+    ) -> int | None:
+        """How good the best slot of a node is; None where there is none. `known` are scores of holders that were looked
+        at before.
+        """
+        layout, order = self._layout, self._order
+        masks, shift, parts = layout.masks, layout.shift, shape.demand.parts
+        if blocked and blocked.get(layout.nodes[n]):
             return None
         best: int | None = None
         for h in layout.holders[n]:
-            if state.blocked and state.blocked.get(h):
+            if blocked and blocked.get(h):
                 continue
-            found = layout.next_slot(shape.parts, h, state.free[h])
-            if found is not None and (best is None or found[1] * order > best * order):
-                best = found[1]
+            # Most holders are alike; one without a map of shifts is like no other.
+            key = id(masks[h]), id(shift[h]) if h in shift else -1 - h, free[h]
+            if key in known:
+                score = known[key]
+            else:
+                found = layout.next_slot(parts, h, free[h])
+                score = known[key] = None if found is None else found[1]
+            if score is not None and (best is None or score * order > best * order):
+                best = score
         if best is not None and layout.grade:
             best += layout.grade[n] * shape.size
         return best

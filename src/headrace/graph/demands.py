@@ -1,0 +1,97 @@
+"""What a request asks of nodes, where the index of free resources can tell; whatever else it asks for is searched.
+
+The index knows slots of single resources, alone or so many on each of some nodes; slots inside, or made of, vertices
+such as sockets that hold the resources; and whole nodes, whatever of these they must have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.graph.layout import Demand, Layout, Parts
+from headrace.graph.request import Request
+
+
+class WholeNodes(NamedTuple):
+    """So many whole nodes, each of which must have what `inside` says; None: it does not matter."""
+
+    amount: int
+    inside: Demand | None
+
+
+class Demands:
+    """Reads requests for a layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._policy = layout.policy
+
+    def whole(self, requests: Sequence[Request]) -> WholeNodes | None:
+        """What is asked for if it is whole nodes and nothing else."""
+        top = requests[0]
+        count, inner = top.count.low, top.with_
+        if len(requests) > 1 or count != top.count.high:
+            return None
+        if top.type == "slot":
+            if len(inner) != 1 or inner[0].type != "node":
+                return None
+            node = inner[0]
+            return None if node.with_ or node.count.low != 1 or node.count.high != 1 else WholeNodes(count, None)
+        if top.type != "node" or not (top.exclusive or self._policy.whole):
+            return None
+        if not inner:
+            return WholeNodes(count, None)
+        demand = self.of_node(inner)
+        return None if demand is None else WholeNodes(count, demand)
+
+    def of_node(self, inner: Sequence[Request]) -> Demand | None:
+        """What each node must have, given what is asked for inside it."""
+        if len(inner) != 1:
+            return None
+        item = inner[0]
+        count = item.count.low
+        if item.type != "slot":
+            # Slots inside sockets and the like.
+            slot = item.with_[0] if len(item.with_) == 1 else None
+            parts = self.parts(slot) if slot is not None and count == item.count.high else None
+            if slot is None or not parts or not self._hold(item.type, parts):
+                return None
+            return Demand(parts, slot.count.low, count, bool(item.exclusive), bool(item.exclusive))
+        if len(item.with_) == 1 and item.with_[0].with_:
+            return self._of_holders(item.with_[0], count) if count == item.count.high else None
+        parts = self.parts(item)
+        return Demand(parts, count) if parts else None
+
+    def _of_holders(self, holder: Request, slots: int) -> Demand | None:
+        """Slots made of sockets and the like, which a slot has for itself with what is asked for inside."""
+        parts = self._counted(holder.with_) if holder.count.low == holder.count.high else None
+        if not parts or not self._hold(holder.type, parts):
+            return None
+        return Demand(parts, 1, holder.count.low * slots, True, bool(holder.exclusive))
+
+    def _hold(self, kind: str, parts: Parts) -> bool:
+        """Whether what holds the resources of a slot is always a vertex of a type."""
+        return self._layout.held_by.get(parts[0][0]) == kind
+
+    def parts(self, slot: Request) -> Parts | None:
+        """The types and counts of a slot of single resources, all held by the same vertices."""
+        if slot.type != "slot" or slot.count.low != slot.count.high:
+            return None
+        return self._counted(slot.with_)
+
+    def _counted(self, items: Sequence[Request]) -> Parts | None:
+        parts = []
+        holding = None
+        for part in items:
+            found = self._layout.types.get(part.type)
+            if found is None or part.with_ or part.count.low != part.count.high:
+                return None
+            if holding is None:
+                holding = found
+            elif holding is not found:
+                return None
+            parts.append((part.type, part.count.low))
+        if len(parts) > 1 and len({kind for kind, _ in parts}) != len(parts):
+            return None
+        return tuple(parts)
