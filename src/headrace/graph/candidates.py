@@ -1,11 +1,11 @@
 """In which order a vertex's children are tried.
 
-Policies that score look at every child in the graph's own order. Policies that stop at the first find try the child
-with most free units of the leading filter type first, and of equals the one added last. The free amounts are those of
-the last time something below the child was taken while the child itself stayed shared; giving back does not reorder.
-Children of the root that nobody asked for by type, such as racks, count as having nothing once something below them was
-taken. Recorded runs of Fluxion show each of these. None shows such a child that is a node: those do not move, so that
-jobs of few cores fill one node before they come to the next.
+Policies that score look at every child in the graph's own order. Policies that stop at the first find try first the
+children of which nothing was ever taken, and of equals the one added last. A child of which something was taken while
+the child itself stayed shared has as its weight what was free in it then: nodes, if there are nodes below it, else
+units of the leading filter type. The child with the highest weight comes first, and giving back does not reorder.
+Recorded runs of Fluxion show each of these. None shows a node below the root that nobody asked for by type: such nodes
+do not move, so that jobs of few cores fill one node before they come to the next.
 
 Children of a vertex with many are kept as bit sets, one for each amount, so that the best of those in another set is
 found by a few integer operations. Bit i is the child with the i-th highest number.
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headrace.graph.usage import Usage
 
 _WINDOW = (1 << 64) - 1
-# Children whose sets are made bit by bit: it takes no longer than by bytes.
-_FEW = 64
+# The weight of a child of which nothing was taken yet.
+_UNTOUCHED = 1 << 63
 
 
 def numbers(bits: int) -> Iterator[int]:
@@ -56,24 +56,11 @@ class _Weighed:
 
     __slots__ = ("buckets", "rank", "ranked", "weights")
 
-    def __init__(self, graph: Graph, v: int, type: str) -> None:
-        uniq, totals, children = graph.uniq, graph.totals, graph.children[v]
-        self.ranked = sorted(children, key=uniq.__getitem__, reverse=True)
+    def __init__(self, graph: Graph, v: int) -> None:
+        self.ranked = sorted(graph.children[v], key=graph.uniq.__getitem__, reverse=True)
         self.rank = {c: i for i, c in enumerate(self.ranked)}
-        # Only what contains something is counted.
-        self.weights = [totals[c].get(type, 0) if graph.children[c] else 0 for c in self.ranked]
-        self.buckets: dict[int, int] = {}
-        if len(children) <= _FEW:
-            for i, weight in enumerate(self.weights):
-                self.buckets[weight] = self.buckets.get(weight, 0) | 1 << i
-            return
-        groups: dict[int, bytearray] = {}
-        for i, weight in enumerate(self.weights):
-            bits = groups.get(weight)
-            if bits is None:
-                bits = groups[weight] = bytearray(len(self.ranked) // 8 + 1)
-            bits[i >> 3] |= 1 << (i & 7)
-        self.buckets = {weight: int.from_bytes(bits, "little") for weight, bits in groups.items()}
+        self.weights = [_UNTOUCHED] * len(self.ranked)
+        self.buckets = {_UNTOUCHED: (1 << len(self.ranked)) - 1} if self.ranked else {}
 
     def __iter__(self) -> Iterator[int]:
         ranked = self.ranked
@@ -127,7 +114,7 @@ class ChildOrder:
     def _of(self, v: int) -> _Weighed:
         found = self._vertices.get(v)
         if found is None:
-            found = self._vertices[v] = _Weighed(self._graph, v, self._type)
+            found = self._vertices[v] = _Weighed(self._graph, v)
         return found
 
     def prepare(self, v: int) -> None:
@@ -141,7 +128,7 @@ class ChildOrder:
             if not self._graph.children[v]:
                 del self._vertices[v]
                 continue
-            new = self._vertices[v] = _Weighed(self._graph, v, self._type)
+            new = self._vertices[v] = _Weighed(self._graph, v)
             for child, i in old.rank.items():
                 if child in new.rank:
                     new.weigh(child, old.weights[i])
@@ -171,14 +158,17 @@ class ChildOrder:
         if not self._weighed:
             return
         graph = self._graph
-        root = graph.root
+        root, types, totals = graph.root, graph.type, graph.totals
         for v, _, exclusive, path, _ in order:
             if exclusive:
                 continue
             up = graph.parent[v]
             if up < 0 or not graph.children[v]:
                 continue
-            if not (path and up == root):
-                self._of(up).weigh(v, usage.free(v, self._type, at))
-            elif graph.type[v] != "node":
-                self._of(up).weigh(v, 0)
+            if types[v] == "node":
+                if path and up == root:
+                    continue
+                counted = self._type
+            else:
+                counted = "node" if "node" in totals[v] else self._type
+            self._of(up).weigh(v, usage.free(v, counted, at))
