@@ -123,7 +123,7 @@ def test_nodes_are_attached_and_removed(session: Session) -> None:
     (session.folder / "more.json").write_text(jgf(more, whole))
     assert session.say("attach more.json") == ""
     assert session.say("attach more.json") == ""
-    (session.folder / "other.json").write_text(jgf(more, whole).replace("node7", "node8"))
+    (session.folder / "other.json").write_text(jgf(more, whole).replace("node7", "node8").replace('"id": 7', '"id": 8'))
     assert session.say("attach other.json").startswith("ERROR: can't attach JGF subgraph \nERROR: ")
     assert "No matching" not in session.say("multi-match allocate job.yaml job.yaml")
     assert session.say("remove [0,2] false", "list").count("ALLOCATED") == 2

@@ -56,7 +56,7 @@ def test_a_node_is_named_by_its_host_and_numbers_count_a_level() -> None:
         "/n07/socket1/core2",
         "/n07/socket1/core3",
     ]
-    assert (graph.type[1], graph.basename[1], graph.id[1], graph.rank[1]) == ("node", "n", 7, -1)
+    assert (graph.type[1], graph.basename[1], graph.id[1], graph.rank[1]) == ("node", "n", 7, 0)
 
 
 def test_without_a_list_all_types_are_taken_and_memory_follows_what_is_beside_it() -> None:
@@ -251,7 +251,7 @@ def test_resource_query_says_why_it_does_not_load(tmp_path: Path, capfd: pytest.
     assert "format hwloc has no subsystem power" in capfd.readouterr().err
 
 
-def test_nodes_without_ranks_are_each_listed_as_rank_minus_one(tmp_path: Path) -> None:
+def test_nodes_are_ranked_in_their_order(tmp_path: Path) -> None:
     assert ask(tmp_path, machine(core(0), core(1)), "-F", "rlite") == 0
-    wanted = {"R_lite": [{"rank": "-1", "children": {"core": "0-1"}}], "nodelist": ["n07"]}
+    wanted = {"R_lite": [{"rank": "0", "children": {"core": "0-1"}}], "nodelist": ["n07"]}
     assert json.loads((tmp_path / "out").read_text().splitlines()[0]) == wanted

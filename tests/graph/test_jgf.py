@@ -24,12 +24,23 @@ def vertex(key: str, kind: str = "node", path: str = "", **more: Any) -> dict[st
     return {"id": key, "metadata": meta}
 
 
-def test_name_and_id_follow_from_the_path() -> None:
-    nodes = [vertex("0", "cluster", "/c0"), vertex("1", "node", "/c0/fluke82", rank=79)]
-    graph = jgf.read(document(nodes, [("0", "1")]))
-    assert graph.name(1) == "fluke82"
-    assert (graph.basename[1], graph.id[1], graph.rank[1]) == ("fluke", 82, 79)
-    assert graph.path(1) == "/c0/fluke82"
+@pytest.mark.parametrize(
+    ("given", "name", "basename", "id"),
+    [
+        ({"type": "node", "name": "fluke82"}, "fluke82", "node", 82),
+        ({"type": "node", "name": "fluke"}, "fluke", "node", 7),
+        ({"type": "node"}, "node7", "node", 7),
+        ({"type": "ssd", "name": "fast3"}, "fast3", "ssd", 7),
+        ({"type": "ssd", "uniq_id": 9}, "ssd9", "ssd", 9),
+        ({"type": "ssd", "basename": "disk", "id": 4}, "disk4", "disk", 4),
+    ],
+)
+def test_what_a_vertex_leaves_out_follows_from_the_rest(
+    given: dict[str, Any], name: str, basename: str, id: int
+) -> None:
+    nodes = [vertex("0", "cluster", "/c0"), {"id": "7", "metadata": {**given, "paths": {"containment": "/c0/x3"}}}]
+    graph = jgf.read(document(nodes, [("0", "7")]))
+    assert (graph.name(1), graph.basename[1], graph.id[1]) == (name, basename, id)
 
 
 def test_given_name_stays_where_it_differs_from_basename_and_id() -> None:
@@ -71,8 +82,8 @@ def test_edges_of_other_subsystems_are_kept_apart() -> None:
         ([vertex("0", rank=2**40)], [], "must be below"),
         ([vertex("0", "core", id=2**40)], [], "must be below"),
         ([{"id": "0", "metadata": {}}], [], "type"),
-        ([vertex("0", "node", "/node99999999999999999999")], [], "does not fit"),
-        ([vertex("0", "core")], [], "core: has no number"),
+        ([vertex("0", "node", name="node99999999999999999999")], [], "does not fit"),
+        ([vertex("a", "core")], [], "core: has no number"),
         ([vertex("0", "gpu", id=-1)], [], "gpu: has no number"),
         ([vertex("0", id=-2)], [], "must be -1"),
         ([vertex("0", id=2**63)], [], "must be -1"),

@@ -2,8 +2,9 @@
 
 Policies that score look at every child in the graph's own order. Policies that stop at the first find try first the
 children of which nothing was ever taken, and of equals the one added last. A child of which something was taken while
-the child itself stayed shared has as its weight what was free in it then: nodes, if there are nodes below it, else
-units of the leading filter type. The child with the highest weight comes first, and giving back does not reorder.
+the child itself stayed shared has as its weight how much of one type was free in it then: of the last type that is
+counted for its subtree (`-p`; a vertex does not count its own type). The child with the highest weight comes first, and
+giving back does not reorder.
 Recorded runs of Fluxion show each of these. None shows a node below the root that nobody asked for by type: such nodes
 do not move, so that jobs of few cores fill one node before they come to the next.
 
@@ -98,11 +99,12 @@ class _Weighed:
 class ChildOrder:
     """Callable: the children of a vertex in the order to try them."""
 
-    __slots__ = ("_graph", "_type", "_vertices", "_weighed")
+    __slots__ = ("_graph", "_types", "_vertices", "_weighed")
 
-    def __init__(self, graph: Graph, type: str, weighed: bool) -> None:
+    def __init__(self, graph: Graph, filters: Sequence[str], weighed: bool) -> None:
         self._graph = graph
-        self._type = type
+        # The last of the counted types, and the one before it.
+        self._types = filters[-1:] + filters[-2:-1]
         self._weighed = weighed
         self._vertices: dict[int, _Weighed] = {}
 
@@ -158,17 +160,15 @@ class ChildOrder:
         if not self._weighed:
             return
         graph = self._graph
-        root, types, totals = graph.root, graph.type, graph.totals
+        root, types = graph.root, graph.type
         for v, _, exclusive, path, _ in order:
             if exclusive:
                 continue
             up = graph.parent[v]
             if up < 0 or not graph.children[v]:
                 continue
-            if types[v] == "node":
-                if path and up == root:
-                    continue
-                counted = self._type
-            else:
-                counted = "node" if "node" in totals[v] else self._type
+            kind = types[v]
+            if path and up == root and kind == "node":
+                continue
+            counted = next((name for name in self._types if name != kind), "")
             self._of(up).weigh(v, usage.free(v, counted, at))

@@ -37,7 +37,12 @@ def dot(graph: Graph) -> str:
 
 
 def jgf(graph: Graph) -> str:
-    nodes = [{"id": str(graph.uniq[v]), "metadata": vertex_metadata(graph, v)} for v in graph.vertices()]
+    nodes = []
+    for v in graph.vertices():
+        meta = vertex_metadata(graph, v)
+        if not graph.up[v]:
+            meta["status"] = 1
+        nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
     edges = [{"source": str(source), "target": str(target)} for source, target in _edges(graph)]
     return json.dumps({"graph": {"nodes": nodes, "edges": edges}}) + "\n"
 

@@ -220,6 +220,7 @@ def _with_amounts(scheduler: Scheduler, text: str, found: Allocation) -> str:
         entry["metadata"]["agfilter"] = {
             name: f"used:{used.get(v, {}).get(name, 0)}, total:{total.get(name, 0)}"
             for name in sorted(scheduler.filters)
+            if name != graph.type[v]
         }
     return json.dumps(whole) + "\n"
 

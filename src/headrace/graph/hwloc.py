@@ -318,7 +318,8 @@ def _node(graph: Graph, host: str, parent: int) -> int:
     if number >= 2**63:
         raise GraphError(f"hwloc: host {host!r}: its number does not fit 63 bits")
     basename = host[: digits.start()] or host if digits else host
-    return graph.add("node", parent, basename=basename, id=number, name=host)
+    # Nodes are ranked in their order, as those of a recipe are.
+    return graph.add("node", parent, basename=basename, id=number, name=host, rank=graph.type.count("node"))
 
 
 def _device(graph: Graph, found: _Object, parent: int, taken: Callable[[str], bool]) -> int:

@@ -1,8 +1,8 @@
 """Graphs in the JSON Graph Format as R's scheduling key carries it (RFC 20, RFC 40).
 
 Read with typed records and one pass over the vertices, because a large system's graph is a hundred megabytes of JSON.
-What a vertex leaves out follows from the rest: its name from its containment path, its id from the digits its name
-ends in.
+What a vertex leaves out follows from the rest: its name is its basename and id, its basename its type, its id its
+number among the vertices, or for a node the number in which its name ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import msgspec
 from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.subsystems import leads_down, without
 
+# What the `writer` of a graph is that leaves out what is below exclusive vertices, as Fluxion has it.
+SHORTHAND = "fluxion:jgf_shorthand"
 _DIGITS = re.compile(r"(\d+)$")
 
 
@@ -112,9 +114,7 @@ def from_object(obj: Any) -> Graph:
 
 def is_complete(obj: Mapping[str, Any]) -> bool:
     """Whether a decoded JGF object does not say of itself that something is left out, as shorthand may be."""
-    graph = obj.get("graph")
-    metadata = graph.get("metadata") if isinstance(graph, Mapping) else None
-    return not (isinstance(metadata, Mapping) and metadata.get("complete") is False)
+    return obj.get("writer") != SHORTHAND
 
 
 class Vertex(msgspec.Struct):
@@ -157,6 +157,15 @@ def _uniq(node: _Node) -> int:
         return -1
 
 
+def _number(meta: _Metadata, uniq: int, key: str) -> int:
+    """The id of a vertex that gives none: the number in which the name of a node ends, else its vertex number."""
+    digits = _DIGITS.search(meta.name) if meta.name and meta.type == "node" else None
+    number = int(digits.group(1)) if digits else uniq
+    if number >= 2**63:
+        raise GraphError(f"JGF vertex {key}: the number in its name {meta.name!r} does not fit 63 bits")
+    return number
+
+
 def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
     graph = Graph()
     graph.subsystem = tree
@@ -167,28 +176,15 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
         key = str(node.id)
         if key in index:
             raise GraphError(f"JGF vertex {key}: appears twice")
+        uniq = _uniq(node)
         name, basename, number = meta.name, meta.basename, meta.id
-        if name is None and (basename is None or number is None):
-            paths = meta.paths or {}
-            path = paths.get(DOMINANT) or paths.get(tree, "")
-            name = path.rsplit("/", 1)[-1] or None
         if number is None:
-            digits = _DIGITS.search(name) if name else None
-            number = int(digits.group(1)) if digits else -1
-            if number >= 2**63:
-                raise GraphError(f"JGF vertex {key}: the number in its name {name!r} does not fit 63 bits")
+            number = _number(meta, uniq, key)
         if basename is None:
-            suffix = str(number)
-            if name and number >= 0 and name.endswith(suffix):
-                basename = name[: -len(suffix)]
-            elif name and number < 0:
-                basename = name
-            else:
-                basename = meta.type
+            basename = meta.type
         props = meta.properties
         if isinstance(props, list):
             props = dict.fromkeys(props, "")
-        uniq = _uniq(node)
         try:
             v = add(
                 meta.type,

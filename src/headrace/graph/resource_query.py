@@ -19,7 +19,7 @@ from headrace.graph.engine import Engine
 from headrace.graph.export import EXPORTS
 from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.policies import POLICIES, by_name
-from headrace.graph.scheduler import Scheduler
+from headrace.graph.scheduler import FILTERS, Scheduler
 from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
 
@@ -69,7 +69,10 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("-F", "--match-format", default="simple", choices=sorted(WRITERS))
     p.add_argument(
-        "-p", "--prune-filters", default="ALL:core", help="types counted per subtree, such as ALL:core,ALL:gpu"
+        "-p",
+        "--prune-filters",
+        default="ALL:core,ALL:node",
+        help="types counted per subtree, such as ALL:core,ALL:gpu (default ALL:core,ALL:node)",
     )
     p.add_argument("-g", "--graph-format", default="dot", choices=sorted(EXPORTS), help="format of -o (default dot)")
     p.add_argument(
@@ -100,7 +103,7 @@ def _filters(text: str) -> list[str]:
             raise ValueError(f"prune filter {part!r}: must be TYPE:COUNTED, such as ALL:core")
         if name not in found:
             found.append(name)
-    return found or ["core"]
+    return found or list(FILTERS)
 
 
 def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] = ()) -> Graph:
@@ -131,7 +134,7 @@ def _size(graph: Graph, seconds: float) -> str:
         "by_path Key-Value Pairs": len({(graph.parent[v], graph.name(v)) for v in vertices}),
     }
     lines = [f"{name}: {value}" for name, value in values.items()]
-    lines += [f"number of vertices with rank {rank}:{count}" for rank, count in sorted(ranks.items())]
+    lines += [f"number of vertices with rank {rank}: {count}" for rank, count in sorted(ranks.items())]
     return "".join(f"INFO: {line}\n" for line in lines)
 
 

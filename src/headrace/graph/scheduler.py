@@ -24,6 +24,10 @@ from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
 
+# The types that are counted for subtrees where nothing else is said (`-p`).
+FILTERS = ("core", "node")
+
+
 class InUseError(ValueError):
     """Nodes that are to leave are used: `jobs` are those that hold, or were promised, any of them."""
 
@@ -81,7 +85,7 @@ class Found(NamedTuple):
 class Scheduler:
     """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation."""
 
-    def __init__(self, graph: Graph, policy: Policy | str = "first", filters: Iterable[str] = ("core",)) -> None:
+    def __init__(self, graph: Graph, policy: Policy | str = "first", filters: Iterable[str] = FILTERS) -> None:
         self.graph = graph
         self.policy = by_name(policy) if isinstance(policy, str) else policy
         self.filters = tuple(filters)
@@ -91,7 +95,7 @@ class Scheduler:
         self.plans = self._usage.plans
         self.shared = self._usage.shared
         self.busy = self._usage.busy
-        self._order = ChildOrder(graph, self.filters[0] if self.filters else "", self.policy.stops)
+        self._order = ChildOrder(graph, self.filters, self.policy.stops)
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
         self.generation = 0

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.graph.inside import Part, parts
+from headrace.graph.jgf import SHORTHAND
 from headrace.graph.model import DOMINANT, Graph
 from headrace.graph.subsystems import relation_down
 from headrace.graph.usage import Allocation
@@ -42,7 +43,7 @@ def _lines(graph: Graph, allocation: Allocation, exclusive: str, shared: str) ->
 
 
 def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | None = None) -> dict[str, Any]:
-    """The JGF metadata of a vertex; what is the default is left out."""
+    """The JGF metadata of a vertex; what is the default is left out, and so is the status, which is not the job's."""
     kind, basename, number = graph.type[v], graph.basename[v], graph.id[v]
     meta: dict[str, Any] = {"type": kind}
     if basename != kind:
@@ -51,8 +52,6 @@ def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | N
         meta["name"] = graph.names[v]
     meta["id"] = number
     meta["rank"] = graph.rank[v]
-    if not graph.up[v]:
-        meta["status"] = 1
     properties = graph.properties.get(v)
     if properties:
         meta["properties"] = dict(sorted(properties.items()))
@@ -91,8 +90,8 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
 
 
 def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
-    """As graph_object, without what lies below exclusive vertices: their own entries stand for it. The graph's metadata
-    says whether it is `complete` all the same.
+    """As graph_object, without what lies below exclusive vertices: their own entries stand for it. `writer` says so
+    where something was left out.
     """
     selection = allocation.selection
     found = graph_object(graph, allocation._replace(selection=selection.shortened()))
@@ -100,7 +99,8 @@ def short_graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
         mark.exclusive and (selection.below.get(v) or (mark.whole and graph.children[v]))
         for v, mark in selection.marks.items()
     )
-    found["graph"]["metadata"] = {"version": 1, "complete": not cut}
+    if cut:
+        found["writer"] = SHORTHAND
     return found
 
 
