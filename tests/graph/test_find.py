@@ -74,8 +74,7 @@ def test_amounts_below_are_told_on_request(more: str, used_below: list[int]) -> 
     totals = {"node": 2, "cluster": 4}
     told = [node["metadata"]["agfilter"] for node in nodes]
     assert [amounts["core"] for amounts in told] == [
-        f"used:{count}, total:{totals[node['metadata']['type']]}"
-        for count, node in zip(used_below, nodes, strict=True)
+        f"used:{count}, total:{totals[node['metadata']['type']]}" for count, node in zip(used_below, nodes, strict=True)
     ]
     # A vertex does not count its own type.
     assert ["node" in amounts for amounts in told] == [node["metadata"]["type"] != "node" for node in nodes]

@@ -101,7 +101,7 @@ class ChildOrder:
 
     __slots__ = ("_graph", "_types", "_vertices", "_weighed")
 
-    def __init__(self, graph: Graph, filters: Sequence[str], weighed: bool) -> None:
+    def __init__(self, graph: Graph, filters: tuple[str, ...], weighed: bool) -> None:
         self._graph = graph
         # The last of the counted types, and the one before it.
         self._types = filters[-1:] + filters[-2:-1]

@@ -23,7 +23,6 @@ from headrace.graph.selection import Selection, from_vertices, select
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
-
 # The types that are counted for subtrees where nothing else is said (`-p`).
 FILTERS = ("core", "node")
 
