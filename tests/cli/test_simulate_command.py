@@ -39,6 +39,52 @@ def test_policies_stand_side_by_side_on_the_machine_of_the_header(flux):
     assert table["wait, s: max"] == ["180", "180"]
 
 
+def test_limit_and_gpus_of_the_machine(flux):
+    outcome = flux("simulate", "-", "--policy=fcfs", "--limit=2", "--nodes=3", "--gpus=2", stdin=TRACE.encode())
+    assert outcome.stdout.splitlines()[:2] == ["machine: 3 nodes, 3 cores, 6 GPUs", "trace: 2 jobs"]
+
+
+def test_the_seed_chooses_the_jobs_that_are_made_up(flux):
+    made = [flux("simulate", "--synthetic=5", "--nodes=4", f"--seed={seed}", "--record=-").stdout for seed in (1, 2, 1)]
+    assert made[0] == made[2] != made[1]
+    assert made[0]
+
+
+def test_the_match_policy_chooses_the_nodes(flux):
+    nodes = []
+    for policy in ("low", "high"):
+        outcome = flux(
+            "simulate",
+            "-",
+            "--policy=fcfs",
+            "--nodes=4",
+            f"--match-policy={policy}",
+            "--starts=-",
+            stdin=TRACE.encode(),
+        )
+        nodes.append([row["nodes"] for row in csv.DictReader(io.StringIO(outcome.stdout))])
+    assert nodes[0] != nodes[1]
+
+
+def test_with_fair_share_the_user_who_has_used_less_comes_first(flux):
+    # Jobs 3 and 4 wait for job 2 to leave the only node; the user of 3 has had job 1.
+    trace = """\
+; MaxNodes: 1
+; MaxProcs: 1
+1   0 -1 100 1 -1 -1 1 100 -1 1 1 -1 -1 -1 -1 -1 -1
+2  90 -1 100 1 -1 -1 1 100 -1 1 3 -1 -1 -1 -1 -1 -1
+3 110 -1 100 1 -1 -1 1 100 -1 1 1 -1 -1 -1 -1 -1 -1
+4 120 -1 100 1 -1 -1 1 100 -1 1 2 -1 -1 -1 -1 -1 -1
+"""
+    plain = flux("simulate", "-", "--policy=fcfs", "--starts=-", stdin=trace.encode())
+    fair = flux("simulate", "-", "--policy=fcfs", "--fair-share=1h", "--starts=-", stdin=trace.encode())
+    rows = [csv.DictReader(io.StringIO(outcome.stdout)) for outcome in (plain, fair)]
+    assert [[(row["id"], row["start"]) for row in found] for found in rows] == [
+        [("1", "0"), ("2", "100"), ("3", "200"), ("4", "300")],
+        [("1", "0"), ("2", "100"), ("4", "200"), ("3", "300")],
+    ]
+
+
 def test_starts_on_stdout_are_alone_there(flux):
     outcome = flux("simulate", "--synthetic=3", "--nodes=1", "--policy=easy", "--starts=-")
     assert [row["policy"] for row in csv.DictReader(io.StringIO(outcome.stdout))] == ["easy"] * 3

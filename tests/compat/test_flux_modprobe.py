@@ -104,3 +104,10 @@ def test_what_fails_is_named_and_ends_the_run(tmp_path: Path) -> None:
         "flux-modprobe: ERROR: failing: out of luck",
         f"flux-modprobe: {tmp_path}/nosuch.py: No such file",
     ]
+
+
+def test_what_is_run_is_told_where_it_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "rc.py"
+    path.write_text("from flux.modprobe import task\n@task('one')\ndef one(context):\n    context.print('hello')\n")
+    done = start(f"flux modprobe run {path}; echo told >&2; flux modprobe run --verbose {path}")
+    assert done.err.splitlines() == ["told", "one", "hello"]

@@ -1,23 +1,28 @@
-"""No option of a command is without a test: each occurs in a command line that some test runs.
+"""No option of a command is without a test: some test runs that command with that option.
 
 That the line shows the option's effect is the business of the tables (test_options_*.py) and of the recordings.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import re
+import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from invocations import Options, in_source, in_text, of_command, of_parser
+from option_lines import Line
 
 from headrace.cli import getopts
 from headrace.cli.quick_arguments import QuickParser
 
-TESTS = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+# What a program's name begins with where it is one of several words.
+PREFIXES = ("flux-", "flux ", "headrace-", "headrace ")
 
 
 def modules() -> Iterator[ModuleType]:
@@ -27,58 +32,79 @@ def modules() -> Iterator[ModuleType]:
             yield importlib.import_module(f"headrace.cli.{path.stem}")
 
 
-def options() -> Iterator[tuple[str, list[str]]]:
-    """(command, spellings of one of its options), such as ("job attach", ["-E", "--show-events"])."""
+def commands() -> Iterator[tuple[str, Options]]:
+    """(program, options) of every command and subcommand."""
     for module in modules():
         for value in list(vars(module).values()):
             if isinstance(value, getopts.Command):
-                for short, long, _, _ in value.options:
-                    if long != "help":
-                        yield value.prog.removeprefix("flux-"), [f"-{short}"] * bool(short) + [f"--{long}"]
+                yield value.prog, of_command(value)
         if hasattr(module, "_parser"):
             parser = module._parser()
             yield from of_parser(parser.whole() if isinstance(parser, QuickParser) else parser)
 
 
-def of_parser(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from of_parser(one)
-        elif action.option_strings and action.dest != "help":
-            yield parser.prog.removeprefix("flux-").removeprefix("flux "), list(action.option_strings)
+def without_prefix(program: str) -> str:
+    return next((program[len(prefix) :] for prefix in PREFIXES if program.startswith(prefix)), program)
 
 
 @pytest.fixture(scope="module")
-def lines_of_tests() -> list[str]:
-    texts = [path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__)]
-    texts += [path.read_text() for path in (TESTS / "data").rglob("*.jsonl")]
-    # Long lines of a table are cut into several: join them again.
-    return [
-        line for text in texts for line in re.sub(r'"\n\s*f?"', "", text).split("\n") if " -" in line or '"-' in line
-    ]
+def known() -> dict[str, Options]:
+    return {without_prefix(program): options for program, options in commands()}
 
 
-def occurs(command: str, spellings: list[str], lines: list[str]) -> bool:
-    """A long name anywhere, a short one in a line with the command's name, alone or in a cluster."""
-    word = command.rpartition(" ")[2]
-    for spelling in spellings:
-        if spelling.startswith("--"):
-            near = [line for line in lines if spelling in line]
-            pattern = re.compile(rf"(?<![\w-]){spelling}(?![\w-])")
-        else:
-            near = [line for line in lines if word in line]
-            pattern = re.compile(rf"\b{re.escape(word)}\b.*(?<![\w-])-\w*{spelling[1:]}")
-        if any(pattern.search(line) for line in near):
-            return True
-    return False
+def lines_of_tables(module: ModuleType) -> Iterator[Line]:
+    """The lines of a test module's tables, with all that the module has put into them."""
+    for value in vars(module).values():
+        if isinstance(value, list):
+            yield from (line for line in value if isinstance(line, Line))
 
 
-def test_every_option_occurs_in_a_test(lines_of_tests):
-    found = list(options())
-    untested = [
-        f"{command} {'/'.join(names)}" for command, names in found if not occurs(command, names, lines_of_tests)
-    ]
-    assert not untested
+def recorded_lines(path: Path) -> Iterator[str]:
+    for text in path.read_text().splitlines():
+        entry = json.loads(text)
+        if isinstance(entry, dict) and isinstance(entry.get("command"), str):
+            yield entry["command"]
+
+
+@pytest.fixture(scope="module")
+def tested(known) -> dict[tuple[str, str], set[str]]:
+    """The files of tests that use an option, by (command, option)."""
+    found = defaultdict(set)
+    for path in TESTS.rglob("test_*.py"):
+        for use in in_source(path.read_text(), known):
+            found[use].add(path.name)
+    for path in (TESTS / "data").rglob("*.jsonl"):
+        for line in recorded_lines(path):
+            for use in in_text(line, known):
+                found[use].add(path.name)
+    for path in HERE.glob("test_options_*.py"):
+        if path != Path(__file__):
+            for line in lines_of_tables(importlib.import_module(path.stem)):
+                for use in in_text(line.command, known):
+                    found[use].add(path.name)
+    return found
+
+
+def test_every_option_of_every_command_is_used_by_a_test(known, tested):
+    all_options = {(command, name) for command, options in known.items() for name in options.names.values()}
+    assert sorted(f"{command} {name}" for command, name in all_options - tested.keys()) == []
     # All kinds of commands were looked into.
-    assert {"jobs", "job attach", "resource list", "start"} <= {command for command, _ in found}
+    assert {"jobs", "job attach", "resource list", "start", "overlay status", "mini run"} <= known.keys()
+
+
+def test_an_option_counts_only_for_the_command_that_gets_it(known):
+    uses = {
+        "flux update -v 7 a=b": {("update", "--verbose")},
+        "flux queue list -n; flux update 7 a=-v": {("queue list", "--no-header")},
+        "flux run -n2 sh -c 'flux job attach -vE 7' -q": {
+            ("run", "--ntasks"),
+            ("job attach", "--verbose"),
+            ("job attach", "--show-events"),
+        },
+        "flux jobs --format=-n -c -a": {("jobs", "--format"), ("jobs", "--count")},
+        "flux kvs get --no-such x": set(),
+    }
+    for line, expected in uses.items():
+        assert set(in_text(line, known)) == expected, line
+    source = '"""flux update -v"""\nflux("update", "-v")\nhostlist.main(["-q", "h"])\nrun([FLUX, "jobs", f"--{x}"])\n'
+    assert set(in_source(source, known)) == {("update", "--verbose"), ("hostlist", "--quiet")}

@@ -100,7 +100,15 @@ LISTING = [
         "jobspec-update attributes.system.duration=120.0\n",
     ),
     Line("flux update --dry-run $(cat id) duration=+1m name=y", like('{"attributes.system.duration": 180.0, .*"y"}\n')),
-    Line("flux cancel $(cat id)"),
+    Line(
+        "flux update -v $(cat id) duration=3m",
+        "flux-update: INFO: updated attributes.system.duration to 180.0\n",
+    ),
+    Line(
+        "flux submit --quiet --urgency=hold true; flux job cancelall --force --user=1; flux jobs -no {name}; "
+        "flux job cancelall --force --user=$(id -u)",
+        like("x\ntrue\nflux-job: Command matched 0 jobs\nflux-job: Canceled 2 jobs .0 errors.\n"),
+    ),
 ]
 
 EVENTS = r"0\.\d+s: job\.submit .*\n0\.\d+s: job\.validate\n.*\n0\.\d+s: job\.alloc .*\n"

@@ -88,8 +88,8 @@ RESOURCE = [
     Line(
         'printf \'{"all":%s,"down":%s,"allocated":null}\' "$(flux R encode -r0-3 -H a[0-3])" '
         '"$(flux R encode -r3 -H a3)" '
-        ">in; for c in list info 'R -s down'; do FLUX_URI= flux resource $c --from-stdin <in; done "
-        "| sed s/'.*starttime.*'/R/",
+        ">in; export FLUX_URI=; flux resource list --from-stdin <in; flux resource info --from-stdin <in; "
+        "flux resource R -s down --from-stdin <in | sed s/'.*starttime.*'/R/",
         "     STATE NNODES NCORES NGPUS NODELIST\n"
         "      free      3      3     0 a[0-2]\n"
         " allocated      0      0     0 \n"

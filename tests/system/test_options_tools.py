@@ -217,6 +217,15 @@ EXECUTING = [
         )
         for option, answer in (("--waitable", "1\n{'status': 768}\n"), ("", "1\n.*Error.*\n"))
     ],
+    Line(
+        "flux exec -v -r1 sh -c 'echo $$; exit 3'",
+        like("(\\d+)\nflux-exec: rank 1: started process \\1\nflux-exec: rank 1: ended: Exit 3\n1: Exit 3\n"),
+        3,
+    ),
+    Line(
+        "flux exec --verbose sh -c 'kill -9 $$' 2>&1 | grep ended | sort",
+        "flux-exec: rank 0: ended: Killed\nflux-exec: rank 1: ended: Killed\n",
+    ),
     Line("flux exec --waitable true", "flux-exec: --waitable needs --bg\n", 1),
 ]
 
@@ -259,7 +268,10 @@ OTHERS = [
         )
         for option, shown in (("--private", "True"), ("", "False"))
     ],
+    Line("flux event sub --timeout=.05s t.none", "flux-event: no event within .05s\n", 1),
     # hostlist: what is printed
+    Line("flux hostlist -q 'a[1-3]'"),
+    Line("flux hostlist --quiet --minus a1 a1", "", 1),
     Line("flux hostlist --expand 'a[1-3]'", "a1 a2 a3\n"),
     Line("flux hostlist --expand --delimiter='\\n' 'a[1-2]'", "a1\na2\n"),
     Line("flux hostlist --nth=0,2 'a[1-3]'; flux hostlist --nth=-1 'a[1-3]'", "a[1,3]\na3\n"),

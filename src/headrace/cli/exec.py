@@ -224,6 +224,7 @@ class _Exec:
             self._output(rank, answer["io"])
         elif kind == "started":
             self.pids[rank] = answer["pid"]
+            self._tell(rank, f"started process {answer['pid']}")
             if self._signal:
                 self._kill(rank)
         elif kind == "add-credit":
@@ -233,6 +234,7 @@ class _Exec:
             status = answer["status"]
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             self.status = max(self.status, code)
+            self._tell(rank, f"ended: {_how_ended(status)}")
             if status:
                 self.ended.setdefault(status, []).append(rank)
 
@@ -367,5 +369,12 @@ class _Exec:
         if self.quiet:
             return
         for status, ranks in sorted(self.ended.items()):
-            how = signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
-            sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {how}\n")
+            sys.stderr.write(f"{Idset(ranks).encode(brackets=True)}: {_how_ended(status)}\n")
+
+    def _tell(self, rank: int, what: str) -> None:
+        if self.verbose:
+            sys.stderr.write(f"flux-exec: rank {rank}: {what}\n")
+
+
+def _how_ended(status: int) -> str:
+    return signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
