@@ -233,6 +233,7 @@ def _filled(
 
 def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
     numbers = ("nodes", "ntasks", "cores_per_task", "gpus_per_task", "cores", "tasks_per_node", "tasks_per_core")
+    caller = options.Caller()
     for one in filled:
         for name in (*numbers, "gpus_per_node"):
             text = getattr(one, name)
@@ -241,4 +242,4 @@ def _jobs(filled: Iterator[Namespace]) -> Iterator[Tuple[Namespace, Callable[[],
                     setattr(one, name, int(text))
                 except ValueError:
                     raise CommandError(f"--{name.replace('_', '-')}: invalid int value: '{text}'") from None
-        yield from copies_of(one)
+        yield from copies_of(one, caller)

@@ -17,7 +17,7 @@ from headrace.spec import jobspec_build, plain_json, rlimits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Dict, List, Sequence, Tuple, Union
+    from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
     from headrace.cli.arguments import Parser
     from headrace.cli.quick_arguments import QuickParser
@@ -99,7 +99,38 @@ def command_of(args: Namespace) -> List[str]:
     return words[1:] if words[:1] == ["--"] else words
 
 
-def task_jobspec(args: Namespace) -> Jobspec:
+class Caller:
+    """What the process that submits hands on to its jobs: its environment, directory and limits.
+
+    They are the same for all jobs of one command line, so each is looked up once for as many jobs as there are.
+    """
+
+    def __init__(self) -> None:
+        self._environments: Dict[Tuple[str, ...], Tuple[Dict[str, str], Dict[str, str]]] = {}
+        self._limits: Dict[Tuple[str, ...], Dict[str, int]] = {}
+        self._directory = ""
+
+    def environment(self, rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
+        """(variables, variables whose value the shell expands) by the rules of --env; not to be changed."""
+        key = tuple(rules)
+        if key not in self._environments:
+            self._environments[key] = _environment(rules)
+        return self._environments[key]
+
+    def limits(self, rules: Sequence[str]) -> Dict[str, int]:
+        """Soft limits by the rules of --rlimit; not to be changed. Raises ValueError."""
+        key = tuple(rules)
+        if key not in self._limits:
+            self._limits[key] = rlimits.collect(rules)
+        return self._limits[key]
+
+    def directory(self) -> str:
+        """The current directory. Raises CommandError if it was removed."""
+        self._directory = self._directory or _working_directory()
+        return self._directory
+
+
+def task_jobspec(args: Namespace, caller: Optional[Caller] = None) -> Jobspec:
     """The jobspec of a command's tasks. Raises ValueError with what is wrong."""
     command = command_of(args)
     if not command:
@@ -117,7 +148,7 @@ def task_jobspec(args: Namespace) -> Jobspec:
             per_resource_count=count,
             gpus_per_node=args.gpus_per_node,
             exclusive=args.exclusive,
-            **_parameters(args),
+            **_parameters(args, caller or Caller()),
         )
     else:
         # Nodes without a number of tasks: one task on each, and the nodes are ours alone.
@@ -129,7 +160,7 @@ def task_jobspec(args: Namespace) -> Jobspec:
             gpus_per_task=args.gpus_per_task or None,
             num_nodes=args.nodes,
             exclusive=exclusive,
-            **_parameters(args),
+            **_parameters(args, caller or Caller()),
         )
     if args.shape:
         from headrace.spec import shape
@@ -168,7 +199,7 @@ def slot_parameters(args: Namespace) -> Dict[str, Any]:
         "exclusive": args.exclusive or not args.nslots,
         "broker_opts": options,
         "conf": conf,
-        **_parameters(args),
+        **_parameters(args, Caller()),
     }
 
 
@@ -179,16 +210,16 @@ def _configuration(texts: Sequence[str]) -> Dict[str, Any]:
     return merge(texts) if texts else {}
 
 
-def _parameters(args: Namespace) -> Dict[str, Any]:
+def _parameters(args: Namespace, caller: Caller) -> Dict[str, Any]:
     """What every builder takes: the caller's environment, directory and limits, and the plain options."""
-    environment, expand = _environment(args.env)
+    environment, expand = caller.environment(args.env or ())
     by_rank = args.input is not None and is_ranks(args.input)
     return {
         "duration": time_limit(args.time_limit),
         "environment": environment,
         "env_expand": expand,
-        "cwd": args.cwd if args.cwd is not None else _working_directory(),
-        "rlimits": rlimits.collect(args.rlimit or []),
+        "cwd": args.cwd if args.cwd is not None else caller.directory(),
+        "rlimits": caller.limits(args.rlimit or ()),
         "name": args.job_name,
         "input": None if by_rank else args.input,
         "output": args.output,
@@ -200,7 +231,7 @@ def _parameters(args: Namespace) -> Dict[str, Any]:
     }
 
 
-def _environment(rules: Any) -> Tuple[Dict[str, str], Dict[str, str]]:
+def _environment(rules: Sequence[str]) -> Tuple[Dict[str, str], Dict[str, str]]:
     """(variables, variables whose value the shell expands) of the job."""
     _drop_variables_that_are_no_text()
     if not rules:

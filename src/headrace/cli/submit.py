@@ -9,7 +9,7 @@ from headrace.cli.quick_arguments import QuickParser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
     from headrace.cli.arguments import Parser
 
@@ -60,13 +60,16 @@ def main(argv: List[str]) -> int:
     return Submitter(args, "flux-submit").run(copies)
 
 
-def copies_of(args: Namespace) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
+def copies_of(
+    args: Namespace, caller: Optional[options.Caller] = None
+) -> Iterator[Tuple[Namespace, Callable[[], Dict[str, Any]]]]:
     """For each job: its arguments with `{cc}` filled in, and a function that makes its jobspec."""
     if args.cc and args.bcc:
         raise CommandError("specify only one of --cc or --bcc")
     given = args.cc or args.bcc
+    caller = caller or options.Caller()
     if not given:
-        yield args, lambda: options.task_jobspec(args)
+        yield args, lambda: options.task_jobspec(args, caller)
         return
     from headrace.spec.idset import Idset
 
@@ -74,11 +77,11 @@ def copies_of(args: Namespace) -> Iterator[Tuple[Namespace, Callable[[], Dict[st
         ids = Idset.parse(given)
     except ValueError as exc:
         raise CommandError(f"{'--cc' if args.cc else '--bcc'}: {exc}") from None
-    varies = any("{cc}" in text for value in vars(args).values() for text in _texts(value))
-    base = None if varies else options.task_jobspec(args)
+    varying = [name for name, value in vars(args).items() if any("{cc}" in text for text in _texts(value))]
+    base = None if varying else options.task_jobspec(args, caller)
     for number in ids:
-        one = _fill(args, str(number)) if varies else args
-        jobspec = options.task_jobspec(one) if base is None else base
+        one = _fill(args, varying, str(number)) if varying else args
+        jobspec = options.task_jobspec(one, caller) if base is None else base
         if args.cc:
             jobspec["attributes"]["system"].setdefault("environment", {})["FLUX_JOB_CC"] = str(number)
         yield one, lambda jobspec=jobspec: jobspec  # type: ignore[misc]
@@ -90,14 +93,15 @@ def _texts(value: Any) -> List[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def _fill(args: Namespace, number: str) -> Namespace:
-    """A copy of the arguments with `{cc}` replaced in every text."""
+def _fill(args: Namespace, varying: List[str], number: str) -> Namespace:
+    """A copy of the arguments with `{cc}` replaced in those that are `varying`."""
     import copy
 
     one = copy.copy(args)
-    for name, value in vars(args).items():
+    for name in varying:
+        value = getattr(args, name)
         if isinstance(value, str):
             setattr(one, name, value.replace("{cc}", number))
-        elif isinstance(value, list):
+        else:
             setattr(one, name, [text.replace("{cc}", number) if isinstance(text, str) else text for text in value])
     return one
