@@ -17,14 +17,15 @@ REFUSED = OSError(errno.EPERM, "not your job")
     ("replies", "code", "told"),
     [
         ([{}, GONE], 0, "flux-cancel: Canceled 1 jobs (0 errors)\n"),
-        ([{}, REFUSED], 1, "flux-cancel: ƒ3: not your job\nflux-cancel: Canceled 1 jobs (1 errors)\n"),
+        ([{}, REFUSED], 1, "flux-cancel: ERROR: ƒ3: not your job\nflux-cancel: Canceled 1 jobs (1 errors)\n"),
     ],
 )
+@pytest.mark.parametrize("argv", [["--all"], ["--all", "--quiet"]])
 def test_a_job_that_ended_since_it_was_listed_is_no_error(
-    answers: Any, capsys: Any, replies: list[object], code: int, told: str
+    answers: Any, capsys: Any, replies: list[object], code: int, told: str, argv: list[str]
 ) -> None:
     broker = answers(cancel, job_list__list={"jobs": [{"id": 2}, {"id": 3}]}, job_manager__raise=replies)
-    assert cancel.main(["--all"]) == code
+    assert cancel.main(argv) == code
     assert [body["id"] for topic, body in broker.asked if topic == "job-manager.raise"] == [3, 2]
     assert capsys.readouterr().err.replace("f3", "ƒ3") == told
 
@@ -32,4 +33,12 @@ def test_a_job_that_ended_since_it_was_listed_is_no_error(
 def test_one_that_was_named_and_has_ended_is(answers: Any, capsys: Any) -> None:
     answers(cancel, job_manager__raise=GONE)
     assert cancel.main(["5"]) == 1
-    assert capsys.readouterr().err.endswith("6: job is inactive\n")
+    told = capsys.readouterr().err
+    assert told.startswith("flux-cancel: ERROR: ") and told.endswith("6: job is inactive\n")
+
+
+@pytest.mark.parametrize(("argv", "told"), [(["--all"], "flux-cancel: Matched 0 jobs\n"), (["--all", "-q"], "")])
+def test_quiet_is_about_what_nothing_matches(answers: Any, capsys: Any, argv: list[str], told: str) -> None:
+    answers(cancel, job_list__list={"jobs": []})
+    assert cancel.main(argv) == 0
+    assert capsys.readouterr().err == told

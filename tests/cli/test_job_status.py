@@ -29,6 +29,7 @@ def log(*events: tuple[str, Any]) -> list[Any]:
         ([("finish", {"status": (128 + 9) << 8})], ["-v"], 137, "job shell: task(s) Killed"),
         ([("finish", {"status": 15})], ["-v"], 143, "job shell died by signal Terminated"),
         ([("exception", CANCEL)], ["-v"], 1, "exception type=cancel"),
+        ([("exception", CANCEL), ("finish", {"status": 143 << 8})], ["-v"], 143, "exception type=cancel"),
         ([("exception", CANCEL)], ["-e", "42"], 42, ""),
         ([("exception", {**CANCEL, "severity": 3}), ("finish", {"status": 0})], [], 0, ""),
     ],

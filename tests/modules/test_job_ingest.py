@@ -11,8 +11,10 @@ import pytest
 from jobs_world import World, jobspec, shown, signed
 
 from headrace.broker.module import RpcError
+from headrace.modules import job_ingest
 from headrace.modules.job_ingest_checks import Checks, checks
 from headrace.modules.jobs_record import FLAG_NOVALIDATE
+from headrace.spec import jobid
 
 Run = Callable[..., None]
 
@@ -101,6 +103,20 @@ def test_a_bad_request_is_refused(in_broker: Run, fields: Any, errnum: int, text
         assert text is None or reply.text == text
 
     in_broker(scenario)
+
+
+def test_jobs_of_instances_that_were_started_alike_have_ids_of_their_own(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = []
+
+    async def scenario(broker: Any) -> None:
+        ids.append(await World(broker).job())
+
+    for number in (5, 6):
+        monkeypatch.setattr(job_ingest.random, "randrange", lambda _stop, number=number: number)
+        in_broker(scenario)
+    assert [jobid.split(id)[1] for id in ids] == [5, 6]
 
 
 def test_a_bad_jobspec_is_refused_by_its_field(in_broker: Run) -> None:

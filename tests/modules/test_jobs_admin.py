@@ -94,6 +94,9 @@ def test_history_and_lists_know_whose_and_how_urgent_jobs_are(in_broker: Run) ->
         mine = {"userid": world.client.userid}
         assert (await world.client.rpc("job-manager.history.get", mine))["jobs"] == [high, low, held, done]
         assert (await world.client.rpc("job-manager.history.get", {"userid": 1}))["jobs"] == []
+        for unsaid in ({}, None):
+            found = await world.client.rpc("job-manager.history.get", unsaid)
+            assert found["jobs"] == [high, low, held, done]
         listed = (await world.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
         assert [job["id"] for job in listed] == [high, low, held]
         assert [job["id"] for job in (await world.client.rpc("job-manager.list", {"max_entries": 2}))["jobs"]] == [

@@ -47,6 +47,23 @@ def test_what_is_not_there_is_enoent(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+def test_the_logs_of_a_job_that_never_started_are_complete_and_empty(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        started = await world.job()
+        await world.run(started)
+        refused = await world.job()
+        await world.cancel(refused)
+        for id in (started, refused):
+            assert (await world.watched(world.watch(id)))[-1] == "clean"
+        for path in ("guest.exec.eventlog", "guest.output", "nosuch"):
+            assert (await world.client.next(world.watch(refused, path))).errnum == errno.ENODATA
+        assert (await world.client.next(world.watch(started, "nosuch"))).errnum == errno.ENOENT
+
+    in_broker(scenario)
+
+
 def test_a_log_that_is_too_long_for_one_answer_is_refused_and_can_be_watched(
     in_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

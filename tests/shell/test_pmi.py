@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.shell.pmi import PmiServer, kvs_name
+from headrace.shell.pmi import PmiServer
 
 
 class Served:
@@ -79,18 +79,6 @@ def test_an_abort_has_an_exit_code_whatever_the_task_said(code: str, number: int
     pmi = Served()
     assert pmi.say(f"cmd=abort exitcode={code} error_msg=out", 1) == ""
     assert pmi.aborted == [(1, number, "out")]
-
-
-def test_a_key_space_has_the_name_of_its_job_and_of_no_other_run():
-    """MPICH names its shared memory by it: two instances give the same ids to the jobs they start alike."""
-    r = {"execution": {"starttime": 1000.25}}
-    name = kvs_name("ƒ2BCRxs", "/ƒ2BCRxs", r)
-    assert name.partition(".")[0] == "ƒ2BCRxs"
-    assert len(name.encode()) < 64
-    assert name == kvs_name("ƒ2BCRxs", "/ƒ2BCRxs", {"execution": {"starttime": 1000.25, "expiration": 7.0}})
-    assert name != kvs_name("ƒ2BCRxs", "/ƒ2BCRxs", {"execution": {"starttime": 1000.250001}})
-    assert name != kvs_name("ƒ2BCRxs", "/ƒ7/ƒ2BCRxs", r)
-    assert kvs_name("ƒ", "/ƒ", {"execution": {}}).startswith("ƒ.")
 
 
 def test_who_waits_in_a_barrier_is_told_of_a_task_that_will_not_come() -> None:

@@ -128,7 +128,7 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
     attrs["constrained-resources"] = "0"
     with contextlib.suppress(ValueError):
-        attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname.partition(".")[0]))
+        attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname))
     if env.get("FLUX_URI"):
         attrs["parent-uri"] = env["FLUX_URI"]
     if env.get("FLUX_KVS_NAMESPACE"):

@@ -26,7 +26,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("-a", "--all", action="store_true", help="Target all of my jobs")
     add("-n", "--dry-run", action="store_true", help="Only tell how many jobs would be canceled")
-    add("-q", "--quiet", action="store_true", help="Print nothing when all goes well")
+    add("-q", "--quiet", action="store_true", help="Print nothing when no job matches")
     add("-u", "--user", metavar="USER", help="Target jobs of USER (or all)")
     add("-S", "--states", metavar="STATES", action="append", help="Target jobs in these states (default: active)")
     add("-m", "--message", metavar="NOTE", help="Set the exception's note")
@@ -57,7 +57,7 @@ def main(argv: List[str]) -> int:
             sys.stderr.write("flux-cancel: Matched 0 jobs\n")
         return 0
     done, errors = _cancel(handle, ids, args.message, by_filter)
-    if by_filter and not args.quiet:
+    if by_filter:
         sys.stderr.write(f"flux-cancel: Canceled {done} jobs ({errors} errors)\n")
     return 1 if errors else 0
 
@@ -94,5 +94,5 @@ def _cancel(handle: Handle, ids: List[int], note: str, listed: bool) -> Tuple[in
             if listed and exc.errno == errno.ENOENT:
                 continue
             errors += 1
-            sys.stderr.write(f"flux-cancel: {jobid.encode(job, 'f58')}: {exc.strerror}\n")
+            sys.stderr.write(f"flux-cancel: ERROR: {jobid.encode(job, 'f58')}: {exc.strerror}\n")
     return done, errors

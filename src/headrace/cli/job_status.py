@@ -115,12 +115,12 @@ def _explain(name: str, result: Dict[str, Any], verbose: int) -> None:
     status = result.get("waitstatus")
     if status is not None and os.WIFSIGNALED(status):
         text = f"job shell died by signal {signal_name(os.WTERMSIG(status))}"
+    elif result.get("exception_severity") == 0:
+        text = f"exception type={result['exception_type']}"
     elif status is not None and exit_code(status) > 128:
         text = f"job shell: task(s) {signal_name(exit_code(status) - 128)}"
     elif status or (status == 0 and verbose > 1):
         text = f"exited with exit code {exit_code(status)}"
-    elif result.get("exception_severity") == 0:
-        text = f"exception type={result['exception_type']}"
     else:
         return
     sys.stderr.write(f"flux-job: {name}: {text}\n")

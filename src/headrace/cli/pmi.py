@@ -65,7 +65,7 @@ def main(argv: List[str]) -> int:
             client.barrier()
         if client.rank == 0:
             timing = f" in {time.monotonic() - start:.3f}s." if given.has("test-timing") else ""
-            print(f"{client.job}: completed pmi barrier on {client.size} tasks{timing}")
+            print(f"{client.kvsname}: completed pmi barrier on {client.size} tasks{timing}")
     elif name == "exchange":
         given = _EXCHANGE.parse(rest)
         given.need(0, 0)
@@ -74,7 +74,7 @@ def main(argv: List[str]) -> int:
             _exchange(client, number)
         if client.rank == 0:
             took = time.monotonic() - start
-            print(f"{client.job}: completed pmi exchange on {client.size} tasks in {took:.3f}s.")
+            print(f"{client.kvsname}: completed pmi exchange on {client.size} tasks in {took:.3f}s.")
     else:
         given = _GET.parse(rest)
         (key,) = given.need(1, 1)
@@ -119,8 +119,7 @@ class Client:
         self._call("init pmi_version=1 pmi_subversion=1", "response_to_init")
         self._call("get_maxes", "maxes")
         self.kvsname = self._call("get_my_kvsname", "my_kvsname")["kvsname"]
-        self.job = self.kvsname.partition(".")[0]
-        self._tell(f"simple: initialize: rank={self.rank} size={self.size} name={self.job}: success")
+        self._tell(f"simple: initialize: rank={self.rank} size={self.size} name={self.kvsname}: success")
 
     def _tell(self, text: str) -> None:
         if self._trace:

@@ -101,7 +101,11 @@ def _change(handle: Handle, args: Namespace, names: List[str]) -> int:
         reason = _BY_ADMINISTRATOR
     if reason is not None:
         request["reason"] = reason
-    handle.rpc(f"job-manager.queue-{field}", request, 0).get()
+    try:
+        handle.rpc(f"job-manager.queue-{field}", request, 0).get()
+    except OSError as exc:
+        # The request has one name for both directions of a switch, and so has Flux's message.
+        raise CommandError(f"{field}: {exc.strerror}") from None
     if not args.quiet:
         names = _names(handle)
         _show(handle, [args.queue] if args.queue else names or [""], (field,), args.verbose)

@@ -10,6 +10,7 @@ import base64
 import errno
 import logging
 import os
+import random
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ from headrace.modules.jobs_record import (
 )
 from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
-from headrace.spec.jobid import FluidGenerator
+from headrace.spec.jobid import MAX_GENERATOR, FluidGenerator
 from headrace.spec.message import ROLE_OWNER, Message
 
 NAME = "job-ingest"
@@ -86,7 +87,9 @@ class _Ingest:
         now_ms = int(self.ctx.now() * 1000)
         # The instance's epoch is such that its clock goes on where the ids of the last run ended.
         self.epoch_ms = now_ms - ((highest >> 24) + 1 if highest else 0)
-        self.generator = FluidGenerator(self.ctx.rank, self.epoch_ms, highest or -1)
+        # MPI libraries name what they share on a node by the job id (MPICH its /dev/shm segments), and the ids of all
+        # instances count from their start: a number at random keeps jobs that were started alike apart.
+        self.generator = FluidGenerator(random.randrange(MAX_GENERATOR + 1), self.epoch_ms, highest or -1)
         early, self.early = self.early, []
         for msg in early:
             try:

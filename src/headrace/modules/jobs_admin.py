@@ -220,8 +220,8 @@ class Admin:
         return {"jobs": listed[:most]}
 
     def history(self, msg: Message) -> dict[str, Any]:
-        """`history.get {userid}`: the ids of a user's jobs, the newest first."""
-        userid = msg.obj["userid"]
+        """`history.get {userid?}`: the ids of a user's jobs, without `userid` the sender's, the newest first."""
+        userid = (msg.obj or {}).get("userid", msg.userid)
         active = (id for id, job in self.core.active.items() if job.userid == userid)
         inactive = (id for id, known in self.core.inactive.items() if inactive_user(known) == userid)
         return {"jobs": sorted(itertools.chain(active, inactive), reverse=True)}

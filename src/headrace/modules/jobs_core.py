@@ -223,10 +223,10 @@ class Core:
         self.max_jobid = max(self.max_jobid, id)
         self.records.append((NEW_JOB, id, jobspec))
         self.post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
-        self.post(job, "validate")
         for need in needs:
             if need.description not in (job.dependencies or ()):
                 self.post(job, "dependency-add", {"description": need.description})
+        self.post(job, "validate")
         if needs:
             self.waiting.join_singletons(job)
             self.waiting.watch(job)

@@ -129,7 +129,9 @@ class JobInfo:
         path = path if path.startswith("guest.") else f"guest.{path}"
         active = id in self.store.active
         if not active and self.store.guest_log(id, path) is None:
-            raise RpcError(errno.ENOENT)
+            # The log of a job that never started is complete and empty. One that started has no log of this name.
+            started = any(event[1] == "start" for event in self.store.events(id))
+            raise RpcError(errno.ENOENT if started else errno.ENODATA)
         if active and path not in GUEST_LOGS and not msg.obj.get("flags", 0) & 1:
             raise RpcError(errno.ENOENT)
         self.streams.add(msg)

@@ -28,7 +28,7 @@ from .input import Input, opened
 from .mustache import expand
 from .names import Names
 from .output import Entry, Output, OutputError
-from .pmi import PmiServer, kvs_name
+from .pmi import PmiServer
 from .proctable import ProcTable
 from .service import Service
 from .task import Task
@@ -192,10 +192,9 @@ class ShellJob:
             return
         where = placed.pmi if known.pmi_map(self.options) else {}
         preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
-        name = kvs_name(self.f58, self.path, self.op["R"])
         local = len(placed.ranks)
         fail = partial(self.fail, code=1, component="pmi")
-        self.pmi = PmiServer(name, self.size, local, preset, self._enter_barrier, self._pmi_abort, fail)
+        self.pmi = PmiServer(self.f58, self.size, local, preset, self._enter_barrier, self._pmi_abort, fail)
 
     def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
         mine, ranks = placed.mine, placed.ranks
@@ -432,26 +431,25 @@ class ShellJob:
         if not self._failed and not self._absence.excuses(status):
             self._status = max(self._status, _exit_status(status))
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        context = {
+            "localid": task.local,
+            "rank": task.rank,
+            "state": "Exited",
+            "pid": task.pid,
+            "wait_status": status,
+            "signaled": signaled,
+            "exitcode": 128 + signaled if signaled else os.WEXITSTATUS(status),
+        }
         if not self._exit_seen:
             self._exit_seen = True
-            context = {
-                "localid": task.local,
-                "rank": task.rank,
-                "state": "Exited",
-                "pid": task.pid,
-                "wait_status": status,
-                "signaled": signaled,
-                "exitcode": 128 + signaled if signaled else os.WEXITSTATUS(status),
-            }
             program = os.path.basename(specs.command(self.jobspec)[0])
             if self.lead:
                 self._first_exit(context, program, self.host)
             else:
                 self.to_peer(0, {"kind": "task-exit", "context": context, "program": program, "host": self.host})
         if status and self.options.get("exit-on-error"):
-            how = signal.strsignal(signaled) if signaled else f"Exit {os.WEXITSTATUS(status)}"
             program = os.path.basename(specs.command(self.jobspec)[0])
-            note = f"{program}: task rank {task.rank} on host {self.host} failed ({how}) and exit-on-error is set"
+            note = f"{program}: task rank {task.rank} on host {self.host} failed ({_how(context)}) and exit-on-error is set"
             self.fail(note, _exit_status(status) >> 8, component="task-exit")
         self._absence.ended(task, status)
 
@@ -463,7 +461,10 @@ class ShellJob:
         self.event("shell.task-exit", context)
         limit = known.exit_timeout(self.options) if self.size > 1 else None
         if limit is not None:
-            note = f"{program}: task rank {context['rank']} on host {host} exited and exit-timeout={limit:g}s expired"
+            note = (
+                f"{program}: task rank {context['rank']} on host {host} exited ({_how(context)}) "
+                f"and exit-timeout={limit:g}s has expired"
+            )
             fail = partial(self.fail, code=1, component="task-exit")
             self._deadline = Deadline(note, self._task_runs, self._ask_who_runs, fail)
             self._deadline.set(self.agent.after, limit)
@@ -506,6 +507,12 @@ class ShellJob:
         """The broker is gone: leave nothing behind."""
         self.kill(signal.SIGKILL)
         self.agent.folders.give_back(self.tmpdir)
+
+
+def _how(context: dict[str, Any]) -> str:
+    """How a task ended, of the context of its shell.task-exit event."""
+    signaled = context["signaled"]
+    return f"{signal.strsignal(signaled)}" if signaled else f"Exit {context['exitcode']}"
 
 
 def _exit_status(status: int) -> int:

@@ -7,23 +7,11 @@ barrier's completion brings everybody's. A get is then answered from memory.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 KVSNAME_MAX = 64
 KEY_MAX = 64
 VALUE_MAX = 1024
-
-
-def kvs_name(f58: str, path: str, r: Mapping[str, Any]) -> str:
-    """The name of a job's key space, the same on all its nodes: its id and, after a dot, a mark of this very run.
-
-    MPI libraries name what they share on a node by it (MPICH its /dev/shm segments), and ids alone come again: they
-    count from the start of an instance, so that jobs of two instances on one node would meet in each other's memory.
-    """
-    run = f"{path} {r['execution'].get('starttime')}"
-    return f"{f58}.{zlib.crc32(run.encode()):08x}"
 
 
 class PmiServer:
