@@ -285,12 +285,13 @@ def _alive(pid: str) -> bool:
     return True
 
 
+LATE = "sh: task rank {} on host host0 exited (Exit 0) and exit-timeout=0.2s has expired"
+
+
 def test_the_first_task_to_end_starts_the_exit_timeout(world: World) -> None:
     job = world.shell("[ $FLUX_TASK_RANK = 1 ] || sleep 60", 2, options={"exit-timeout": ".2s"})
     assert job.status == 1 << 8
-    assert (
-        job.exceptions[0]["note"] == "sh: task rank 1 on host host0 exited (Exit 0) and exit-timeout=0.2s has expired"
-    )
+    assert job.exceptions[0]["note"] == LATE.format(1)
 
 
 def test_no_task_is_late_when_all_have_ended_though_something_holds_their_output(world: World) -> None:
@@ -301,9 +302,7 @@ def test_no_task_is_late_when_all_have_ended_though_something_holds_their_output
     for job in (one, both):
         assert (world.finish(job).status, job.exceptions) == (3 << 8, [])
     world.pump(lambda: bool(late.exceptions))
-    assert (
-        late.exceptions[0]["note"] == "sh: task rank 0 on host host0 exited (Exit 0) and exit-timeout=0.2s has expired"
-    )
+    assert late.exceptions[0]["note"] == LATE.format(0)
     world.kill(late, signal.SIGKILL)
     world.finish(late)
 

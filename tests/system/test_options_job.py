@@ -256,7 +256,8 @@ JOB = [
         "1\nflux-job: Invalid argument: --count and --since are numbers from 0\n",
         1,
     ),
-    Line("flux cancel --all --quiet; flux queue idle --quiet"),
+    Line("flux cancel --all --quiet; flux queue idle --quiet", like("flux-cancel: Canceled .*\n")),
+    Line("flux cancel --all --quiet"),
     # purge, at last
     Line(
         "flux jobs -a -c0 -no {id} | wc -l >n; flux job purge --num-limit=3 | sed s/$(($(cat n)-3))/ALLBUT3/",

@@ -449,7 +449,8 @@ class ShellJob:
                 self.to_peer(0, {"kind": "task-exit", "context": context, "program": program, "host": self.host})
         if status and self.options.get("exit-on-error"):
             program = os.path.basename(specs.command(self.jobspec)[0])
-            note = f"{program}: task rank {task.rank} on host {self.host} failed ({_how(context)}) and exit-on-error is set"
+            where = f"task rank {task.rank} on host {self.host}"
+            note = f"{program}: {where} failed ({_how(context)}) and exit-on-error is set"
             self.fail(note, _exit_status(status) >> 8, component="task-exit")
         self._absence.ended(task, status)
 
