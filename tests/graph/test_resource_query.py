@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
-from headrace.graph import resource_query
+from headrace.graph import Graph, Scheduler, jobspec_text, resource_query, rv1
+from headrace.graph.engine import Engine
+from headrace.graph.request import JobRequest
+from headrace.graph.writers import WRITERS
 
 R = {
     "version": 1,
@@ -152,3 +159,95 @@ def test_a_property_is_listed_with_its_value_if_that_may_be(tmp_path: Path, caps
     assert resource_query.main(options, io.StringIO(f"{settings}match allocate {tmp_path}/job.yaml\n")) == 0
     shown = json.loads(capsys.readouterr().out.splitlines()[0])
     assert shown["execution"]["properties"] == {"kind=fat": "0", "odd": "1", "plain": "0"}
+
+
+class Lines:
+    """Standard input whose lines come with something that happens before each is read."""
+
+    def __init__(self, *steps: tuple[Callable[[], object], str]) -> None:
+        self.steps = list(steps)
+
+    def isatty(self) -> bool:
+        return False
+
+    def readline(self) -> str:
+        if not self.steps:
+            return ""
+        before, line = self.steps.pop(0)
+        before()
+        return line
+
+
+def jobspec_of(cores: int) -> str:
+    slot = {"type": "slot", "count": 1, "label": "t", "with": [{"type": "core", "count": cores}]}
+    return json.dumps({"version": 1, "resources": [slot], "tasks": [], "attributes": {}})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cores", "read"),
+    [
+        (-100, -100, 1, 1),
+        (-100, -50, 2, 2),
+        # Both so late that files changed one after the other may have the same time.
+        (100, 100, 2, 2),
+    ],
+)
+def test_a_file_is_read_again_if_it_may_have_changed(
+    first: int,
+    second: int,
+    cores: int,
+    read: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The times of change are in seconds from now; the second text asks for so many cores."""
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    file = tmp_path / "job.json"
+    now = time.time_ns()
+    texts: list[str] = []
+    parse = jobspec_text.read
+
+    def parsed(text: str, graph: Graph) -> JobRequest:
+        texts.append(text)
+        return parse(text, graph)
+
+    def write(cores: int, changed: int) -> None:
+        file.write_text(jobspec_of(cores))
+        os.utime(file, ns=(now, now + changed * 10**9))
+
+    monkeypatch.setattr(jobspec_text, "read", parsed)
+    lines = Lines(
+        (lambda: write(1, first), f"match allocate {file}\n"),
+        (lambda: write(cores, second), f"match allocate {file}\n"),
+    )
+    options = ["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-d"]
+    assert resource_query.main(options, cast(TextIO, lines)) == 0
+    assert len(texts) == read
+    assert capsys.readouterr().out.count("core") == 1 + cores
+
+
+def test_a_file_that_has_gone_is_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "R.json").write_text(json.dumps(R))
+    file = tmp_path / "job.json"
+    file.write_text(jobspec_of(1))
+    os.utime(file, (1000, 1000))
+    lines = Lines((lambda: None, f"match allocate {file}\n"), (file.unlink, f"match allocate {file}\n"))
+    assert resource_query.main(["-L", str(tmp_path / "R.json"), "-f", "rv1exec", "-d"], cast(TextIO, lines)) == 0
+    assert capsys.readouterr().err == f"ERROR: can't open {file}\n"
+
+
+def test_a_request_is_read_anew_for_another_graph() -> None:
+    """Units are those of the graph, which may change."""
+    scheduler = Scheduler(rv1.read(json.dumps(R)), "first")
+    out: list[str] = []
+    read: list[str] = []
+
+    def open_file(name: str) -> str:
+        read.append(name)
+        return jobspec_of(1)
+
+    engine = Engine(scheduler, WRITERS["simple"], out.append, out.append, open_file, version=lambda name: 1)
+    for line in ("match allocate job", "match allocate job", "set-property /cluster0/n0 a=b", "match allocate job"):
+        engine.run(line)
+    assert len(read) == 2

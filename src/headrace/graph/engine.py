@@ -20,6 +20,8 @@ from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
 
+# How many files' requests are kept.
+_MAX_REQUESTS = 1000
 RULE = "INFO: =============================\n"
 
 _MATCH = {
@@ -53,8 +55,8 @@ class Engine:
     """A graph, its scheduler, and the numbering of jobs.
 
     `out` takes results, `err` messages; `say`, or else `out`, takes what is asked of jobs, files and commands;
-    `open_file` gives a file's text. Without `flexible` no request has alternatives; if `timed`, `say` hears how long
-    each match took.
+    `open_file` gives a file's text, and `version` what changes with it, or None if that cannot be told. Without
+    `flexible` no request has alternatives; if `timed`, `say` hears how long each match took.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Engine:
         open_file: Callable[[str], str],
         say: Callable[[str], Any] | None = None,
         *,
+        version: Callable[[str], object] = lambda name: None,
         flexible: bool = True,
         timed: bool = False,
     ) -> None:
@@ -75,6 +78,9 @@ class Engine:
         self.out = out
         self.err = err
         self.open_file = open_file
+        self.version = version
+        # The last request of each file, with the versions of file and graph that it was read for.
+        self._requests: dict[str, tuple[object, int, JobRequest]] = {}
         self.say = out if say is None else say
         self.flexible = flexible
         self.timed = timed
@@ -136,14 +142,23 @@ class Engine:
         return True if request is None else self._match(operation, request, name)
 
     def _request(self, name: str) -> JobRequest | None:
+        # Before the text is read: if the file changes in between, the version is another the next time.
+        version, generation = self.version(name), self.scheduler.generation
+        known = self._requests.get(name)
+        if known is not None and version is not None and known[:2] == (version, generation):
+            return known[2]
         text = self._text(name)
         if text is None:
             return None
         try:
-            return jobspec_text.read(text, self.graph)
+            request = jobspec_text.read(text, self.graph)
         except jobspec_text.ERRORS as exc:
             self.err(f"ERROR: {name}: {exc}\n")
             return None
+        if len(self._requests) >= _MAX_REQUESTS:
+            self._requests.clear()
+        self._requests[name] = version, generation, request
+        return request
 
     def _refusal(self, request: JobRequest) -> str | None:
         """Why a request cannot even be tried."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ from headrace.graph.writers import WRITERS
 
 _NAME = "headrace-resource-query"
 _MOST_RESERVED = 2_000_000
+# Kernels stamp files with the time of their last tick, of which there are at least 100 a second.
+_CLOCK_STEP_NS = 20_000_000
 _READERS: dict[str, Callable[[str], Graph]] = {
     "grug": grug.read,
     "hwloc": hwloc.read,
@@ -120,6 +123,19 @@ def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] =
     return _OTHERS[form](Path(path).read_text(), subsystem)
 
 
+def _version(name: str) -> tuple[int, ...] | None:
+    """What differs between two texts that a file has had; None if it was changed so recently that its time of change
+    may be the same after the next.
+    """
+    try:
+        found = os.stat(name)
+    except (OSError, ValueError):
+        return None
+    if time.time_ns() - found.st_mtime_ns < _CLOCK_STEP_NS:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
 def _size(graph: Graph, seconds: float) -> str:
     """How large a graph is, and how many seconds it took to load."""
     vertices = list(graph.vertices())
@@ -181,6 +197,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
             sys.stderr.write,
             lambda name: Path(name).read_text(),
             sys.stdout.write,
+            version=_version,
             flexible=args.traverser_type == "flexible",
             timed=args.elapse_time,
         )
