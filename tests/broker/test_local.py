@@ -6,13 +6,16 @@ import asyncio
 import gc
 import os
 import socket
+import sys
 import time
 import weakref
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.broker.events import Events
-from headrace.broker.local import SHARE, LocalServer
+from headrace.broker.local import SHARE, LocalServer, link_command
 from headrace.broker.router import Router
 from headrace.spec import message as m
 
@@ -257,3 +260,20 @@ def test_answers_to_its_own_requests_may_be_large_and_what_else_it_does_not_read
         server.stop()
 
     asyncio.run(main())
+
+
+def test_our_command_is_linked_in_the_run_directory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inst").mkdir()
+    command = tmp_path / "inst" / "flux"
+    command.touch(0o755)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "inst" / "headrace")])
+    assert link_command(str(tmp_path)) == str(tmp_path / "bin" / "flux")
+    assert (tmp_path / "bin" / "flux").resolve() == command
+    assert link_command(str(tmp_path)) == ""
+
+
+def test_without_a_known_command_there_is_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/nosuch/flux"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert link_command(str(tmp_path)) == ""
+    assert list(tmp_path.iterdir()) == []

@@ -71,6 +71,21 @@ REACHING = [
         f"'trap \"echo hup\" HUP; {INSIDE} until test -s err; do sleep .02; done; sleep .1; echo on' 2>err; cat err",
         "on\nflux-proxy: lost connection to the broker\n",
     ),
+    # through ssh, which here is a script that leaves out the host: one connection carries those of all commands
+    Line(
+        'printf \'#!/bin/sh\\necho "$1" >>hosts; shift; exec "$@"\\n\' >ssh; chmod +x ssh; '
+        "FLUX_SSH=./ssh flux proxy ssh://me@there$(flux getattr rundir)/local-0 sh -c '"
+        "flux getattr size; flux run -n2 echo out; flux getattr rank; echo $FLUX_PROXY_REMOTE'; cat hosts",
+        "2\nout\nout\n0\nme@there\nme@there\n",
+    ),
+    Line("$(flux getattr rundir)/bin/flux getattr size", "2\n"),
+    Line(
+        "flux alloc -n1 --bg >id; "
+        "FLUX_PROXY_REMOTE=me@there flux proxy $(cat id) flux getattr parent-uri | cut -d: -f1; "
+        "FLUX_SSH=./ssh flux proxy ssh://me@there$(flux proxy $(cat id) flux getattr rundir)/local-0 "
+        "sh -c 'flux getattr parent-uri | cut -d/ -f1-3'; flux shutdown --quiet $(cat id)",
+        "local\nssh://me@there\n",
+    ),
     Line("flux proxy bloop:1 true", like("flux-proxy: Unable to resolve bloop:1 to a URI: .*"), 1),
     Line(
         "mkfifo quiet; FLUX_HOSTLIST_STDIN_TIMEOUT=.1 flux hostlist <>quiet",
@@ -339,10 +354,16 @@ def old_broker(tmp_path: Path):
         (
             [],
             "",
-            "flux-proxy: the broker speaks Flux 0.30.0, this command 0.88: use --force to connect nevertheless\n",
+            "flux-proxy: fatal: proxy version 0.88.0 may not interoperate with broker version 0.30.0"
+            " (--force to connect anyway)\n",
             1,
         ),
-        (["--force"], "ran\n", "flux-proxy: warning: the broker speaks Flux 0.30.0, this command 0.88\n", 0),
+        (
+            ["--force"],
+            "ran\n",
+            "flux-proxy: warning: proxy version 0.88.0 may not interoperate with broker version 0.30.0\n",
+            0,
+        ),
     ],
 )
 def test_proxy_to_another_version_needs_force(options, printed, said, status, old_broker):

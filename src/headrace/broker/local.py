@@ -12,8 +12,10 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -235,6 +237,7 @@ class LocalServer:
         # A descriptor for the moment when there are no more.
         self._spare = -1
         self._quiet_until = 0.0
+        self._link = ""
         self.clear_stats()
 
     def clear_stats(self) -> None:
@@ -270,6 +273,7 @@ class LocalServer:
         os.chmod(self.path, 0o777)
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.broker.loop.add_reader(self._listener, self._accept)
+        self._link = link_command(os.path.dirname(self.path))
 
     def _bind(self, listener: socket.socket) -> None:
         try:
@@ -324,3 +328,24 @@ class LocalServer:
                     client._transport.close()
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
+            if self._link:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._link)
+                    os.rmdir(os.path.dirname(self._link))
+
+
+def link_command(rundir: str) -> str:
+    """Link our `flux` as RUNDIR/bin/flux, where ssh from elsewhere looks for it first. Returns the link, "" where
+    another broker of this run directory has made it or our own command is not known."""
+    folder = os.path.join(rundir, "bin")
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
+    command = beside if os.access(beside, os.X_OK) else shutil.which("flux")
+    if command is None:
+        return ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        os.symlink(command, os.path.join(folder, "flux"))
+    except OSError:
+        # Without the link ssh finds no command, or another one; nothing else depends on it.
+        return ""
+    return os.path.join(folder, "flux")

@@ -66,6 +66,9 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
     scheme, colon, rest = target.partition(":")
     if not colon:
         uri = _jobs(target, wait)
+    elif scheme in ("local", "ssh") and not os.environ.get("FLUX_URI_RESOLVE_LOCAL"):
+        # Who says ssh means it, also to this host.
+        return target
     elif scheme in ("local", "ssh"):
         uri = target
     elif scheme == "jobid":

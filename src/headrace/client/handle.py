@@ -15,7 +15,7 @@ import time
 from _collections import deque  # type: ignore[import-not-found]
 from _heapq import heappop, heappush
 
-from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect
+from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect, through_proxy
 from headrace.spec.message import (
     EVENT,
     FLAG_STREAMING,
@@ -359,7 +359,8 @@ class Handle:
 
     def attr_get(self, name: str) -> str:
         """A broker attribute. Raises OSError ENOENT if it is not set."""
-        return str(self.rpc("attr.get", {"name": name}).get()["value"])
+        value = str(self.rpc("attr.get", {"name": name}).get()["value"])
+        return through_proxy(value) if name == "parent-uri" else value
 
 
 def enclosing(path: str) -> str:

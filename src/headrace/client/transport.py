@@ -31,6 +31,13 @@ def split_uri(uri: str) -> Tuple[str, str, str]:
     )
 
 
+def through_proxy(uri: str) -> str:
+    """The address of another instance that a broker gave, as a client of `flux proxy` can use it: a socket there is on
+    the host that the proxy is connected to (FLUX_PROXY_REMOTE)."""
+    remote = os.environ.get("FLUX_PROXY_REMOTE")
+    return f"ssh://{remote}{uri[8:]}" if remote and uri.startswith("local://") else uri
+
+
 def is_this_host(host: str) -> bool:
     """Whether an ssh URI's host is the machine we run on, so that no ssh is needed to reach its socket."""
     name = host.rpartition("@")[2].partition(":")[0]
@@ -45,8 +52,8 @@ def connect(uri: str) -> _socket.socket:
     listens, or the errno that the broker answered.
     """
     scheme, host, path = split_uri(uri)
-    if scheme == "ssh" and not (is_this_host(host) and os.path.exists(path)):
-        return _greet(_connect_ssh(host, path))
+    if scheme == "ssh":
+        return _connect_ssh(host, path)
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         sock.connect(path)
@@ -76,36 +83,66 @@ def _greet(sock: _socket.socket) -> _socket.socket:
     return sock
 
 
-def _connect_ssh(host: str, path: str) -> _socket.socket:
-    """A socket whose other end is `flux relay PATH` on `host`, started by ssh (FLUX_SSH names another program)."""
-    import shlex
-    import subprocess
+def ssh_command(host: str, path: str) -> List[str]:
+    """The command that carries bytes to the socket `path` on `host` ([USER@]HOST[:PORT]).
 
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    FLUX_SSH names another ssh. At the other end `flux` is looked for beside the socket, where its broker puts a link to
+    its own, then where it is here; FLUX_SSH_RCMD names it instead.
+    """
+    import shlex
+
     name, _, port = host.partition(":")
-    argv: List[str] = os.environ.get("FLUX_SSH", "ssh").split()
+    argv = os.environ.get("FLUX_SSH", "ssh").split()
     if port:
         argv += ["-p", port]
     argv.append(name)
-    if os.environ.get("LD_LIBRARY_PATH"):
-        # A shell at the other end sets it for the relay, whose Python may need what ours needs.
-        argv.append("LD_LIBRARY_PATH=" + shlex.quote(os.environ["LD_LIBRARY_PATH"]))
-    argv += [_remote_command(), "relay", shlex.quote(path)]
+    # A shell at the other end sets it for the relay, whose Python may need what ours needs.
+    libraries = os.environ.get("LD_LIBRARY_PATH")
+    carried = ["LD_LIBRARY_PATH=" + shlex.quote(libraries)] if libraries else []
+    there = os.environ.get("FLUX_SSH_RCMD")
+    if there:
+        argv += [*carried, there]
+    else:
+        folders = [os.path.join(os.path.dirname(path), "bin"), _own_folder(), "/bin", "/usr/bin"]
+        argv += ["env", "PATH=" + shlex.quote(":".join(folders)), *carried, "flux"]
+    return [*argv, "relay", shlex.quote(path)]
+
+
+def _own_folder() -> str:
+    """The folder of the `flux` command here."""
+    import shutil
+    import sys
+
+    found = sys.argv[0] if os.path.basename(sys.argv[0]) in ("flux", "headrace") else shutil.which("flux")
+    return os.path.dirname(os.path.abspath(found or sys.executable))
+
+
+def _connect_ssh(host: str, path: str) -> _socket.socket:
+    """A greeted socket whose other end is `flux relay PATH` on `host`. What ssh says is part of the error, not printed:
+    programs that use the handle print what they want themselves."""
+    import subprocess
+
+    argv = ssh_command(host, path)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    said = os.memfd_create("ssh-stderr")
     try:
-        subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno())
-    except OSError as exc:
-        ours.close()
-        raise OSError(exc.errno, f"Unable to connect to Flux: {argv[0]}: {exc.strerror}") from None
+        try:
+            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said)
+        except OSError as exc:
+            ours.close()
+            raise OSError(
+                exc.errno,
+                f"ssh-connector: {argv[0]}: {exc.strerror}\nHint: set FLUX_SSH in environment to override",
+            ) from None
+        theirs.close()
+        try:
+            return _greet(ours)
+        except OSError as exc:
+            text = os.pread(said, 4096, 0).decode("utf-8", "replace").strip()
+            raise OSError(exc.errno, f"{exc.strerror}: {text}" if text else exc.strerror) from None
     finally:
         theirs.close()
-    return ours
-
-
-def _remote_command() -> str:
-    """`flux` at the other end of ssh: FLUX_SSH_RCMD, else the path it has here, as no login has set PATH there."""
-    import shutil
-
-    return os.environ.get("FLUX_SSH_RCMD") or shutil.which("flux") or "flux"
+        os.close(said)
 
 
 def claimed_credentials() -> Tuple[Optional[int], Optional[int]]:

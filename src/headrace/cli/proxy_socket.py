@@ -1,0 +1,158 @@
+"""The sockets of `flux proxy`: message streams that never block, and the listener that clients connect to.
+
+A client that does not read is dropped at the same sizes as by a broker's own socket; while the broker does not read,
+nothing is read from clients.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import struct
+
+from headrace.client.reactor import POLLIN, POLLOUT
+from headrace.spec.message import FLAG_STREAMING, RESPONSE, Deframer, Message, MessageError, frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+    from headrace.client.reactor import Reactor
+
+_CHUNK = 1 << 18
+# Bytes that wait to be sent at which the other side is asked to pause, and may go on again.
+PAUSE_AT, RESUME_AT = 4 << 20, 1 << 20
+# Bytes that wait at which whoever does not read is given up: streams and events count, answers only when many.
+_DROP_AT, _DROP_ANSWERS_AT = 64 << 20, 1 << 30
+_CRED = struct.Struct("3i")
+
+
+class MessageStream:
+    """Messages over a connected socket. `received(msg)` is called for each that comes, `closed(exc)` once at the end,
+    `full(bool)` when much waits to be sent and when it does no longer."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: _socket.socket,
+        received: Callable[[Message], None],
+        closed: Callable[[OSError], None],
+        full: Optional[Callable[[bool], None]] = None,
+    ) -> None:
+        sock.setblocking(False)
+        self._reactor = reactor
+        self._sock = sock
+        self._received = received
+        self._closed = closed
+        self._full = full
+        self._is_full = False
+        self._reads = True
+        self._deframer = Deframer()
+        self._out = bytearray()
+        self._watch()
+
+    def send(self, msg: Message) -> None:
+        if self._sock.fileno() < 0:
+            return
+        self._out += frame(msg)
+        answer = msg.type == RESPONSE and not msg.flags & FLAG_STREAMING
+        if len(self._out) > (_DROP_ANSWERS_AT if answer else _DROP_AT) and self._full is None:
+            self.close(OSError(errno.ENOBUFS, f"{len(self._out) >> 20} MiB were left unread"))
+            return
+        self._write()
+
+    def set_reading(self, reads: bool) -> None:
+        if self._reads != reads and self._sock.fileno() >= 0:
+            self._reads = reads
+            self._watch()
+
+    def close(self, exc: Optional[OSError] = None) -> None:
+        """Close the socket; with `exc` the owner is told."""
+        if self._sock.fileno() < 0:
+            return
+        self._reactor.remove_fd(self._sock.fileno())
+        self._sock.close()
+        if exc is not None:
+            self._closed(exc)
+
+    def _watch(self) -> None:
+        events = (POLLIN if self._reads else 0) | (POLLOUT if self._out else 0)
+        self._reactor.add_fd(self._sock.fileno(), self._ready, events)
+
+    def _ready(self, revents: int) -> None:
+        if revents & POLLOUT:
+            self._write()
+        if revents & ~POLLOUT and self._sock.fileno() >= 0:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(_CHUNK)
+            if not data:
+                raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            self._deframer.feed(data)
+            for msg in self._deframer:
+                self._received(msg)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self.close(exc)
+        except MessageError as exc:
+            self.close(OSError(errno.EPROTO, str(exc)))
+
+    def _write(self) -> None:
+        try:
+            while self._out:
+                sent = self._sock.send(self._out[:_CHUNK])
+                del self._out[:sent]
+        except BlockingIOError:
+            pass
+        except OSError as exc:
+            self.close(exc)
+            return
+        self._watch()
+        if self._full is not None and (len(self._out) > PAUSE_AT if not self._is_full else len(self._out) < RESUME_AT):
+            self._is_full = not self._is_full
+            self._full(self._is_full)
+
+
+class Listener:
+    """Listens at `path` for clients of our own user; others get an errno for a greeting (RFC 3). `accepted(sock)` gets
+    each, greeted."""
+
+    def __init__(self, reactor: Reactor, path: str, accepted: Callable[[_socket.socket], None]) -> None:
+        self._sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._sock.bind(path)
+        self._sock.listen(256)
+        self._sock.setblocking(False)
+        self._reactor = reactor
+        self._path = path
+        self._accepted = accepted
+        reactor.add_fd(self._sock.fileno(), self._ready)
+
+    def close(self) -> None:
+        """Listen no more, and remove the socket."""
+        if self._sock.fileno() >= 0:
+            self._reactor.remove_fd(self._sock.fileno())
+            self._sock.close()
+            os.unlink(self._path)
+
+    def _ready(self, _revents: int) -> None:
+        try:
+            fd, _address = self._sock._accept()  # type: ignore[attr-defined]
+        except OSError:
+            # The client went away again, or there is no descriptor for it now.
+            return
+        os.set_inheritable(fd, False)
+        sock = _socket.socket(fileno=fd)
+        _pid, uid, _gid = _CRED.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CRED.size))
+        refused = uid != os.getuid()
+        try:
+            sock.send(bytes((errno.EPERM if refused else 0,)))
+        except OSError:
+            refused = True
+        if refused:
+            sock.close()
+        else:
+            self._accepted(sock)
