@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,8 @@ def test_each_starts_when_the_one_before_has_ended_and_in_its_place(world: World
     note = f"echo {{}} $(taskset -cp $$ | sed s/.*://) >> {log}"
     first = world.start(["sh", "-c", "read line; " + note.format("first")], cores="0")
     second, third = hand_out(world, [note.format("second"), note.format("third")], [first])
-    time.sleep(0.1)
+    # The agent has taken what was sent before this one.
+    world.finish(world.start(["true"], cores="1"))
     assert not second.started and not log.exists()
     world.rpc(first, "stdin", {"stream": "stdin", "rank": "all", "data": "go\n", "eof": True})
     world.finish(third)

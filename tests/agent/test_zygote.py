@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from agent_world import PATIENCE
 
 from headrace.agent import linux
+from waiting import stays, until
 
 # Stands for flux-start: forks a zygote for three agents and two brokers. Those have their agents run a program, or not,
 # say who they are, and wait until nobody writes to them. The third broker never comes.
@@ -66,13 +66,6 @@ class Start:
             until(partial(ended, each))
 
 
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def ended(pid: int) -> bool:
     return not pid or not linux.is_running(pid)
 
@@ -101,26 +94,26 @@ def test_each_ends_with_its_own_broker_and_what_it_has_started(start: Start) -> 
     os.kill(start.brokers[0], signal.SIGKILL)
     until(partial(ended, start.agents[0]))
     until(partial(ended, program))
-    time.sleep(0.1)
-    assert not start.agents[1] or not ended(start.agents[1])
+    stays(lambda: not start.agents[1] or not ended(start.agents[1]))
     os.kill(start.brokers[1], signal.SIGKILL)
     until(partial(ended, start.zygote))
 
 
 def test_one_that_is_stopped_goes_on(start: Start) -> None:
     agent = start.agents[1]
+    (program,) = linux.children_of(agent)
     os.kill(agent, signal.SIGSTOP)
-    # It sleeps until that has arrived, too.
-    time.sleep(0.1)
-    until(lambda: Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[0] == "S")
+    # Only an agent that runs takes the exit status of what it has started.
+    os.kill(program, signal.SIGKILL)
+    until(lambda: not linux.children_of(agent))
+    assert not ended(agent)
 
 
 def test_what_a_task_may_send_its_parent_ends_none(start: Start) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD):
         os.kill(start.agents[0], number)
         os.kill(start.zygote, number)
-    time.sleep(0.1)
-    assert not ended(start.agents[0]) and not ended(start.zygote)
+    stays(lambda: not ended(start.agents[0]) and not ended(start.zygote))
 
 
 @pytest.mark.parametrize("start", [0, 2], indirect=True)
@@ -157,8 +150,7 @@ def test_the_run_directory_stays_while_a_broker_lives(start: Start, tmp_path: Pa
     for agent in start.agents.values():
         os.kill(agent, signal.SIGKILL)
         until(partial(ended, agent))
-    time.sleep(0.2)
-    assert (tmp_path / "run").exists()
+    stays((tmp_path / "run").exists, 0.2)
     start.end()
     assert not (tmp_path / "run").exists()
 

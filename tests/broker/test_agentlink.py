@@ -12,6 +12,7 @@ import pytest
 
 from headrace.agent.protocol import Reader, frame
 from headrace.broker.agentlink import AgentLink
+from waiting import stays_in_loop
 
 Run = Callable[..., None]
 
@@ -117,8 +118,7 @@ def test_nothing_is_read_while_the_way_up_is_full(in_broker: Run) -> None:
         link.subscribe(got.append)
         link.pause()
         agent.send(frame([{"op": "x"}]))
-        await asyncio.sleep(0.05)
-        assert got == []
+        await stays_in_loop(lambda: got == [], 0.05)
         link.resume()
         await until(lambda: got)
 

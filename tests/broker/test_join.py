@@ -14,6 +14,7 @@ import pytest
 from headrace.broker import join, state
 from headrace.broker.join import expect_parent, when_parent_is_through
 from headrace.spec.message import error_response, response
+from waiting import stays_in_loop, until_in_loop
 
 
 @pytest.mark.parametrize(
@@ -64,12 +65,14 @@ def test_who_has_not_met_its_parent_ends_with_who_started_it(
         loop = asyncio.get_running_loop()
         broker: Any = SimpleNamespace(state="join", boot=boot, attrs=attrs, loop=loop, exit_code=0, advance=went.append)
         expect_parent(broker)
-        await asyncio.sleep(0.02)
-        assert went == []
+        await stays_in_loop(lambda: went == [], 0.02)
         # Another process has taken its place.
         broker.state = "init" if met else "join"
         monkeypatch.setattr(os, "getppid", lambda: -1)
-        await asyncio.sleep(0.05)
-        assert (went, broker.exit_code) == ((["parent-fail"], 1) if ends else ([], 0))
+        if ends:
+            await until_in_loop(lambda: went)
+            assert (went, broker.exit_code) == (["parent-fail"], 1)
+        else:
+            await stays_in_loop(lambda: (went, broker.exit_code) == ([], 0), 0.05)
 
     asyncio.run(scenario())

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.broker.module import EMPTY, RpcError
 from headrace.spec import message as m
+from waiting import stays_in_loop
 
 Run = Callable[..., None]
 
@@ -150,7 +151,7 @@ def test_an_unload_takes_back_everything_and_tells_who_waits(in_broker: Run) -> 
         await ctx.unload()
         await broker.settle()
         broker.events.publish(m.event("e"))
-        await asyncio.sleep(0.03)
+        await stays_in_loop(lambda: ran == [], 0.03)
         assert (ran, said, task.cancelled()) == ([], ["first"], True)
         assert [reply.errnum for reply in peer.got] == [errno.ENOSYS]
         assert "s" not in broker.router.services

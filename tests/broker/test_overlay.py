@@ -15,6 +15,7 @@ from headrace.broker import boot
 from headrace.broker.overlay import Overlay
 from headrace.broker.topology import Topology
 from headrace.spec import message as m
+from waiting import stays_in_loop
 
 Run = Callable[..., None]
 PATIENCE = 20.0
@@ -99,9 +100,7 @@ def test_a_child_that_is_torn_off_is_lost_and_what_it_owes_is_answered(in_broker
 def test_a_key_that_is_no_members_never_gets_to_say_hello(in_broker: Run, tmp_path: Any) -> None:
     async def scenario(lead: Any) -> None:
         parent, child = await pair(lead, tmp_path, follower_key=b"another")
-        await asyncio.sleep(0.2)
-        assert child.ready == []
-        assert not parent.overlay.children[1].alive
+        await stays_in_loop(lambda: child.ready == [] and not parent.overlay.children[1].alive, 0.2)
         child.overlay.close()
         parent.overlay.close()
 

@@ -13,6 +13,7 @@ from exec_fleet import JOB, Fleet, with_fleet
 from headrace.broker.module import RpcError
 from headrace.spec import message as m
 from headrace.spec.message import Message
+from waiting import until_in_loop
 
 DONE = [("finish", {"status": 0}), ("release", {"ranks": "all", "final": True})]
 
@@ -170,7 +171,7 @@ def test_a_fatal_exception_ends_every_shell_and_sigkill_follows() -> None:
         await fleet.settle()
         assert [[op["signum"] for op in agent.got("kill")] for agent in fleet.agents] == [[15]] * 3
         fleet.agents[1].say("finish", status=15)
-        await asyncio.sleep(0.08)
+        await until_in_loop(lambda: all(len(fleet.agents[rank].got("kill")) > 1 for rank in (0, 2)))
         assert [[op["signum"] for op in agent.got("kill")][:2] for agent in fleet.agents] == [[15, 9], [15], [15, 9]]
         for rank in (0, 2):
             fleet.agents[rank].say("finish", status=9)
@@ -198,7 +199,7 @@ def test_an_unkillable_job_gives_up_its_nodes_drained() -> None:
         fleet.manager.publish("job-exception", {"id": JOB, "type": "timeout", "severity": 0})
         await fleet.settle()
         assert [op["signum"] for op in fleet.agents[0].got("kill")] == [14]
-        await asyncio.sleep(0.1)
+        await until_in_loop(lambda: len(fleet.told) == 2)
         (drained,) = fleet.drained
         assert drained["targets"] == "0-1" and "ƒ2AniAMV" in drained["reason"]
         assert fleet.told == [("finish", {"status": 9}), DONE[1]]
@@ -364,7 +365,7 @@ def test_strangers_may_not_talk_to_a_shell() -> None:
 def test_simulated_jobs_run_nothing(test: dict[str, Any], told: list[str]) -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start(exec={"test": test})
-        await asyncio.sleep(0.02)
+        await until_in_loop(lambda: len(fleet.told) >= len(told) and len(fleet.events()) >= 4)
         assert [kind for kind, _ in fleet.told] == told
         assert [name for name, _ in fleet.events()] == ["init", "starting", "complete", "done"]
         assert not fleet.agents[0].told

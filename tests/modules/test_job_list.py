@@ -94,6 +94,10 @@ class World:
         for _ in range(5):
             await asyncio.sleep(0)
 
+    async def until_inactive(self, count: int) -> None:
+        while (await self.client.rpc("job-list.job-stats"))["job_states"]["inactive"] < count:
+            await self.settle()
+
     async def listing(self, **body: Any) -> list[dict[str, Any]]:
         request = {"max_entries": 0, "attrs": ["all"], **body}
         tag = self.client.start("job-list.list", request, flags=m.FLAG_STREAMING)
@@ -159,7 +163,7 @@ def test_a_long_listing_comes_in_few_messages_and_in_slices(in_broker: Run) -> N
     async def scenario(world: World) -> None:
         for id in range(2000):
             world.done(id)
-        await asyncio.sleep(0.2)
+        await world.until_inactive(2000)
         turns = 0
 
         async def clock() -> None:
@@ -182,7 +186,7 @@ def test_a_client_that_leaves_ends_its_listing(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         for id in range(1000):
             world.done(id)
-        await asyncio.sleep(0.1)
+        await world.until_inactive(1000)
         world.client.start("job-list.list", {"max_entries": 0, "attrs": []}, flags=m.FLAG_STREAMING)
         await asyncio.sleep(0)
         world.client.disconnect("job-list")

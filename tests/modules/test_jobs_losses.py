@@ -9,6 +9,7 @@ import pytest
 
 from headrace.modules import jobs_losses
 from headrace.modules.jobs_losses import Losses
+from waiting import stays_in_loop
 
 
 class Log:
@@ -41,7 +42,7 @@ def test_the_first_loss_is_told_of_at_once_then_how_many_there_are(monkeypatch: 
         assert len(log.lines) == 2
         losses.close()
         assert log.lines[2:] == ["ƒ9: output is lost: /again"]
-        await asyncio.sleep(0.05)
+        await stays_in_loop(lambda: len(log.lines) == 3, 0.05)
         losses.close()
         assert len(log.lines) == 3, "what was told is not told again"
 

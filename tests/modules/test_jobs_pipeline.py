@@ -17,6 +17,7 @@ from headrace.modules import jobs_pipeline
 from headrace.modules.jobs_core import NEW_JOB
 from headrace.modules.jobs_pipeline import Batch
 from headrace.modules.jobs_record import Job
+from waiting import stays_in_loop
 
 Run = Callable[..., None]
 SYNC = "headrace.broker.journal.Journal.sync"
@@ -143,7 +144,7 @@ def test_a_disk_that_fails_for_long_holds_up_nothing_but_starts_and_ids(
             assert (await world.client.call("job-manager.memo", {"id": runs, "memo": {"a": 1}})).errnum == errno.EIO
             cancel = {"id": canceled, "severity": 0, "type": "cancel"}
             request = asyncio.ensure_future(world.client.rpc("job-manager.raise", cancel))
-            await asyncio.sleep(0.1)
+            await stays_in_loop(lambda: not request.done())
             before = dict(await world.all_events())
             assert "finish" not in before[runs] and not request.done(), "nobody hears of what is not on the disk"
             patch.setattr(jobs_pipeline, "_HOLD", 0.0)
@@ -182,8 +183,7 @@ def test_an_exec_service_that_comes_while_the_disk_fails_starts_jobs_later(
             world.ctx.respond(world.allocs.pop(id), {"id": id, "type": 0, "annotations": {}, "R": R})
             await world.until(lambda: pipeline_of(world).failing)
             await world.ctx.rpc("job-manager.exec-hello", {"service": "exec"})
-            await asyncio.sleep(0.05)
-            assert world.starts == {}
+            await stays_in_loop(lambda: world.starts == {}, 0.05)
         await world.until(lambda: id in world.starts)
         world.end(id)
         await world.client.rpc("job-manager.drain")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from sched_world import LATE, World, four_nodes, jobspec, on, running
 
+from waiting import stays_in_loop, until_in_loop
+
 Jobspec = dict[str, Any]
 Run = Callable[..., None]
 
@@ -183,7 +185,9 @@ def test_easy_backfills_only_what_does_not_delay_the_first(in_broker: Run) -> No
     in_broker(scenario)
 
 
-def test_nobody_overtakes_for_ever_a_job_behind_others_without_time_limits(in_broker: Run) -> None:
+def test_nobody_overtakes_for_ever_a_job_behind_others_without_time_limits(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker, "queue-policy=easy")
         world.submit(1, jobspec(nnodes=3, exclusive=True))
@@ -191,7 +195,8 @@ def test_nobody_overtakes_for_ever_a_job_behind_others_without_time_limits(in_br
         world.submit(2, jobspec(nnodes=4, exclusive=True))
         world.submit(3, jobspec(duration=3600.0))
         await world.settle()
-        await asyncio.sleep(1.1)
+        scheduler, later = broker.contexts["sched-graph"], broker.contexts["sched-graph"].now() + 1.1
+        monkeypatch.setattr(scheduler, "now", lambda: later)
         world.submit(4, jobspec())
         await world.settle()
         assert world.started(2, 3, 4) == [3]
@@ -309,7 +314,7 @@ def test_a_waiting_job_learns_what_is_short_and_when_it_may_start(in_broker: Run
         world = World(broker)
         world.submit(1, jobspec(nslots=5, duration=600.0))
         world.submit(2, jobspec(nslots=6))
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: 2 in world.answers)
         (note,) = world.answers[2]
         assert note["type"] == 1
         sched = note["annotations"]["sched"]
@@ -333,8 +338,7 @@ def test_a_promise_falls_due_without_any_message(in_broker: Run) -> None:
         world.submit(2, jobspec(nslots=8, duration=60.0))
         await world.settle()
         # The first job outlives its limit, and the promise is made again, before it ends.
-        await asyncio.sleep(2.2)
-        assert not world.ranks(2)
+        await stays_in_loop(lambda: not world.ranks(2), 2.2)
         world.free(1)
         await world.settle()
         assert world.ranks(2) == "0-3"
@@ -365,10 +369,10 @@ def test_a_longer_time_limit_moves_promises(in_broker: Run) -> None:
         world = World(broker, "queue-policy=easy")
         world.submit(1, jobspec(nslots=8, duration=600.0))
         world.submit(2, jobspec(nslots=8, duration=60.0))
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: 2 in world.answers)
         first = world.answers[2][-1]["annotations"]["sched"]["t_estimate"]
         await broker.client().rpc("sched.expiration", {"id": 1, "expiration": first + 1000})
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: len(world.answers[2]) > 1)
         assert world.answers[2][-1]["annotations"]["sched"]["t_estimate"] == pytest.approx(first + 1000, abs=2)
 
     in_broker(scenario)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from sched_world import World, four_nodes, jobspec, on, running
 
 from headrace.broker.module import RpcError
 from headrace.modules import sched_graph
+from waiting import until_in_loop
 
 Run = Callable[..., None]
 
@@ -33,7 +33,7 @@ def test_a_job_waits_for_nodes_that_are_down_and_is_told_so(in_broker: Run) -> N
         world = World(broker, up="1")
         world.submit(1, jobspec(nslots=2))
         world.submit(2, jobspec(nnodes=4, exclusive=True))
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: 2 in world.answers)
         assert (world.ranks(1), world.ranks(2)) == ("1", "")
         (told,) = world.answers[2]
         reason = told["annotations"]["sched"]["reason_pending"]

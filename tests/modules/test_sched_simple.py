@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,6 +13,7 @@ from sched_world import four_nodes, jobspec
 from headrace.broker.module import EMPTY, RpcError
 from headrace.modules import sched_simple
 from headrace.spec.message import Message
+from waiting import until_in_loop
 
 Jobspec = dict[str, Any]
 
@@ -249,7 +249,7 @@ def test_a_waiting_head_learns_what_is_short_and_when_it_may_start(in_broker: Ru
         world = World(broker, four_nodes())
         world.submit(1, jobspec(nnodes=3, exclusive=True, duration=600.0))
         world.submit(2, jobspec(nnodes=2, exclusive=True))
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: 2 in world.answers)
         (note,) = world.answers[2]
         assert note["type"] == 1
         sched = note["annotations"]["sched"]
@@ -275,7 +275,7 @@ def test_debug_bits_count_the_jobs_ahead_and_fail_allocations(in_broker: Run) ->
             world.submit(job, jobspec(nslots=8))
         await world.settle()
         world.ctx.call("sched.prioritize", {"jobs": [[4, 20]]})
-        await asyncio.sleep(0.15)
+        await until_in_loop(lambda: [len(world.answers.get(job, ())) for job in (4, 2, 3)] == [1, 1, 1])
         notes = [world.answers[job][-1]["annotations"]["sched"] for job in (4, 2, 3)]
         assert notes == [{"reason_pending": "insufficient resources", "jobs_ahead": ahead} for ahead in range(3)]
         scheduler.set_debug({"op": "set", "flags": 1})
@@ -354,7 +354,7 @@ def test_the_mode_is_told_to_the_job_manager(in_broker: Run, args: list[str], sa
         hello = {"sched-hello": lambda msg: ctx.respond_error(msg, errno.ENODATA), "sched-ready": ready}
         ctx.service("job-manager", hello)
         broker.load(sched_simple, *args)
-        await asyncio.sleep(0.01)
+        await until_in_loop(lambda: told)
         assert told == [said]
 
     in_broker(scenario)

@@ -13,6 +13,8 @@ from bootstrapped import Cluster, cluster, until
 from instance import FLUX
 from netns import Pair, pair
 
+from waiting import stays
+
 LIMIT = 2.0
 
 
@@ -98,8 +100,7 @@ def test_a_follower_that_starts_before_its_lead_can_be_reached_joins_later(hosts
         brokers.broker(1, prefix=hosts.on(1))
         brokers.lead(prefix=hosts.on(0))
         assert brokers.health() == ("partial", {1: "offline"})
-        time.sleep(0.5)
-        assert brokers.brokers[1].poll() is None
+        stays(lambda: brokers.brokers[1].poll() is None, 0.5)
         hosts.link(up=True)
         until(lambda: brokers.up() == {0, 1}, "it joins")
         assert len(brokers.flux("run", "-N2", "hostname").stdout.splitlines()) == 2
