@@ -26,7 +26,9 @@ def test_every_broker_of_a_machine_binds_where_its_children_connect() -> None:
 
 
 def test_brokers_of_a_machine_may_use_tcp() -> None:
-    binds = [info.bind for info in boot.on_one_machine(3, "/run/x", Topology(3, "kary:2"), ["a", "b", "c"], tcp=True)]
+    binds = [
+        info.bind for info in boot.on_one_machine(3, "/run/x", Topology(3, "kary:2"), ["a", "b", "c"], tcp="127.0.0.1")
+    ]
     assert len(set(binds)) == 3
     assert all(bind.startswith("tcp://127.0.0.1:") for bind in binds)
 

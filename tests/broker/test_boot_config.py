@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.boot import BootError, BootInfo
-from headrace.broker.boot_config import from_config, read_certificate, topology_of
+from headrace.broker.boot_config import from_config, read_certificate
 
 PUBLIC, SECRET = "p" * 40, "s" * 40
 
@@ -77,16 +77,6 @@ def test_without_a_shape_all_are_under_the_first(cert: str, monkeypatch: pytest.
     assert booted(monkeypatch, "a0", "", **table).topology.max_level == 1
     assert booted(monkeypatch, "a39", "", **table).topology.uri == "custom"
     assert booted(monkeypatch, "a39", **table).topology.max_level == 2
-
-
-def test_brokers_of_a_test_get_the_shape_of_a_table_that_names_them() -> None:
-    table = {"hosts": [{"host": "a[0-1]"}, {"host": "b", "parent": "a1"}]}
-    shape = topology_of(table, "", ["a0", "a1", "b"])
-    assert shape is not None
-    assert (shape.max_level, shape.parent(2)) == (2, 1)
-    assert topology_of(table, "", ["x", "x", "x"]) is None
-    with pytest.raises(BootError, match="'c' is not in list"):
-        topology_of({"hosts": [{"host": "a"}, {"host": "b", "parent": "c"}]}, "", ["a", "b"])
 
 
 def test_one_host_or_none_needs_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

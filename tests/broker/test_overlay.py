@@ -127,7 +127,7 @@ def test_a_second_broker_of_a_rank_is_refused_while_the_first_lives(in_broker: R
 
 def test_a_rank_that_is_no_child_of_ours_is_refused_and_logged_with_its_address(in_broker: Run, tmp_path: Any) -> None:
     async def scenario(lead: Any) -> None:
-        infos = boot.on_one_machine(2, str(tmp_path), Topology(2, "kary:2"), ["a", "b"], tcp=True)
+        infos = boot.on_one_machine(2, str(tmp_path), Topology(2, "kary:2"), ["a", "b"], tcp="127.0.0.1")
         parent, child = linked(lead, infos[0]), linked(type(lead)(1, 2, {}), infos[1])
         parent.overlay.start()
         # As one that has another list of hosts.

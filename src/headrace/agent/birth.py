@@ -64,7 +64,9 @@ def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: i
         if broker:
             close_input()
         else:
-            its.sendall(frame([{"op": "born", "pid": os.getpid()}]))
+            # A broker that has ended meanwhile is seen by the agent's first read.
+            with contextlib.suppress(BrokenPipeError):
+                its.sendall(frame([{"op": "born", "pid": os.getpid()}]))
         code = _run_kept(its, rank)
         if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)

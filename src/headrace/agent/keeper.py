@@ -40,6 +40,12 @@ def share_with(pid: int) -> None:
     _keepers = (pid, *_keepers)
 
 
+def leave_agents_to_others() -> None:
+    """Agents forked from this process on have keepers of their own."""
+    global _keepers
+    _keepers = ()
+
+
 def keepers() -> tuple[int, ...]:
     """Those whom processes of an agent can come to when it dies; none if agents are to have keepers of their own."""
     return _keepers

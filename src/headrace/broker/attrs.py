@@ -16,6 +16,7 @@ from .module_streams import RpcError
 FLAG_IMMUTABLE = 1
 
 _USER_DEFAULTS = {
+    "broker.boot-method": "",
     "broker.cleanup-timeout": "none",
     "broker.critical-ranks": "",
     "broker.exit-norestart": "0",
@@ -67,7 +68,6 @@ _USER_DEFAULTS = {
 }
 
 _READ_ONLY = (
-    "broker.boot-method",
     "broker.mapping",
     "broker.pid",
     "instance-level",

@@ -89,13 +89,14 @@ def alone(hostname: str = "", topo: str = "kary:32") -> BootInfo:
         raise BootError(str(exc)) from None
 
 
-def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str], tcp: bool = False) -> list[BootInfo]:
+def on_one_machine(size: int, rundir: str, topology: Topology, hosts: list[str], tcp: str = "") -> list[BootInfo]:
     """All brokers of a `--test-size` instance: every endpoint is known beforehand, so there is nothing to exchange.
+    With `tcp`, an address of this machine, they talk over TCP.
 
     One random pair is shared by the brokers; it only ever lives in the memory of the processes forked with it.
     """
     hostlist, starter = str(Hostlist(hosts)), os.getpid()
-    ends = [f"tcp://127.0.0.1:{free_port()}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
+    ends = [f"tcp://{tcp}:{free_port()}" if tcp else f"ipc://{rundir}/tbon-{rank}" for rank in range(size)]
     public, secret = new_keys() if size > 1 else (b"", b"")
     infos = []
     for rank in range(size):

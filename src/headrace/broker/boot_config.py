@@ -80,12 +80,6 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     return info
 
 
-def topology_of(table: dict[str, Any], topo: str, names: list[str]) -> Topology | None:
-    """The shape that the table gives to hosts that it lists with just these names, None if those are others."""
-    entries = _hosts(table) if isinstance(table, dict) else []
-    return _topology(entries, topo) if names == [entry["host"] for entry in entries] else None
-
-
 def _topology(entries: list[dict[str, str]], topo: str) -> Topology:
     names = [entry["host"] for entry in entries]
     try:

@@ -28,6 +28,26 @@ _METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] 
 }
 
 
+# Methods of Flux that Headrace has not: where others are named beside them, those are tried.
+_NOT_HERE = ("cray-pals", "libpmi", "libpmi1", "libpmi2", "pmix")
+
+
+def asked_methods(attrs: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
+    """The boot methods that the attribute `broker.boot-method`, else FLUX_PMI_CLIENT_METHODS, names, in the order in
+    which they are to be tried; none where all may be. Raises BootError for one that Flux does not know either."""
+    names = (attrs.get("broker.boot-method") or env.get("FLUX_PMI_CLIENT_METHODS", "")).split()
+    for name in names:
+        if name not in _METHODS and name not in ("config", "single", *_NOT_HERE):
+            raise BootError(f"bootstrap: plugin matching '{name}' not found")
+    return names
+
+
+def method_in_test_instance(attrs: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """The method among those that a test instance offers, `config`, `simple` and `single`, that is asked for first; ""
+    if none is. Raises BootError."""
+    return next((name for name in asked_methods(attrs, env) if name in ("config", "simple", "single")), "")
+
+
 def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
     """How this process was launched: the boot method's name and its client, None when it was started by hand.
 
@@ -121,10 +141,12 @@ def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env:
 
 def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     """Attributes of an instance that is a job of another one; none when it is not."""
+    mapping = pmi.lookup("flux.taskmap")
+    placed = {"broker.mapping": mapping} if mapping else {}
     level = pmi.lookup("flux.instance-level")
     if not level.isdigit():
-        return {}
-    attrs = {"instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
+        return placed
+    attrs = {**placed, "instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
     # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
     attrs["constrained-resources"] = "0"
     with contextlib.suppress(ValueError):
@@ -133,9 +155,6 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
         attrs["parent-uri"] = env["FLUX_URI"]
     if env.get("FLUX_KVS_NAMESPACE"):
         attrs["parent-kvs-namespace"] = env["FLUX_KVS_NAMESPACE"]
-    mapping = pmi.lookup("flux.taskmap")
-    if mapping:
-        attrs["broker.mapping"] = mapping
     return attrs
 
 

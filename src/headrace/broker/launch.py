@@ -19,7 +19,7 @@ from ..compat.environment import with_flux
 from . import boot, module_process, signals
 from .attrs import AttrTable
 from .boot import BootError, BootInfo
-from .boot_pmi import from_launcher, launcher
+from .boot_pmi import asked_methods, from_launcher, launcher
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from .modhost import exec_modules, names_for
 from .module import RpcError
@@ -123,28 +123,50 @@ def _fork_modules(
 def start_here(options: LaunchOptions) -> int:
     """One broker in this process, booted by its launcher or alone; returns its exit code. Raises LaunchError."""
     signals.hold()
+    starter = os.getppid()
     check(options)
     rundir = make_rundir(options, later=True)
+    cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+    shared = os.environ.get("FLUX_START_URI") == f"local://{rundir}/start"
+    if shared:
+        # Whoever started us has more brokers in this run directory, and removes it unless it is killed.
+        options.attrs["rundir-cleanup"] = "0"
     try:
         # The other brokers may be long in coming.
         with signals.interruptible():
             info = _boot(options, rundir)
-        return run_broker(info, options, rundir)
+        if shared:
+            info.starter = starter
+            cleanup = cleanup and not info.rank
+        return run_broker(info, options, rundir, starter if shared and cleanup else 0)
     except BootError as exc:
         raise LaunchError(str(exc)) from None
     except signals.Interrupted as exc:
         return 128 + exc.number
     finally:
-        if options.attrs.get("rundir-cleanup", "1") == "1":
+        if cleanup and not (shared and os.getppid() == starter):
             shutil.rmtree(rundir, ignore_errors=True)
 
 
 def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
-    launched = launcher(os.environ)
+    """Raises BootError."""
+    asked = asked_methods(options.attrs, os.environ)
+    table = options.config.get("bootstrap")
+    # A table that names hosts goes before a launcher, which one of a single broker may have by chance.
+    has_hosts = isinstance(table, dict) and bool(table.get("hosts"))
+    if asked[:1] == ["config"] or (not asked and has_hosts):
+        return _boot_from_config(options)
+    launched = launcher({**os.environ, "FLUX_PMI_CLIENT_METHODS": " ".join(asked)})
     if launched is not None:
         return from_launcher(*launched, os.environ, rundir, options.attrs)
-    if "bootstrap" in options.config:
-        from .boot_config import from_config
-
-        return from_config(options.config, options.attrs.get("tbon.topo", ""))
+    if not asked and table is not None:
+        return _boot_from_config(options)
     return boot.alone(options.hosts[0] if options.hosts else "", options.attrs.get("tbon.topo", "kary:32"))
+
+
+def _boot_from_config(options: LaunchOptions) -> BootInfo:
+    from .boot_config import from_config
+
+    if "bootstrap" not in options.config:
+        raise BootError("broker.boot-method=config: the configuration has no table [bootstrap]")
+    return from_config(options.config, options.attrs.get("tbon.topo", ""))

@@ -1,36 +1,35 @@
-"""Starts a test instance: all its brokers are forked from one process of this machine.
+"""Starts a test instance: all its brokers are forked from one process of this machine, or are programs of their own.
 
-A fork costs by the memory that is mapped, and touched afterwards by each process. So who forks the agents is forked
-first, while little is loaded, and loads what agents need while this process loads what all brokers use.
+A fork costs by the memory that is mapped, and touched afterwards by each process. So the zygote, which forks the
+agents, is forked first, while little is loaded, and loads what agents need while this process loads what all brokers
+use.
+
+Brokers are programs where a fork of this process would not be what was asked for: with the hosts of a `[bootstrap]`
+table each boots from that as one on a node of its own would, reads the configuration itself, and can be started again
+with another; the same where a wrapper or a `flux-broker` of the user's own shall be run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import os
 import shutil
 import signal
 import sys
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..agent import keeper, linux
 from ..agent.spawn import raise_file_limit
 from ..agent.zygote import Zygote, fork_zygote
 from ..spec.os_error import text_of
-from . import boot, signals, state
+from . import boot, boot_pmi, signals, state
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from .supervisor import Supervisor
 from .topology import Topology
 
 if TYPE_CHECKING:
-    from .boot import BootInfo
-
-# Seconds that followers may outlive their leader before they are told to go, and then until they are killed.
-_GRACE, _STUCK = 1.0, 4
-# How often a leader that does not answer is asked.
-_TRIES = 10
+    from .start_pmi import StartPmi
 
 
 def _preload(links: bool) -> None:
@@ -63,7 +62,7 @@ def _preload(links: bool) -> None:
 
 
 def start_many(options: LaunchOptions) -> int:
-    """`--test-size=N`: N brokers on this machine, forked from here; returns the leader's exit code."""
+    """`--test-size=N`: N brokers on this machine, started from here; returns the instance's exit code."""
     signals.hold()
     check(options)
     size = options.size
@@ -71,7 +70,8 @@ def start_many(options: LaunchOptions) -> int:
     if len(hosts) != size:
         raise LaunchError(f"--test-hosts names {len(hosts)} hosts, the instance has {size} brokers")
     try:
-        topology = _topology(options, hosts)
+        programs = _are_programs(options)
+        topology = None if programs else Topology(size, options.attrs.get("tbon.topo", "kary:32"))
         quorum = state.quorum_size(options.attrs.get("broker.quorum", ""), size)
     except (boot.BootError, ValueError) as exc:
         raise LaunchError(str(exc)) from None
@@ -80,17 +80,10 @@ def start_many(options: LaunchOptions) -> int:
     rundir = make_rundir(options, later=True)
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     try:
-        gc.freeze()
-        agents = fork_zygote(size, rundir if cleanup else "")
-        try:
-            _preload(size > 1)
-            # Not before: if we are killed, the zygote removes it.
+        if topology is None:
             make_unmade(options)
-            infos = boot.on_one_machine(size, rundir, topology, hosts, boot.prefers_tcp(options.attrs))
-            pids = _fork_brokers(infos, agents, options, rundir)
-        finally:
-            agents.close()
-        return _wait(pids, agents, quorum, rundir)
+            return _run_programs(options, rundir, quorum, cleanup)
+        return _run_forks(options, rundir, quorum, topology, hosts)
     except OSError as exc:
         raise LaunchError(text_of(exc)) from None
     finally:
@@ -99,49 +92,95 @@ def start_many(options: LaunchOptions) -> int:
             shutil.rmtree(rundir, ignore_errors=True)
 
 
-def _topology(options: LaunchOptions, hosts: list[str]) -> Topology:
-    """The shape that a `[bootstrap]` table gives brokers with just these names, else that of `tbon.topo`. Raises
-    BootError and ValueError."""
-    if "bootstrap" in options.config:
-        from .boot_config import topology_of
-
-        shape = topology_of(options.config["bootstrap"], options.attrs.get("tbon.topo", ""), hosts)
-        if shape is not None:
-            return shape
-    return Topology(len(hosts), options.attrs.get("tbon.topo", "kary:32"))
+def _ranks(options: LaunchOptions) -> range:
+    """The ranks that are started at once."""
+    return range(1 if options.start_mode == "leader" else options.size)
 
 
-def _fork_brokers(infos: list[BootInfo], agents: Zygote, options: LaunchOptions, rundir: str) -> dict[int, int]:
-    """Start them all; returns their ranks by pid."""
-    from .launch import run_broker
+# -- brokers that are forks of this process
 
-    pids: dict[int, int] = {}
-    own = os.getpid()
+
+def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topology, hosts: list[str]) -> int:
+    ranks = _ranks(options)
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
-    signals.catch()
-    for info in infos:
+    gc.freeze()
+    agents = fork_zygote(len(ranks), rundir if cleanup else "")
+    brokers: _Forks | None = None
+    try:
+        _preload(options.size > 1)
+        # Not before: if we are killed, the zygote removes it.
+        make_unmade(options)
+        brokers = _Forks(options, rundir, quorum, topology, hosts, agents)
+        brokers.supervisor.listen()
+        signals.catch()
+        for rank in ranks:
+            brokers.supervisor.start(rank)
+        signals.let_go()
+    finally:
+        agents.close()
+    return brokers.supervisor.run()
+
+
+class _Forks:
+    """Forks a broker of each rank; the first one has an agent of the zygote's, any later one an agent of its own."""
+
+    def __init__(
+        self, options: LaunchOptions, rundir: str, quorum: int, topology: Topology, hosts: list[str], agents: Zygote
+    ) -> None:
+        self._options = options
+        self._rundir = rundir
+        self._agents = agents
+        self._own = os.getpid()
+        self._cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
+        tcp = _address(options) if options.clique != "single" or boot.prefers_tcp(options.attrs) else ""
+        method = boot_pmi.method_in_test_instance(options.attrs, os.environ) or "simple"
+        self._infos = boot.on_one_machine(options.size, rundir, topology, hosts, tcp)
+        for info in self._infos:
+            info.attrs = {"broker.boot-method": method, **_mapping(options.clique, options.size)}
+        self._began: set[int] = set()
+        self.supervisor = Supervisor(options, rundir, quorum, self._fork, agents)
+
+    def _fork(self, rank: int) -> int:
+        """Start the broker of `rank`; returns its pid. Raises OSError."""
+        again = rank in self._began or rank not in _ranks(self._options)
+        if again:
+            # What is sent to it before it listens waits for that.
+            signals.hold()
         pid = os.fork()
         if pid == 0:
-            code = 1
-            try:
-                if info.rank:
-                    options.attrs["rundir-cleanup"] = "0"
-                else:
-                    _end_with(own)
-                code = run_broker(info, options, rundir, own if cleanup else 0, (0, agents.take(info.rank)))
-            except BaseException as exc:
-                print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
-            finally:
-                if cleanup and info.rank == 0 and os.getppid() != own:
-                    # Who would do it was killed, the zygote perhaps, too: the last of us leaves nothing.
-                    shutil.rmtree(rundir, ignore_errors=True)
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code & 0xFF)
-        pids[pid] = info.rank
-        agents.taken(info.rank)
-    signals.let_go()
-    return pids
+            self._be_broker(rank, again)
+        if again:
+            signals.release()
+        else:
+            self._agents.taken(rank)
+        self._began.add(rank)
+        return pid
+
+    def _be_broker(self, rank: int, again: bool) -> None:
+        """In the fork: be the broker of `rank`, and end."""
+        from .launch import run_broker
+
+        options, own = self._options, self._own
+        code = 1
+        try:
+            self.supervisor.leave()
+            if rank:
+                options.attrs["rundir-cleanup"] = "0"
+            else:
+                _end_with(own)
+            if again:
+                keeper.leave_agents_to_others()
+            agent = None if again else (0, self._agents.take(rank))
+            code = run_broker(self._infos[rank], options, self._rundir, own if self._cleanup else 0, agent)
+        except BaseException as exc:
+            print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
+        finally:
+            if self._cleanup and rank == 0 and os.getppid() != own:
+                # Who would do it was killed, the zygote perhaps, too: the last of us leaves nothing.
+                shutil.rmtree(self._rundir, ignore_errors=True)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code & 0xFF)
 
 
 def _end_with(starter: int) -> None:
@@ -151,91 +190,94 @@ def _end_with(starter: int) -> None:
         raise LaunchError("flux start was killed")
 
 
-def _wait(pids: dict[int, int], agents: Zygote, quorum: int, rundir: str) -> int:
-    """Until all brokers have ended; returns the leader's exit code.
+def _mapping(clique: str, size: int) -> dict[str, str]:
+    """The attribute `broker.mapping` (RFC 34) of brokers that share nodes as `--test-pmi-clique` says."""
+    known = {"none": "", "single": f"[[0,1,{size},1]]", "per-broker": f"[[0,{size},1,1]]"}
+    return {"broker.mapping": known.get(clique, clique)}
 
-    Nobody starts a follower again: one that ends before the instance runs may leave its leader waiting for ever. Then
-    the instance is ended, and the exit code is that follower's.
-    """
-    size = len(pids)
-    leader = next(pid for pid, rank in pids.items() if rank == 0)
 
-    def forward(number: int, _frame: Any) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(leader, number)
+def _address(options: LaunchOptions) -> str:
+    """The address of this host that brokers on others would reach it at. Raises LaunchError."""
+    from .address import AddressError, address_of, hint_of
 
-    def left_alone(_number: int, _frame: Any) -> None:
-        # They never met the leader, or cannot leave.
-        number, patience = (signal.SIGKILL, 0) if asked else (signal.SIGTERM, _STUCK)
-        asked.append(number)
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        signal.alarm(patience)
+    if options.clique == "single":
+        return "127.0.0.1"
+    try:
+        return address_of(boot.local_hostname(), hint_of(options.attrs, os.environ))
+    except AddressError as exc:
+        raise LaunchError(str(exc)) from None
 
-    asked: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, forward)
-    if signal.SIGINT in signal.sigpending():
-        # From a terminal, perhaps before there was a leader; to ignore it now is to lose it.
-        forward(signal.SIGINT, None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, left_alone)
-    signals.release()
-    result = failed = 0
-    leader_killed = False
-    while pids:
-        pid, status = os.waitpid(-1, os.WUNTRACED)
-        if os.WIFSTOPPED(status):
-            if pid not in pids:
-                # The zygote, or an agent that has outlived it: tasks can do that with processes of their user.
-                keeper.have_go_on(pid)
-            continue
-        rank = pids.pop(pid, None)
-        if rank is None:
-            continue
-        code = os.waitstatus_to_exitcode(status)
-        lost = rank and code and leader in pids and len(pids) < quorum
-        too_few = lost and not (asked or failed or _has_run(leader, rundir))
-        if code and (rank == 0 or code < 0 or too_few) and not asked:
-            how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
-            if size > 1:
-                print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr)
-        if too_few:
-            failed = code if code > 0 else 128 - code
-            text = f"{quorum} brokers are needed and {len(pids)} are left: ending the instance"
-            print(f"flux-start: {text}", file=sys.stderr)
-            forward(signal.SIGTERM, None)
+
+# -- brokers that are programs
+
+
+def _are_programs(options: LaunchOptions) -> bool:
+    """Whether each broker is started as a program of its own. Raises BootError for a boot method that cannot be."""
+    method = boot_pmi.method_in_test_instance(options.attrs, os.environ)
+    if method == "single" and options.size > 1:
+        raise boot.BootError(f"boot method single makes an instance of one broker, not of {options.size}")
+    # What brokers tell each other by PMI can be shown only where they do.
+    shows_pmi = options.start_verbose > 1
+    return _has_hosts(options) or options.runs_other_program or shows_pmi
+
+
+def _has_hosts(options: LaunchOptions) -> bool:
+    """Whether brokers boot from the table `[bootstrap]`."""
+    method = boot_pmi.method_in_test_instance(options.attrs, os.environ)
+    table = options.config.get("bootstrap")
+    return method == "config" or (not method and isinstance(table, dict) and bool(table.get("hosts")))
+
+
+def _run_programs(options: LaunchOptions, rundir: str, quorum: int, cleanup: bool) -> int:
+    own = os.getpid()
+    exchange: StartPmi | None = None
+
+    def start(rank: int) -> int:
+        attrs = {"rundir": rundir, "rundir-cleanup": str(int(cleanup))}
+        words = [f"--setattr={name}={value}" for name, value in attrs.items()]
+        fd, variables = exchange.begin(rank) if exchange else (-1, {})
+        pid = os.fork()
+        if pid == 0:
+            command = options.command if rank == 0 else []
+            if options.hosts:
+                variables["FLUX_FAKE_HOSTNAME"] = options.hosts[rank]
+            _become_program([*options.broker_argv, *words, *command], variables, fd, rank, own)
+        if fd != -1:
+            os.close(fd)
+        return pid
+
+    supervisor = Supervisor(options, rundir, quorum, start, None)
+    if not _has_hosts(options):
+        from .start_pmi import StartPmi
+
+        mapping = _mapping(options.clique, options.size)["broker.mapping"]
+        exchange = StartPmi(options.size, mapping, supervisor.watch, supervisor.abort, options.start_verbose > 1)
+        supervisor.on_end = exchange.ended
+    supervisor.listen()
+    for rank in _ranks(options):
+        supervisor.start(rank)
+    return supervisor.run()
+
+
+def _become_program(argv: list[str], variables: dict[str, str], pmi_fd: int, rank: int, starter: int) -> None:
+    """In a fork: execute the broker of `rank`, or end. Of our descriptors it inherits `pmi_fd`, if that is not -1."""
+    status = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signals.release()
         if rank == 0:
-            leader_killed = code < 0
-            result = code if code >= 0 else 128 - code
-            signal.setitimer(signal.ITIMER_REAL, _GRACE)
-        if code:
-            # Its agent may have been killed too: what that ran is ours now.
-            keeper.kill_strays(pids, f"local://{rundir}/local-{rank}")
-    if leader_killed:
-        # Its program before anything else, as long as we live; then what came to us from a zygote that was killed.
-        keeper.kill_strays((agents.pid,))
-    agents.wait(_STUCK)
-    if leader_killed:
-        keeper.kill_strays(())
-    return failed or result
-
-
-def _has_run(leader: int, rundir: str) -> bool:
-    """Whether the leader (a pid) has its quorum behind it, or is gone."""
-    from ..client.handle import Handle
-
-    for _ in range(_TRIES):
-        if os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            return True
-        try:
-            handle = Handle(f"local://{rundir}/local-0")
-            reached = handle.rpc("state-machine.get").get(_GRACE)["state"]
-            handle.close()
-        except OSError:
-            # It does not listen yet, or not any more.
-            time.sleep(_GRACE / _TRIES)
-        else:
-            return not state.before(reached, "run")
-    return False
+            _end_with(starter)
+        if pmi_fd != -1:
+            os.set_inheritable(pmi_fd, True)
+        # The variables of our own launcher are about this process, not about the broker.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PMI_")}
+        status = 127
+        os.execvpe(argv[0], argv, {**env, **variables})
+    except OSError as exc:
+        print(f"flux-start: {argv[0]}: {exc.strerror}", file=sys.stderr)
+    except LaunchError as exc:
+        print(f"flux-start: {exc}", file=sys.stderr)
+    finally:
+        sys.stderr.flush()
+        os._exit(status)

@@ -14,6 +14,10 @@ class LaunchError(Exception):
     """The instance cannot be started; the text says why."""
 
 
+class RundirError(LaunchError):
+    """The run directory that `flux start` was told to use cannot be one."""
+
+
 class LaunchOptions:
     """What `flux start` and `flux broker` were asked for."""
 
@@ -28,9 +32,29 @@ class LaunchOptions:
         hosts: list[str] | None = None,
         rundir: str = "",
         verbose: int = 0,
+        exit_mode: str = "",
+        exit_timeout: float | None = None,
+        start_mode: str = "all",
+        clique: str = "single",
+        broker_argv: list[str] | None = None,
+        runs_other_program: bool = False,
+        start_verbose: int = 0,
     ) -> None:
         self.size = size
         self.verbose = verbose
+        # "any" or "leader": whose end begins the `exit_timeout` seconds of the others; "" and None where not asked for.
+        self.exit_mode = exit_mode
+        self.exit_timeout = exit_timeout
+        # "leader" if rank 0 alone is started.
+        self.start_mode = start_mode
+        # Which brokers of a test instance share a node: "single", "per-broker", "none", or a task map (RFC 34).
+        self.clique = clique
+        # The command line of a broker that is a program of its own, without the initial program.
+        self.broker_argv = broker_argv or []
+        # It is not our own that runs: somebody's wrapper, or a `flux-broker` of theirs.
+        self.runs_other_program = runs_other_program
+        # That of `flux start` itself; `verbose` is the brokers'.
+        self.start_verbose = start_verbose
         # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
         self.unmade = self.new_statedir = ""
         self.attrs = {} if attrs is None else attrs
@@ -83,6 +107,9 @@ def _leave_no_statedir(options: LaunchOptions) -> None:
 
 
 def _rundir(options: LaunchOptions) -> str:
+    if options.rundir and not os.path.isdir(options.rundir):
+        why = "not a directory" if os.path.exists(options.rundir) else "No such file or directory"
+        raise RundirError(f"{options.rundir}: {why}")
     given = options.attrs.get("rundir") or options.rundir
     if given:
         if len(os.fsencode(given)) > _RUNDIR_LIMIT:

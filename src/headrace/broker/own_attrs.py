@@ -39,7 +39,8 @@ def set_own(broker: Broker) -> None:
     attrs.set("security.owner", broker.owner)
     attrs.set("broker.pid", os.getpid())
     attrs.set("broker.uuid", broker.uuid)
-    attrs.set("broker.boot-method", boot.method)
+    if "broker.boot-method" not in boot.attrs:
+        attrs.set("broker.boot-method", boot.method)
     attrs.set("broker.starttime", f"{time.time():.2f}")
     attrs.set("tbon.level", boot.topology.level(broker.rank))
     attrs.set("tbon.maxlevel", boot.topology.max_level)

@@ -78,6 +78,8 @@ def catch() -> None:
 
 def let_go() -> None:
     """Take `catch` back, but for the signals that end an instance."""
+    global _caught
+    _caught = False
     for number in (*FOR_JOBS, signal.SIGALRM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
 
