@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed test check unit system clean
+.PHONY: run run-timed packages test check unit system soak clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -53,6 +53,11 @@ system: $(VENV)/.installed packages
 
 test: check packages $(VENV)/.installed
 	$(BIN)/python -m pytest tests
+
+# The tests whose size is a choice, at the sizes of a soak (tests/sizes.py); prints each one's figures and seed.
+# docs/dev/soak.md has the last result.
+soak: packages $(VENV)/.installed
+	HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -m soak -rP
 
 clean:
 	rm -rf $(VENV) build

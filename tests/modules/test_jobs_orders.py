@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -21,8 +20,8 @@ from headrace.broker.module import EMPTY
 from headrace.broker.topology import Topology
 from headrace.modules import job_exec, job_ingest, job_manager
 from headrace.spec.message import Message
+from sizes import size
 
-ROUNDS = int(os.environ.get("HEADRACE_ORDERS", "40"))
 Op = dict[str, Any]
 
 
@@ -364,7 +363,8 @@ class World:
         return (await self.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
 
 
-@pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(size("orders")))
 def test_no_order_of_messages_leaves_a_job_behind_or_starts_one_twice(in_broker: Any, seed: int) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker, seed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import mutation
 import pytest
 from instance import start
+
+from sizes import limit, size
 
 FUZZ = r"""
 import os, random, socket, sys
@@ -81,17 +82,18 @@ print("RSS", first, rss())
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
+@pytest.mark.timeout(limit(300))
 def test_mutated_frames_at_the_local_socket_cost_nobody_else_anything(tmp_path):
-    count = int(os.environ.get("HEADRACE_FUZZ_FRAMES", "20000"))
+    count = size("frames")
     seed = mutation.seed()
     program = tmp_path / "fuzz.py"
     program.write_text(FUZZ)
     script = f"{sys.executable} {program} {seed} {count} && flux run echo alive"
-    done = start("-Slog-stderr-level=0", script, timeout=280)
+    done = start("-Slog-stderr-level=0", script, timeout=limit(280))
     assert done.rc == 0, f"seed {seed}: {done.err[-2000:]}"
     *_, grew, alive = done.out.splitlines()
-    print(grew)
+    print(f"{count} frames: {grew}")
     assert alive == "alive"
     first, last = map(int, grew.split()[1:])
     assert last < 1.05 * first, f"seed {seed}: {first >> 10} KiB became {last >> 10} KiB"

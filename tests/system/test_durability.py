@@ -16,6 +16,8 @@ import mutation
 import pytest
 from instance import FLUX, clean_env, processes_with
 
+from sizes import limit, size
+
 SUBMITTER = """
 import os, sys
 from headrace.client.handle import Handle
@@ -42,9 +44,10 @@ print(json.dumps([[job["id"], job["state"]] for job in jobs]))
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
+@pytest.mark.timeout(limit(300))
 def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
-    rounds = int(os.environ.get("HEADRACE_KILL_ROUNDS", "10"))
+    rounds = size("kills")
     seed = mutation.seed()
     dice = random.Random(seed)
     state = tmp_path / "state"
@@ -73,7 +76,7 @@ def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limit(120),
         check=False,
     )
     assert after.returncode == 0, after.stderr
@@ -89,3 +92,4 @@ def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
     assert len(runs) > len(printed) / 2
     assert not [id for id, times in runs.items() if times > 1]
     assert not processes_with(f"HR_TEST={tmp_path}")
+    print(f"{rounds} kills: {len(printed)} jobs acknowledged, {len(lost)} lost, {len(runs)} have run")

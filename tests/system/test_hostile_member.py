@@ -20,6 +20,7 @@ from bootstrapped import Cluster, cluster, memory
 from headrace.broker.boot_config import read_certificate
 from headrace.spec import message as m
 from headrace.spec.message import Message
+from sizes import limit, size
 
 STATUS, GOODBYE = 1, 2
 # Services that a broker has; what ends an instance or cuts a member off on request is left out.
@@ -141,9 +142,10 @@ def frame(dice: random.Random) -> list[bytes]:
     return parts or [b""]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.timeout(limit(600))
 def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
-    count = int(os.environ.get("HEADRACE_FUZZ_TREE_FRAMES", "2000"))
+    count = size("member_frames")
     seed = mutation.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
@@ -169,7 +171,7 @@ def test_mutated_frames_of_a_member_cost_its_parent_nothing(context):
             if sent == count // 10 + WARM:
                 first = memory(pid)
         last = memory(pid)
-        print(f"memory {first >> 10} KiB, then {last >> 10} KiB")
+        print(f"{count} frames: memory {first >> 10} KiB, then {last >> 10} KiB")
         # The member may have said that it is online, so the job is told where to run.
         ran = brokers.flux("run", "-N2", "--requires=hosts:fake[0-1]", "echo", "alive")
         log = brokers.log(0) + brokers.log(1)
@@ -296,9 +298,10 @@ def wish(dice: random.Random) -> tuple[str, dict[str, object], int]:
     return dice.choice(wishes)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.timeout(limit(600))
 def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
-    count = int(os.environ.get("HEADRACE_FUZZ_TREE_FRAMES", "6000"))
+    count = size("wishes")
     seed = mutation.seed()
     dice = random.Random(seed)
     with cluster(3, "broker.quorum=2") as brokers:
@@ -331,7 +334,9 @@ def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gon
             if done == rounds // 5:
                 first = [memory(pid) for pid in pids]
         last = [memory(pid) for pid in pids]
-        print(f"memory {[size >> 10 for size in first]} KiB, then {[size >> 10 for size in last]} KiB")
+        print(
+            f"{count} requests: memory {[size >> 10 for size in first]} KiB, then {[size >> 10 for size in last]} KiB"
+        )
         for before, after in zip(first, last):
             assert after < 1.05 * before, f"seed {seed}: {before >> 10} KiB became {after >> 10} KiB"
 

@@ -1,0 +1,45 @@
+"""How large the tests are whose size is a choice: what CI has time for, and a soak (`make soak`).
+
+`HEADRACE_SOAK=1` chooses the sizes of a soak, `HEADRACE_SIZES="kills=30 jobs=5000"` any other. Every such test has the
+mark `soak`. Its die, if it has one, is seeded by `HEADRACE_SEED`, or anew, and the seed is printed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    ci: int
+    soak: int
+
+
+SIZES = {
+    # kill -9 of the lead broker under a load of submissions
+    "kills": Size(10, 100),
+    # random and mutated frames at the local socket
+    "frames": Size(20_000, 100_000),
+    # the same from a member of the tree, which holds the key, to its parent
+    "member_frames": Size(2_000, 20_000),
+    # requests of clients and members that leave before they are answered
+    "wishes": Size(6_000, 30_000),
+    # orders in which messages between job manager, scheduler and agents may come
+    "orders": Size(40, 400),
+    # jobs through one broker
+    "jobs": Size(10_000, 100_000),
+}
+SOAK = bool(os.environ.get("HEADRACE_SOAK"))
+
+
+def size(name: str) -> int:
+    """The size of a test. Raises ValueError for a choice of a size that there is not."""
+    chosen = dict(word.split("=") for word in os.environ.get("HEADRACE_SIZES", "").split())
+    if chosen.keys() - SIZES.keys():
+        raise ValueError(f"HEADRACE_SIZES: no such size: {', '.join(sorted(chosen.keys() - SIZES.keys()))}")
+    return int(chosen.get(name, SIZES[name].soak if SOAK else SIZES[name].ci))
+
+
+def limit(seconds: int) -> int:
+    """A test's time limit, which is ten times longer in a soak."""
+    return seconds * 10 if SOAK else seconds
