@@ -189,8 +189,10 @@ STARTING = [
     Line("flux start --broker-opts=--conf=resource.noverify=true flux config get resource.noverify", "true\n"),
     Line("flux alloc -n1 --dry-run | grep -o '\"command\": [^]]*]'", '"command": ["flux", "broker"]\n'),
     Line("flux alloc -n1 --broker-opts=-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
-    Line("mkdir rd; flux start -s1 --test-rundir=rd ls rd; ls -d rd", "local-0\nstart\nrd\n"),
-    Line("flux start -s1 --test-rundir=rd --test-rundir-cleanup ls rd; ls -d rd 2>/dev/null", "local-0\nstart\n", 2),
+    Line("mkdir rd; flux start -s1 --test-rundir=rd ls rd; ls -d rd", "bin\nlocal-0\nstart\nrd\n"),
+    Line(
+        "flux start -s1 --test-rundir=rd --test-rundir-cleanup ls rd; ls -d rd 2>/dev/null", "bin\nlocal-0\nstart\n", 2
+    ),
     Line("flux start -s1 --test-rundir=rd true", "flux-start: rd: No such file or directory\n", 1),
     Line("touch rf; flux start -s1 --test-rundir=rf true", "flux-start: rf: not a directory\n", 1),
     Line("flux start --test-rundir=rd true", "flux-start: --test-rundir needs --test-size\n", 1),
