@@ -71,8 +71,11 @@ class Neighbour:
 class Fleet:
     """Brokers in a tree within one loop, each with router, job-exec and an agent."""
 
-    def __init__(self, size: int, shape: str = "kary:2", config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, size: int, shape: str = "kary:2", config: dict[str, Any] | None = None, rundir: str = "/run"
+    ) -> None:
         self.topology = Topology(size, shape)
+        self.rundir = rundir
         self.crossed: list[tuple[int, int, str]] = []
         self.cut: set[tuple[int, int]] = set()
         self.logged: list[str] = []
@@ -96,7 +99,7 @@ class Fleet:
         router = Router(rank, loop)
         attrs = AttrTable()
         attrs.set("hostlist", "node[0-6]")
-        for name, value in (("local-uri", f"local:///run/{rank}"), ("rundir", "/run"), ("jobid-path", "/")):
+        for name, value in (("local-uri", f"local:///run/{rank}"), ("rundir", self.rundir), ("jobid-path", "/")):
             attrs.set(name, value)
         children = {child: SimpleNamespace(alive=True) for child in self.topology.children(rank)}
         overlay = SimpleNamespace(topology=self.topology, children=children, on_child_lost=[])

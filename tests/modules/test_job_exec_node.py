@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 from typing import Any
 
 from exec_fleet import JOB, Fleet, with_fleet
 
+from headrace.agent.environments import Read
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import job_exec_node
 from headrace.spec.message import Message
@@ -157,3 +160,23 @@ def test_what_is_for_a_shells_subprocess_server_goes_to_the_brokers_own() -> Non
         assert len(asked) == 1
 
     with_fleet(2, scenario)
+
+
+def test_starts_name_the_environment_that_jobs_have_in_common(tmp_path: Path) -> None:
+    usual = {f"VARIABLE_{number}": "x" * 40 for number in range(30)}
+
+    async def scenario(fleet: Fleet) -> None:
+        for number in range(3):
+            fleet.start(id=JOB + number, environment={**usual, "FLUX_JOB_CC": str(number)})
+        await fleet.settle()
+        first, second, third = fleet.agents[0].got("start")
+        assert first["environment"] is None
+        assert first["jobspec"]["attributes"]["system"]["environment"]["FLUX_JOB_CC"] == "0"
+        for op, number in ((second, "1"), (third, "2")):
+            assert "environment" not in op["jobspec"]["attributes"]["system"]
+            assert Read().environment(op["environment"]) == {**usual, "FLUX_JOB_CC": number}
+        assert len(os.listdir(tmp_path)) == 1
+
+    with_fleet(1, scenario, rundir=str(tmp_path))
+    # The end of the module is the end of its files.
+    assert os.listdir(tmp_path) == []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.modules import jobs_store
 from headrace.modules.jobs_pack import Submission
 from headrace.modules.jobs_record import Job
-from headrace.modules.jobs_store import Store, without_environment
+from headrace.modules.jobs_store import Store
 
 SPEC = {"version": 1, "attributes": {"system": {"duration": 0, "environment": {"SECRET": "s"}}}}
 R: dict[str, Any] = {"version": 1, "execution": {"R_lite": [], "expiration": 0.0}}
@@ -163,9 +163,3 @@ def test_a_short_record_tells_of_the_output_that_has_no_room(tmp_path: Path) -> 
         assert (header, note["name"]) == ({"name": "header"}, "log")
         assert note["context"]["message"] == f"output is lost: {tmp_path}: File exists"
     assert told == [(id, f"output is lost: {tmp_path}: File exists") for id in (5, 6)]
-
-
-def test_only_an_environment_is_left_out() -> None:
-    assert without_environment(SPEC) == {"version": 1, "attributes": {"system": {"duration": 0}}}
-    plain: dict[str, Any] = {"attributes": {}}
-    assert without_environment(plain) is plain

@@ -112,3 +112,24 @@ def test_attributes_and_their_defaults() -> None:
     assert (jobspec.queue(full), jobspec.environment(full)) == ("q", {"A": "b"})
     assert jobspec.shell_option(full, "input") == {"stdin": {"type": "file", "path": "f"}}
     assert jobspec.command(full) == ["a"]
+
+
+def test_only_the_environment_is_left_out() -> None:
+    full = jobspec_build.from_command(["a"], cwd="/x", environment={"A": "b"})
+    bare = jobspec.without_environment(full)
+    assert bare == jobspec_build.from_command(["a"], cwd="/x")
+    assert jobspec.environment(full) == {"A": "b"}
+    assert jobspec.without_environment(bare) is bare
+    plain: Dict[str, Any] = {"attributes": {}}
+    assert jobspec.without_environment(plain) is plain
+
+
+def test_jobs_with_the_same_attributes_are_bare_in_the_same_way() -> None:
+    bare = jobspec.Bare()
+    first = jobspec_build.from_command(["a"], environment={"A": "b"})
+    second = {**first, "tasks": jobspec_build.from_command(["c"])["tasks"]}
+    other = jobspec_build.from_command(["a"], environment={"A": "c"}, cwd="/x")
+    for spec in (first, second, first, other, second):
+        assert bare.of(spec) == jobspec.without_environment(spec)
+        assert bare.of(spec) is bare.of(spec)
+    assert bare.of(first)["attributes"] is bare.of(second)["attributes"]

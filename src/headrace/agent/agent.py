@@ -28,6 +28,7 @@ from ..shell.tmpdir import Folders
 from ..spec.os_error import with_class
 from . import begun, keeper, leftovers, linux
 from .deputies import BUSY, IDLE, MINE, MOST, NOT_MINE, SETTLED, Deputies
+from .environments import Read
 from .handout import Handout
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
@@ -83,6 +84,7 @@ class Agent:
         self._only_place: str | None = None
         self.stays = False
         self.folders = Folders()
+        self._environments = Read()
         # The job path of the instance whose jobs these are.
         self._instance = ""
         # What the broker said last of its initial program.
@@ -296,7 +298,8 @@ class Agent:
             if op.get("leaves"):
                 self._leavers.add(op["id"])
         try:
-            job = ShellJob(self, op)
+            named = op.get("environment")
+            job = ShellJob(self, op, None if named is None else self._environments.environment(named))
         except Exception as exc:
             note = with_class(exc)
             traceback.print_exc(file=sys.stderr)

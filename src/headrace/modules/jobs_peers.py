@@ -16,6 +16,7 @@ from headrace.agent import begun
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_record import Job
+from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 
 # Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
@@ -36,6 +37,7 @@ class Scheduler:
         self.tags: dict[int, int] = {}
         self.untold: list[tuple[int, int, float]] = []
         self.hellos = ctx.streams("sched-hello")
+        self.bare = Bare()
 
     def hello(self, msg: Message) -> None:
         """`sched-hello`: every job that holds resources, with its R, then ENODATA."""
@@ -83,7 +85,8 @@ class Scheduler:
             "priority": job.priority,
             "userid": job.userid,
             "t_submit": job.t_submit,
-            "jobspec": job.jobspec,
+            # The environment is most of a jobspec, and nothing that a scheduler allocates by.
+            "jobspec": self.bare.of(job.jobspec),
         }
         self._tell()
         self.tags[job.id] = self.ctx.call("sched.alloc", body, self._reply, streaming=True)

@@ -27,6 +27,7 @@ from headrace.modules.jobs_pack import (
 )
 from headrace.modules.jobs_record import Event, Job, updated_jobspec, updated_r
 from headrace.spec import jobid, stdio
+from headrace.spec import jobspec as js
 from headrace.spec.os_error import reason
 
 GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
@@ -208,13 +209,13 @@ class Store:
         """
         job = self.active.get(id)
         if job is not None and current:
-            return without_environment(job.jobspec)
+            return js.without_environment(job.jobspec)
         jobspec = self.original(self._submission(id))
         if current:
             for _, name, context in self.events(id):
                 if name == "jobspec-update" and context:
                     jobspec = updated_jobspec(jobspec, context)
-        return without_environment(jobspec)
+        return js.without_environment(jobspec)
 
     def text(self, submission: Submission) -> bytes:
         """The jobspec as it was submitted, byte for byte."""
@@ -283,11 +284,3 @@ class Store:
         if self.r(id, False) is not None:
             keys.append("R")
         return sorted(keys)
-
-
-def without_environment(jobspec: dict[str, Any]) -> dict[str, Any]:
-    """The jobspec as it is shown and told: only `J` has the environment, which is large and may hold secrets."""
-    system = jobspec["attributes"].get("system", {})
-    if "environment" not in system:
-        return jobspec
-    return updated_jobspec(jobspec, {"attributes.system.environment": None})

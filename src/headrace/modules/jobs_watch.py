@@ -12,7 +12,8 @@ from typing import Any
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_pipeline import News
 from headrace.modules.jobs_record import SCHED, Event
-from headrace.modules.jobs_store import Store, without_environment
+from headrace.modules.jobs_store import Store
+from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 
 _ANY = -1
@@ -42,9 +43,7 @@ class EventsJournal:
         self.consumers: dict[Message, _Consumer] = {}
         self.streams.on_remove = lambda msg: self.consumers.pop(msg, None)  # type: ignore[assignment]
         self.events = 0
-        # The last jobspec that was told, and as it was told.
-        self.last: dict[str, Any] = {}
-        self.bare: dict[str, Any] = {}
+        self.bare = Bare()
 
     def open(self, msg: Message) -> None:
         """Handle a request {full, allow?, deny?}."""
@@ -117,18 +116,12 @@ class EventsJournal:
                 continue
             extras: dict[str, Any] = {}
             if first == 0:
-                extras["jobspec"] = self._bare(job.jobspec)
+                extras["jobspec"] = self.bare.of(job.jobspec)
             if allocated:
                 extras["R"] = job.r
             for msg, consumer in consumers:
                 if job.id not in consumer.past:
                     self._respond(msg, consumer, job.id, events, extras)
-
-    def _bare(self, jobspec: dict[str, Any]) -> dict[str, Any]:
-        """Without its environment: one object for the jobs whose jobspec is one."""
-        if jobspec is not self.last:
-            self.last, self.bare = jobspec, without_environment(jobspec)
-        return self.bare
 
     def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
         """Volatile annotations: an event of this journal that no eventlog has."""

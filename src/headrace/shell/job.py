@@ -51,9 +51,11 @@ _DEBUG = 6
 
 
 class ShellJob:
-    """A job's shell on this node. `op` is the broker's start operation (docs/dev/interfaces.md)."""
+    """A job's shell on this node. `op` is the broker's start operation (docs/dev/interfaces.md); `environment` that of
+    the job, None if the jobspec has it.
+    """
 
-    def __init__(self, agent: Agent, op: dict[str, Any]) -> None:
+    def __init__(self, agent: Agent, op: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
         self.agent = agent
         self.op = op
         self.id: int = op["id"]
@@ -62,6 +64,7 @@ class ShellJob:
         self.f58 = jobid.encode(self.id)
         self.path: str = op["idpath"]
         self.jobspec: dict[str, Any] = op["jobspec"]
+        self.environment = specs.environment(self.jobspec) if environment is None else environment
         self.nodeid: int = op["nodeid"]
         self.nnodes: int = op["nnodes"]
         self.rank: int = op["rank"]
@@ -210,7 +213,7 @@ class ShellJob:
                 self.output.log(_NOTICE, text, self.nodeid, component)
         lookup = self.names.lookup
         env = job_environment(
-            specs.environment(self.jobspec),
+            self.environment,
             self.f58,
             self.path,
             self.size,

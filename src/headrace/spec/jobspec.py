@@ -14,6 +14,7 @@ from headrace.spec import ranges
 from headrace.spec.jobspec_validate import JobspecError, validate
 
 __all__ = [
+    "Bare",
     "Counts",
     "JobspecError",
     "SlotRequest",
@@ -34,6 +35,7 @@ __all__ = [
     "task_count",
     "validate",
     "walk",
+    "without_environment",
 ]
 
 _EMPTY: Dict[str, Any] = {}
@@ -226,6 +228,40 @@ def cwd(jobspec: Dict[str, Any]) -> Optional[str]:
 def environment(jobspec: Dict[str, Any]) -> Dict[str, Optional[str]]:
     """Return the job's environment; a value None unsets the variable."""
     return system(jobspec).get("environment") or {}
+
+
+def without_environment(jobspec: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the jobspec as it is shown and told: only ``J`` has the environment, which is large and may hold secrets.
+
+    What is not on the way to it is shared, and a jobspec that has none is returned itself.
+    """
+    attributes = jobspec["attributes"]
+    found = attributes.get("system", _EMPTY)
+    if "environment" not in found:
+        return jobspec
+    rest = {key: value for key, value in found.items() if key != "environment"}
+    return {**jobspec, "attributes": {**attributes, "system": rest}}
+
+
+class Bare:
+    """Jobspecs without their environments, for one after another.
+
+    Where jobs have the same object as their attributes, which hold the environment, the bare ones have, too.
+    """
+
+    def __init__(self) -> None:
+        self._last: Dict[str, Any] = {}
+        self._bare: Dict[str, Any] = {}
+
+    def of(self, jobspec: Dict[str, Any]) -> Dict[str, Any]:
+        """Return without_environment(jobspec); the same object for the same one twice in a row."""
+        if jobspec is not self._last:
+            if jobspec["attributes"] is self._last.get("attributes"):
+                self._bare = {**jobspec, "attributes": self._bare["attributes"]}
+            else:
+                self._bare = without_environment(jobspec)
+            self._last = jobspec
+        return self._bare
 
 
 def queue(jobspec: Dict[str, Any]) -> Optional[str]:
