@@ -34,10 +34,12 @@ run: $(VENV)/.example
 run-timed: $(VENV)/.example
 	$(BIN)/headrace mini run examples/lammps-2.yaml
 
-# System packages that the tests use; without root they must be there already, and those that need them say so.
+# Programs that the tests use and a small Debian lacks; without root they must be there already, and those that need
+# them say so. mpicc of the mpich wheel calls gcc.
 packages:
-	@if [ "$$(id -u)" = 0 ] && ! { command -v jq && command -v ip; } >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq jq iproute2; fi
+	@if [ "$$(id -u)" = 0 ] && ! { command -v jq && command -v ip && command -v gcc && command -v ps && \
+	    test -e /usr/include/stdio.h; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends jq iproute2 gcc libc6-dev procps; fi
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check src tests bench
