@@ -284,13 +284,14 @@ def test_on_a_full_disk_who_adds_to_it_is_told_at_once_and_all_goes_on_when_ther
     with cluster(1, f"statedir={disk}/state") as brokers:
         brokers.lead()
         filler = fill(disk)
-        full = "the disk is full: make room there\n"
+        full = "the disk is full: make room there"
         for command in ("submit", "run"):
             told = brokers.flux(command, "true")
             assert told.returncode == 1
-            assert told.stderr.endswith(f"{disk}/state/jobs has no room for more: {full}")
+            assert told.stderr.endswith(f"{disk}/state/jobs has no room for more: {full}\n")
         told = brokers.flux("kvs", "put", f"a={large}")
-        assert (told.returncode, told.stderr) == (1, f"flux-kvs: {disk}/state/kvs.sqlite cannot be written: {full}")
+        why = f"No space left on device ({disk}/state/kvs.sqlite cannot be written: {full})"
+        assert (told.returncode, told.stderr) == (1, f"flux-kvs: flux_kvs_commit: {why}\n")
         filler.unlink()
         assert brokers.flux("run", "echo", "again").stdout == "again\n"
         assert brokers.flux("kvs", "put", f"a={large}").returncode == 0
