@@ -81,6 +81,23 @@ def test_what_is_no_configuration_is_refused(text: str, says: str) -> None:
     assert caught.value.text.startswith(says)
 
 
+def test_a_name_is_looked_for_with_the_user_and_then_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, site = (tmp_path / name / "flux" / "config" for name in ("home", "site"))
+    for folder in (home, site):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_DIRS", f"/nosuch:{tmp_path}/site")
+    (site / "big.json").write_text('{"of": "site"}')
+    assert merge(["big"]) == {"of": "site"}
+    (home / "big.toml").write_text('of = "user"')
+    assert merge(["big"]) == {"of": "user"}
+    with pytest.raises(CommandError, match="--conf: named config 'nosuch' not found"):
+        merge(["nosuch"])
+    (home / "big.toml").write_text("of =")
+    with pytest.raises(CommandError, match=f"^{home}/big.toml: parse error: "):
+        merge(["big"])
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = [")
     with pytest.raises(CommandError) as caught:

@@ -102,6 +102,9 @@ def test_jobs_are_purged_in_portions_until_there_are_no_more(answers: Any, capsy
     assert capsys.readouterr().out == "use --force to purge 1 of 4 inactive jobs\n"
     with pytest.raises(CommandError, match="num limit must be >= 0, not -42"):
         job_control.purge(["--num-limit=-42"])
+    answers(job_control, job_manager__purge_id=OSError(errno.ENOENT, "id not found"))
+    with pytest.raises(CommandError, match="purge: id not found"):
+        job_control.purge(["f2"])
 
 
 @pytest.mark.parametrize(("option", "text"), [("-fbad", "unknown flag: bad"), ("-ufast", "invalid urgency 'fast'")])

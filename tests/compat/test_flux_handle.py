@@ -137,7 +137,7 @@ def test_a_listing_of_what_there_is_not_is_refused_as_a_wrong_value():
             except ValueError as exc:
                 print(exc)
         try:
-            j.JobspecV1.from_submit(["true"], add_file=["a:rw=x"])
+            j.JobspecV1.from_submit(["true"], add_file=["a:rw=/"])
         except ValueError as exc:
             print(exc)
         """
@@ -145,7 +145,7 @@ def test_a_listing_of_what_there_is_not_is_refused_as_a_wrong_value():
     assert lines == [
         "Invalid filter specified: foo",
         "Invalid user nosuch specified: there is no such user",
-        "--add-file: invalid permissions 'rw' in 'a:rw=x': use octal, as in 0700",
+        "--add-file: Is a directory: '/'",
     ]
 
 

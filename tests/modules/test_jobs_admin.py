@@ -71,12 +71,13 @@ def test_a_purge_by_id_takes_finished_jobs_only_and_all_or_none(in_broker: Run) 
         world.end(done)
         await world.client.rpc("job-manager.idle")
         for jobs, errnum, text in (
-            ([done, held], errno.EINVAL, "cannot purge an active job"),
-            ([done, 5], errno.ENOENT, "unknown job id"),
+            ([done, held], errno.EINVAL, "cannot purge active job"),
+            ([done, 5], errno.ENOENT, "id not found"),
         ):
             reply = await world.client.call("job-manager.purge-id", {"jobs": jobs, "force": True})
             assert (reply.errnum, reply.text) == (errnum, text)
-        assert await world.client.rpc("job-manager.purge-id", {"jobs": [done]}) == {"count": 1}
+        for one in ({"jobs": [done]}, {"id": done}):
+            assert await world.client.rpc("job-manager.purge-id", one) == {"count": 1}
         assert await world.client.rpc("job-manager.purge-id", {"jobs": [done], "force": True}) == {"count": 1}
         assert [id for id, _ in await world.all_events()] == [held]
 

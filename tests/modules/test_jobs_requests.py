@@ -68,6 +68,13 @@ def test_guests_reach_their_own_jobs_only(in_broker: Run) -> None:
         guest = broker.client(guest=True)
         reply = await guest.call("job-manager.raise", {"id": id, "type": "cancel", "severity": 0})
         assert (reply.errnum, reply.text) == (errno.EPERM, "guests can only raise exceptions on their own jobs")
+        everyone = {"userid": -1, "dry_run": True}
+        for topic, body, deed in (
+            ("raiseall", {"states": 14, "severity": 0, "type": "cancel"}, "raise exceptions on"),
+            ("killall", {"signum": 15}, "send signals to"),
+        ):
+            reply = await guest.call(f"job-manager.{topic}", {**everyone, **body})
+            assert (reply.errnum, reply.text) == (errno.EPERM, f"guests can only {deed} their own jobs")
         reply = await guest.call("job-manager.wait", {"id": -1})
         assert reply.errnum == errno.EPERM
         reply = await guest.call("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 0})

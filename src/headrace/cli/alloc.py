@@ -55,7 +55,8 @@ def main(argv: List[str]) -> int:
 
 def _jobspec(args: Namespace) -> Dict[str, Any]:
     parameters = options.slot_parameters(args)
-    command = options.command_of(args)
+    # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
+    command: List[str] = args.command
     if args.bg and not command:
         # Without a command the instance waits for work until it is shut down; else its broker runs the user's shell.
         parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]

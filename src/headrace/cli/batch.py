@@ -44,6 +44,7 @@ def main(argv: List[str]) -> int:
     if given:
         # What stands on the command line comes later and wins over what stands in the script.
         args = parser.parse_args([*given, *argv])
+    options.refuse_input_by_rank(args, "batch")
     jobspec = _jobspec(args, name, script, words)
     if args.dry_run:
         options.print_jobspec(jobspec)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-cancel: ERROR: "
 
+# States that a job can be canceled in, and what stands for several.
+_STATES = ("depend", "priority", "sched", "run", "pending", "running", "active")
+
 
 def _parser() -> Parser:
     parser = Parser("flux-cancel", usage="flux cancel [OPTIONS] [JOBID...]", description="Cancel jobs")
@@ -38,9 +41,9 @@ def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
     by_filter = bool(args.all or args.user or args.states)
     if args.jobids and by_filter:
-        raise CommandError("Do not specify a list of jobids with --all,--user,--states")
+        raise CommandError("Do not specify a list of jobids with --all,--user,--states options")
     if not args.jobids and not by_filter:
-        raise CommandError("Target jobids or one of --all,--user,--states required")
+        raise CommandError("No target jobs were provided")
     handle = Handle()
     ids = args.jobids
     if by_filter:
@@ -50,7 +53,7 @@ def main(argv: List[str]) -> int:
             _check_rights(handle, query)
         ids = sorted([int(job["id"]) for job in list_jobs(handle, query, [])], reverse=True)
     if args.dry_run and (ids or not by_filter):
-        sys.stderr.write(f"flux-cancel: Would cancel {len(ids)} jobs\n")
+        sys.stderr.write(f"flux-cancel: Would cancel {_counted(len(ids), 'job')}\n")
         return 0
     if by_filter and not ids:
         if not args.quiet or args.dry_run:
@@ -58,15 +61,19 @@ def main(argv: List[str]) -> int:
         return 0
     done, errors = _cancel(handle, ids, args.message, by_filter)
     if by_filter:
-        sys.stderr.write(f"flux-cancel: Canceled {done} jobs ({errors} errors)\n")
+        sys.stderr.write(f"flux-cancel: Canceled {_counted(done, 'job')} ({_counted(errors, 'error')})\n")
     return 1 if errors else 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _query(args: Namespace) -> Query:
     query = Query(count=0)
     query.user(args.user or str(os.getuid()))
     for name in [name for text in args.states or ["active"] for name in text.split(",")]:
-        if name.lower() not in STATE_NAMES or name.lower() == "inactive":
+        if name.lower() not in _STATES:
             raise CommandError(f"Invalid state {name} specified")
         query.states |= STATE_NAMES[name.lower()]
     return query

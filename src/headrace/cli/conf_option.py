@@ -1,6 +1,7 @@
 """`--conf`: an instance's configuration from the command line of `flux batch`, `alloc` and `start`.
 
-A value is `KEY=VALUE` (VALUE as JSON, else text), a TOML or JSON file, or the text of one over several lines.
+A value is `KEY=VALUE` (VALUE as JSON, else text), a TOML or JSON file, the text of one over several lines, or a name:
+NAME.toml or NAME.json in the folder flux/config of the user's or the site's configuration (XDG base directories).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def _read(text: str) -> Dict[str, Any]:
         return read_path(text)
     key, equals, value = text.partition("=")
     if not equals:
-        raise CommandError(f"--conf: No such file: {text} (there is no named config support)")
+        if "/" in text or text.endswith((".toml", ".json")):
+            raise CommandError(f"--conf: No such file: {text}")
+        return read_path(_named(text))
     try:
         parsed = json.loads(value)
     except ValueError:
@@ -41,6 +44,18 @@ def _read(text: str) -> Dict[str, Any]:
     for part in reversed(key.split(".")):
         parsed = {part: parsed}
     return dict(parsed)
+
+
+def _named(name: str) -> str:
+    """The file of a named configuration. Raises CommandError."""
+    from headrace.cli.config_folders import config_folders
+
+    for folder in config_folders():
+        for ending in (".toml", ".json"):
+            path = os.path.join(folder, "flux", "config", name + ending)
+            if os.path.exists(path):
+                return path
+    raise CommandError(f"--conf: named config '{name}' not found")
 
 
 def read_path(path: str) -> Dict[str, Any]:

@@ -214,6 +214,5 @@ def _find(hosts: List[str], args: Namespace) -> int:
     missing = [host for host in wanted if host not in hosts]
     if missing:
         raise CommandError(f"hosts '{_encoded(missing)}' not found")
-    positions = Idset([hosts.index(host) for host in wanted])
-    print(args.delimiter.join(str(position) for position in positions) if args.expand else positions)
+    print((args.delimiter if args.expand else " ").join(str(hosts.index(host)) for host in wanted))
     return 0

@@ -210,7 +210,7 @@ def purge(argv: List[str]) -> int:
     force = options.has("force")
     if options.operands:
         request: Dict[str, Any] = {"jobs": [parse_id(text) for text in options.operands], "force": force}
-        return _tell_purge(handle, handle.rpc("job-manager.purge-id", request, 0).get()["count"], force)
+        return _tell_purge(handle, _purge(handle, "job-manager.purge-id", request), force)
     batch = options.get_int("batch", _PURGE_BATCH)
     num_limit = options.get_int("num-limit", -1)
     if options.has("num-limit") and num_limit < 0:
@@ -221,11 +221,19 @@ def purge(argv: List[str]) -> int:
         "batch": batch,
         "force": force,
     }
-    total = count = int(handle.rpc("job-manager.purge", request, 0).get()["count"])
+    total = count = _purge(handle, "job-manager.purge", request)
     while force and count == batch:
-        count = int(handle.rpc("job-manager.purge", request, 0).get()["count"])
+        count = _purge(handle, "job-manager.purge", request)
         total += count
     return _tell_purge(handle, total, force)
+
+
+def _purge(handle: Handle, topic: str, request: Dict[str, Any]) -> int:
+    """How many jobs one request purged, or would purge. Raises CommandError."""
+    try:
+        return int(handle.rpc(topic, request, 0).get()["count"])
+    except OSError as exc:
+        raise CommandError(f"purge: {exc.strerror}") from None
 
 
 def _tell_purge(handle: Handle, count: int, force: bool) -> int:

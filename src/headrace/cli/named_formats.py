@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from headrace.cli.config_folders import config_folders
 from headrace.cli.errors import CommandError
 from headrace.cli.format import FormatError, help_text
 
@@ -101,11 +102,9 @@ def _need_mapping(value: Any, where: str) -> None:
 
 def _files(program: str) -> List[str]:
     """The configuration files of a command, those of the user last: what is read later counts."""
-    sites = (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     paths = [
         os.path.join(folder, "flux", f"{program}.{kind}")
-        for folder in [*reversed(sites), home]
+        for folder in reversed(config_folders())
         for kind in ("toml", "yaml", "json")
     ]
     return [path for path in paths if os.path.isfile(path)]

@@ -6,6 +6,7 @@ turned into its parameters, and the user's environment, directory and limits are
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import sys
@@ -262,6 +263,12 @@ def _is_text(text: str) -> bool:
     return True
 
 
+def refuse_input_by_rank(args: Namespace, command: str) -> None:
+    """Raise CommandError where `--input` names task ranks and nobody stays to send them input."""
+    if args.input is not None and is_ranks(args.input):
+        raise CommandError(f"per-task input not supported for {command}")
+
+
 def is_ranks(text: str) -> bool:
     """Whether `--input` names task ranks rather than a file."""
     return text == "all" or (bool(text) and all(char in "0123456789,-" for char in text))
@@ -346,21 +353,19 @@ def _constraint(texts: Sequence[str]) -> Any:
 
 
 def _add_file(jobspec: Jobspec, text: str) -> None:
-    """`[NAME[:PERMS]=]ARG`: ARG is a path, or the content itself when it has several lines."""
+    """`[NAME[:PERMS]=]ARG`: ARG is the path of a file, or content: several lines, or one in which `\\n` ends lines."""
+    from headrace.spec import archive
+
     name, equals, value = text.partition("=")
     if not equals or "\n" in name:
         name, value = "", text
-    perms = 0
-    if ":" in name:
-        name, _, octal = name.rpartition(":")
+    if "\n" not in value and "\\n" in value:
+        # Escapes as in Python; what is outside Latin-1 passes through as an escape of its own.
         try:
-            perms = int(octal, 8)
-        except ValueError:
-            raise CommandError(
-                f"--add-file: invalid permissions '{octal}' in '{text}': use octal, as in 0700"
-            ) from None
-    from headrace.spec import archive
-
+            value = value.encode("latin-1", "backslashreplace").decode("unicode_escape")
+        except UnicodeDecodeError as exc:
+            raise CommandError(f"--add-file={text[:60]}: {exc.reason}") from None
+    name, perms = _permissions(name)
     if "\n" in value and not name:
         raise CommandError("--add-file: file name missing: use NAME=CONTENT")
     name = name or os.path.basename(value.rstrip("/"))
@@ -371,10 +376,20 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
     if "\n" in value:
         jobspec_build.add_file(jobspec, name, value, perms or 0o600)
         return
+    if os.path.isdir(value):
+        raise CommandError(f"--add-file: {os.strerror(errno.EISDIR)}: '{value}'")
     entry = archive.entry_from_path(value)
     if perms:
         entry["mode"] = (entry["mode"] & ~0o7777) | perms
     jobspec["attributes"]["system"].setdefault("files", {})[name] = entry
+
+
+def _permissions(name: str) -> Tuple[str, int]:
+    """NAME and PERMS of `NAME:PERMS`, 0 without; a colon before anything but an octal number is part of the name."""
+    base, colon, octal = name.rpartition(":")
+    if colon and octal and all(digit in "01234567" for digit in octal):
+        return base, int(octal, 8)
+    return name, 0
 
 
 def submit_flags(args: Namespace) -> int:

@@ -50,6 +50,7 @@ def main(argv: List[str]) -> int:
     args = _parser().parse_args(argv)
     if not options.command_of(args):
         raise CommandError("job command and arguments are missing")
+    options.refuse_input_by_rank(args, "submit")
     copies = copies_of(args)
     if args.dry_run:
         for _, jobspec in copies:

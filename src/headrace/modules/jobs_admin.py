@@ -150,13 +150,13 @@ class Admin:
         self._answer(msg, {"count": len(ids)})
 
     def purge_id(self, msg: Message) -> None:
-        """`purge-id {jobs, force}`: {count}."""
-        jobs = msg.obj["jobs"]
+        """`purge-id {id, force}`, or {jobs: [id...], force}: {count}."""
+        jobs = msg.obj["jobs"] if "jobs" in msg.obj else [msg.obj["id"]]
         for id in jobs:
             if id in self.core.active:
-                raise RpcError(errno.EINVAL, "cannot purge an active job")
+                raise RpcError(errno.EINVAL, "cannot purge active job")
             if id not in self.core.inactive:
-                raise RpcError(errno.ENOENT, "unknown job id")
+                raise RpcError(errno.ENOENT, "id not found")
         ids = self._purge(jobs) if msg.obj.get("force") else jobs
         self._answer(msg, {"count": len(ids)})
 

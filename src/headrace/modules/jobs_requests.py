@@ -86,11 +86,12 @@ class Requests:
             raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
         return job
 
-    def _selected(self, msg: Message, states: int) -> list[Job]:
-        """Active jobs of a state and of the user that a request names (-1: all users); raises RpcError."""
+    def _selected(self, msg: Message, states: int, deed: str) -> list[Job]:
+        """Active jobs of a state and of the user that a request names (-1: all users); raises RpcError. `deed` is what
+        guests may do to their own only."""
         userid = msg.obj.get("userid", -1)
         if not msg.rolemask & ROLE_OWNER and userid != msg.userid:
-            raise RpcError(errno.EPERM, "guests can only act on their own jobs")
+            raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
         everyone = userid in _ALL_USERS
         return [job for job in self.core.active.values() if job.state & states and (everyone or job.userid == userid)]
 
@@ -111,7 +112,7 @@ class Requests:
         """`raiseall {dry_run, userid, states, severity, type, note?}`: {count, errors}."""
         body = msg.obj
         kind, severity = _exception(body)
-        jobs = self._selected(msg, body["states"])
+        jobs = self._selected(msg, body["states"], "can only raise exceptions on")
         if not body["dry_run"]:
             if not self.settled(msg, None):
                 return
@@ -132,7 +133,7 @@ class Requests:
     def killall(self, msg: Message) -> dict[str, Any]:
         """`killall {dry_run, userid, signum}`: {count, errors}."""
         signum = _signum(msg.obj)
-        jobs = [job for job in self._selected(msg, RUN) if job.start_sent]
+        jobs = [job for job in self._selected(msg, RUN, "can only send signals to") if job.start_sent]
         if not msg.obj["dry_run"]:
             for job in jobs:
                 self.exec.kill(job.id, signum)

@@ -190,7 +190,10 @@ def set_attribute(jobspec: Jobspec, key: str, value: Any) -> None:
     for part in path[:-1]:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):
-            raise ValueError(f"cannot set attribute '{key}': '{part}' is already set to a value")
+            from headrace.spec import plain_json
+
+            shown = value if isinstance(value, str) else plain_json.dumps(value)
+            raise ValueError(f"failed to set {'.'.join(path)} to {shown}: '{part}' is already set to a value")
     node[path[-1]] = value
 
 
