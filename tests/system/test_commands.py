@@ -56,7 +56,7 @@ LINES = [
     ("flux proxy $FLUX_URI flux getattr rank", 0, "0\n"),
     ("flux keygen cert && grep -c key cert && stat -c %a cert", 0, "\\d+\n600\n"),
     ("flux job kill 1", 1, "flux-job: kill 1: unknown job id\n"),
-    ("flux cancel 1", 1, "flux-cancel: ƒ2: unknown job id\n"),
+    ("flux cancel 1", 1, "flux-cancel: ERROR: ƒ2: unknown job id\n"),
     ("flux job attach 1", 1, "flux-job: ƒ2: .*\n"),
     ("FLUX_HANDLE_ROLEMASK=0x2 FLUX_HANDLE_USERID=9999 flux queue stop", 1, "flux-queue: ERROR: .*\n"),
 ]

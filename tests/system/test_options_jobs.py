@@ -81,14 +81,16 @@ LISTING = [
     Line(
         "flux job list -s pending | jq -r .name; flux job list -s pending --all-users | jq -r .name; "
         "flux cancel --user=all --quiet",
-        "mine\ntheirs\nmine\n",
+        "mine\ntheirs\nmine\nflux-cancel: Canceled 2 jobs (0 errors)\n",
     ),
     # a format may begin with the keys to sort by; --sort goes before them
     Line(
         "flux submit --quiet --urgency=hold a; flux submit --quiet --urgency=hold b; flux jobs -no 'sort:name {name}'; "
         "flux jobs -no 'sort:-name {name}'; flux jobs --sort=-name -no 'sort:name {name}'; "
         "flux jobs -o 'sort:nosuch {name}'; flux cancel --all --quiet",
-        "a\nb\n" + "b\na\n" * 2 + "flux-jobs: ERROR: Invalid sort key: nosuch\n",
+        "a\nb\n"
+        + "b\na\n" * 2
+        + "flux-jobs: ERROR: Invalid sort key: nosuch\nflux-cancel: Canceled 2 jobs (0 errors)\n",
     ),
     # an update is in the job's eventlog when the command ends
     Line(
