@@ -6,10 +6,11 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
-from instance import FLUX, processes_with
+from instance import FLUX, processes_with, start
 from terminal import Terminal, terminal
 
 from headrace.agent import linux
@@ -125,3 +126,55 @@ def test_ctrl_c_twice_cancels_the_job_that_is_followed_and_ends_its_instance(tmp
         screen.expect("one more ctrl-C")
         assert end(screen, "int") != 0
     assert left(tmp_path) == []
+
+
+# Runs a program that begins with SIGINT ignored, as a shell without job control runs `program &`, and interrupts it
+# until it ends: it may not wait yet when it is first interrupted.
+IN_BACKGROUND = """
+import os, signal, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+while process.poll() is None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(0.1)
+    except subprocess.TimeoutExpired:
+        pass
+print(process.returncode, process.stdout.read().strip())
+"""
+WAITING = """
+import flux
+handle = flux.Flux()
+call = handle.rpc("job-manager.events-journal", {}, flags=flux.constants.FLUX_RPC_STREAMING)
+call.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "status", "told"),
+    [
+        ("call.reset(); call.get()", -signal.SIGINT, ""),
+        ("call.reset(); call.wait_for(300)", -signal.SIGINT, ""),
+        (
+            "try:\n    call.reset(); call.then(lambda call: call.reset()); handle.reactor_run()\n"
+            "except KeyboardInterrupt:\n    print('interrupted'); raise SystemExit(7)",
+            7,
+            "interrupted",
+        ),
+    ],
+)
+def test_a_program_in_the_background_can_be_interrupted_while_it_waits(wait, status, told):
+    done = start("-s1", sys.executable, "-c", IN_BACKGROUND, sys.executable, "-c", WAITING + wait)
+    assert done.out.strip() == f"{status} {told}".strip(), done.err
+
+
+def test_an_allocation_in_the_background_is_canceled():
+    """`sh` without job control starts it with SIGINT ignored."""
+    script = (
+        "flux queue stop; flux alloc --bg -n1 & until flux jobs -no '{id}' | grep -q .; do :; done; "
+        "kill -INT $!; wait $!; echo $?; flux jobs -ano '{id} {status}'"
+    )
+    done = start("-s1", "sh", "-c", script)
+    status, job = done.out.splitlines()[-2:]
+    assert (status, job.split()[1]) == ("1", "CANCELED")
+    assert done.err == f"{job.split()[0]}: Interrupt: canceling job\n"

@@ -99,9 +99,9 @@ def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
                 _show_output(handle, job)
                 raise CommandError(f"{name}: instance startup failed")
     except KeyboardInterrupt:
-        sys.stderr.write(f"flux-alloc: Interrupt: canceling {name}\n")
+        sys.stderr.write(f"{name}: Interrupt: canceling job\n")
         handle.rpc("job-manager.raise", {"id": job, "type": "cancel", "severity": 0}).get()
-        raise
+        return 1
     print(name)
     return 0
 

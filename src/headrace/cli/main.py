@@ -214,6 +214,8 @@ def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     module = _load(name, entry)
     if name not in _BROKERS:
         jobid.follow_locale()
+    if name in _INTERRUPTIBLE:
+        _be_interruptible()
     try:
         status = _status(module.main, [argv] if entry[0] not in _SHARED else [argv, name])
         # Errors of writing, such as a full disk, are the command's, too.
@@ -248,6 +250,19 @@ def _status(main: Callable[..., int], args: List[Any]) -> int:
             return exc.code or 0
         raise
 
+
+def _be_interruptible() -> None:
+    """Have SIGINT end this command where a shell without job control, which starts `command &` with SIGINT ignored,
+    has started it."""
+    # Package signal imports package enum, which takes longer than many a command.
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) == _signal.SIG_IGN:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+
+# Commands that wait for jobs and end at SIGINT in Flux, whoever started them.
+_INTERRUPTIBLE = ("alloc", "batch", "bulksubmit", "cancel", "jobs", "queue", "resource", "run", "submit", "update")
 
 # Commands that become brokers.
 _BROKERS = ("broker", "start")

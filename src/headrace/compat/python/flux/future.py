@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import signal
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 from headrace.client.handle import Handle, Rpc
 from headrace.spec.message import RESPONSE, Message
@@ -21,6 +23,25 @@ def connection(flux_handle: Optional[Flux]) -> Handle:
     if flux_handle is None:
         raise OSError(errno.EINVAL, "a Flux handle is needed")
     return flux_handle.handle
+
+
+@contextlib.contextmanager
+def not_ignoring_interrupts(action: Any) -> Iterator[None]:
+    """Within, SIGINT does `action` if it is ignored, as in what a shell without job control runs in the background.
+
+    A handler stays as it is, and so does all in other threads than the first, which cannot change signals.
+    """
+    changed = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if changed:
+        try:
+            signal.signal(signal.SIGINT, action)
+        except ValueError:
+            changed = False
+    try:
+        yield
+    finally:
+        if changed:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Future:
@@ -59,7 +80,8 @@ class Future:
 
     def _received(self) -> Any:
         if self._message is None:
-            self._message = self._call.next_message()
+            with not_ignoring_interrupts(signal.SIG_DFL):
+                self._message = self._call.next_message()
         if self._message.errnum:
             raise OSError(self._message.errnum, self._message.text or _strerror(self._message.errnum))
         return self._message
@@ -76,7 +98,8 @@ class Future:
     def wait_for(self: F, timeout: float = -1.0) -> F:
         """Wait for an answer; TimeoutError after `timeout` seconds (negative: for ever)."""
         if self._message is None:
-            self._message = self._call.next_message(None if timeout < 0 else timeout)
+            with not_ignoring_interrupts(signal.SIG_DFL):
+                self._message = self._call.next_message(None if timeout < 0 else timeout)
         return self
 
     def reset(self) -> None:

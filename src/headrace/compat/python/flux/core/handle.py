@@ -5,11 +5,13 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import signal
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Union
 
 from flux.constants import FLUX_MSGTYPE_ANY as MSGTYPE_ANY
 from flux.constants import FLUX_REACTOR_NOWAIT, FLUX_REACTOR_ONCE
 from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher, TurnWatcher
+from flux.future import not_ignoring_interrupts
 from flux.message import Message, to_text
 from flux.rpc import RPC
 from headrace.client.handle import NODEID_ANY, Handle
@@ -200,14 +202,17 @@ class Flux:
         self._status = 0
         self._running = True
         try:
-            if flags & (FLUX_REACTOR_ONCE | FLUX_REACTOR_NOWAIT):
-                left = self.reactor.step(wait=not flags & FLUX_REACTOR_NOWAIT)
-            else:
-                left = self.reactor.run(until_idle=True)
+            with not_ignoring_interrupts(signal.default_int_handler):
+                left = self._run_reactor(flags)
         finally:
             self._running = False
         self.raise_if_exception()
         return self._status or int(left)
+
+    def _run_reactor(self, flags: int) -> bool:
+        if flags & (FLUX_REACTOR_ONCE | FLUX_REACTOR_NOWAIT):
+            return self.reactor.step(wait=not flags & FLUX_REACTOR_NOWAIT)
+        return self.reactor.run(until_idle=True)
 
     def reactor_stop(self, reactor: Any = None) -> None:
         self.reactor.stop()
