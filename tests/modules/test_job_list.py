@@ -387,3 +387,55 @@ def test_all_attributes_are_named(in_broker: Run) -> None:
             assert (reply.errnum, reply.text) == (errno.EINVAL, text)
 
     with_world(in_broker, scenario)
+
+
+def test_who_asks_for_annotations_by_name_gets_why_pending_jobs_wait(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        asked: list[list[int]] = []
+
+        def reasons(msg: Message) -> dict[str, Any]:
+            asked.append(msg.obj["ids"])
+            # Job 2 has been started meanwhile.
+            return {
+                "reasons": [[id, {"reason_pending": f"r{id}", "jobs_ahead": 1}] for id in msg.obj["ids"] if id != 2]
+            }
+
+        world.ctx.service("job-manager", {"reasons": reasons})
+        world.running(1)
+        for id in (2, 3, 4):
+            world.pending(id)
+        own = {"user": {"a": 1}, "sched": {"reason_pending": "own"}}
+        world.ctx.respond(
+            world.journal,
+            {"id": 4, "events": [{"timestamp": 1.0, "name": "annotations", "context": {"annotations": own}}]},
+        )
+        await world.settle()
+        assert [job.get("annotations") for job in await world.listing(attrs=["annotations"])] == [
+            None,
+            {"sched": {"reason_pending": "r3", "jobs_ahead": 1}},
+            {"user": {"a": 1}, "sched": {"reason_pending": "own", "jobs_ahead": 1}},
+            None,
+        ]
+        assert asked == [[2, 3, 4]]
+        # The job's own annotations are not touched, and others do not ask.
+        assert [job.get("annotations") for job in await world.listing(attrs=["all"])] == [None, None, own, None]
+        assert len(asked) == 1
+        answer = await world.client.rpc("job-list.list-id", {"id": 3, "attrs": ["state", "annotations"]})
+        assert answer["job"]["annotations"] == {"sched": {"reason_pending": "r3", "jobs_ahead": 1}}
+        assert "annotations" not in (await world.client.rpc("job-list.list-id", {"id": 3, "attrs": ["all"]}))["job"]
+        # One that runs is not asked about.
+        await world.client.rpc("job-list.list-id", {"id": 1, "attrs": ["annotations"]})
+        assert asked == [[2, 3, 4], [3]]
+
+    with_world(in_broker, scenario)
+
+
+def test_a_listing_goes_on_without_reasons_when_there_are_none_to_be_had(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        for id in range(1, 700):
+            world.pending(id)
+        await world.settle()
+        jobs = await world.listing(attrs=["annotations", "state"])
+        assert [job["id"] for job in jobs] == list(range(1, 700))
+
+    with_world(in_broker, scenario)

@@ -1,6 +1,7 @@
 """The listing service (RFC 43): what every job was and is, for `flux jobs` and everything like it.
 
-It lives on the job manager's journal and asks nobody else. Jobs that are pending or running are objects; finished ones
+It lives on the job manager's journal. Only why pending jobs wait is asked for, for clients that want annotations by
+name: nobody could keep that current for thousands of jobs. Jobs that are pending or running are objects; finished ones
 are packed, newest last, and unpacked only for a listing that reaches them. Long listings are made in slices between
 which the broker does its other work.
 """
@@ -12,7 +13,7 @@ import errno
 import itertools
 import logging
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
@@ -39,6 +40,8 @@ _SLICE = 250
 # One job a message is what flux-core sends; a listing that goes on after so many gets larger messages.
 _SINGLE = 32
 _PER_MESSAGE = 125
+# The attribute in which a listing of those who ask for it by name has why pending jobs wait.
+_REASON_IN = "annotations"
 # Seconds between two answers to a client that streams statistics.
 _STATS_PERIOD = 0.5
 # The journal's mark that the past is over: a batch of no events for no job.
@@ -202,12 +205,27 @@ class _Lister:
             match = Match(body.get("constraint"))
         except MatchError as exc:
             raise RpcError(errno.EPROTO, f"invalid payload: invalid constraint: {exc}") from None
-        found = (job.attributes(names) for job in self._walk(match, since) if job is not None)
         if not msg.streaming:
+            found = (job.attributes(names) for job in self._walk(match, since) if job is not None)
             return {"jobs": list(itertools.islice(found, limit or None))}
         self.listings.add(msg)
-        _Listing(self, msg, self._walk(match, since), names, limit).run()
+        _Listing(self, msg, self._walk(match, since), names, limit, _REASON_IN in body["attrs"]).run()
         return None
+
+    def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
+        """Add to the attributes of jobs, in the same order, why the pending ones wait; `done` is called afterwards."""
+        pending = {job.id: at for at, job in enumerate(jobs) if job.state & PENDING}
+        if not pending:
+            done()
+            return
+
+        def answered(reply: Message) -> None:
+            # Without an answer the jobs are listed as they are.
+            for id, notes in () if reply.errnum else reply.obj["reasons"]:
+                _annotate(attributes[pending[id]], notes)
+            done()
+
+        self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
 
     def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
         """Matching jobs in the order of RFC 43; None for one that was looked at and does not match."""
@@ -234,12 +252,14 @@ class _Lister:
     # -- list-id
 
     def _list_id(self, msg: Message) -> dict[str, Any] | None:
-        job_id, names = msg.obj["id"], _names(msg.obj["attrs"])
-        state = msg.obj.get("state", 0)
+        job_id, state = msg.obj["id"], msg.obj.get("state", 0)
+        # A request that cannot be answered is not to wait.
+        _names(msg.obj["attrs"])
         job = self._find(job_id)
         if job is not None:
             if not state or job.state >= state:
-                return {"job": job.attributes(names)}
+                self._answer(msg, job)
+                return None
             self.waiting.setdefault(job_id, []).append((state, msg))
             return None
         # The journal may be behind: a job that the manager knows will turn up.
@@ -264,9 +284,18 @@ class _Lister:
         for entry in list(waiting):
             if job.state >= entry[0]:
                 waiting.remove(entry)
-                self.ctx.respond(entry[1], {"job": job.attributes(_names(entry[1].obj["attrs"]))})
+                self._answer(entry[1], job)
         if not waiting:
             del self.waiting[job.id]
+
+    def _answer(self, msg: Message, job: Job) -> None:
+        """The response to `list-id`."""
+        attrs = msg.obj["attrs"]
+        attributes = job.attributes(_names(attrs))
+        if _REASON_IN in attrs:
+            self.explain([job], [attributes], lambda: self.ctx.respond(msg, {"job": attributes}))
+        else:
+            self.ctx.respond(msg, {"job": attributes})
 
     def _forget(self, job_id: int, msg: Message) -> bool:
         """Take a waiting request out; False when it was answered already."""
@@ -304,38 +333,59 @@ class _Lister:
 
 
 class _Listing:
-    """One streaming listing in progress."""
+    """One streaming listing in progress; `explains` says that pending jobs come with the reason that they wait."""
 
     def __init__(
-        self, lister: _Lister, msg: Message, jobs: Iterator[Job | None], names: tuple[str, ...], limit: int
+        self,
+        lister: _Lister,
+        msg: Message,
+        jobs: Iterator[Job | None],
+        names: tuple[str, ...],
+        limit: int,
+        explains: bool,
     ) -> None:
         self.lister = lister
         self.msg = msg
         self.jobs = jobs
         self.names = names
+        self.explains = explains
         self.left = limit or -1
         self.sent = 0
 
     def run(self) -> None:
         """Answer with the next slice, then come back for more."""
-        ctx, listings = self.lister.ctx, self.lister.listings
-        if self.msg not in listings:
+        if self.msg not in self.lister.listings:
             return
-        batch: list[dict[str, Any]] = []
+        found: list[Job] = []
+        more = False
         for looked, job in enumerate(self.jobs, 1):
             if job is not None:
-                batch.append(job.attributes(self.names))
+                found.append(job)
                 self.left -= 1
-                if self.sent < _SINGLE or len(batch) == _PER_MESSAGE:
-                    self._send(batch)
-                    batch = []
                 if not self.left:
                     break
             if looked == _SLICE:
-                self._send(batch)
-                ctx.call_soon(self.run)
-                return
-        self._send(batch)
+                more = True
+                break
+        attributes = [job.attributes(self.names) for job in found]
+        if self.explains:
+            self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))
+        else:
+            self._go_on(attributes, more)
+
+    def _go_on(self, attributes: list[dict[str, Any]], more: bool) -> None:
+        """Send a slice, in messages of their sizes, and come back for the next or end."""
+        ctx, listings = self.lister.ctx, self.lister.listings
+        if self.msg not in listings:
+            return
+        at = 0
+        while at < len(attributes):
+            size = 1 if self.sent < _SINGLE else _PER_MESSAGE
+            self._send(attributes[at : at + size])
+            at += size
+        if more:
+            ctx.call_soon(self.run)
+            return
         listings.remove(self.msg)
         ctx.respond_error(self.msg, errno.ENODATA)
 
@@ -364,6 +414,14 @@ def _names(attrs: Any) -> tuple[str, ...]:
 
 
 _KNOWN = frozenset(ATTRS)
+
+
+def _annotate(attributes: dict[str, Any], notes: dict[str, Any]) -> None:
+    """Add a scheduler's annotations to a job's attributes; what it annotated by itself stays."""
+    annotations = attributes.get(_REASON_IN) or {}
+    sched = {**notes, **annotations.get("sched", {})}
+    if sched:
+        attributes[_REASON_IN] = {**annotations, "sched": sched}
 
 
 def _rejected(job: Job, body: dict[str, Any]) -> bool:

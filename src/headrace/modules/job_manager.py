@@ -27,6 +27,7 @@ from headrace.modules.jobs_peers import Exec, Scheduler
 from headrace.modules.jobs_pipeline import Batch, Pipeline
 from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.modules.jobs_queues import Queues
+from headrace.modules.jobs_reasons import Reasons
 from headrace.modules.jobs_record import Job
 from headrace.modules.jobs_replay import restart
 from headrace.modules.jobs_requests import Requests
@@ -127,6 +128,7 @@ class _Manager:
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
             "sched-heirs": self.sched.heirs,
+            "reasons": Reasons(self.ctx, self.core).ask,
             "exec-hello": self.exec.hello,
             "exec-begun": self.exec.begun,
         }

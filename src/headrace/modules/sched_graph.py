@@ -22,9 +22,11 @@ from headrace.modules import sched_graph_queries as queries
 from headrace.modules import sched_graph_settings as settings
 from headrace.modules import sched_options
 from headrace.modules.sched_graph_pool import UNLIMITED, Pool
+from headrace.modules.sched_graph_reasons import Explainer, places
 from headrace.modules.sched_graph_why import refusal, shortage
 from headrace.modules.sched_hello import acquire_ended, hello
 from headrace.modules.sched_r import in_use, summary
+from headrace.modules.sched_reasons import Reasons
 from headrace.queueing import Refused, Started
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
@@ -105,6 +107,8 @@ class _Scheduler:
         self.due: Any = None
         self.heirs: deque[int] = deque()
         self.passes = 0
+        self.explainer = Explainer()
+        reasons = Reasons(ctx, lambda id, _place: self._reason(id), lambda: places(self._pool(), self._time()))
         ctx.service(
             "sched",
             {
@@ -114,6 +118,7 @@ class _Scheduler:
                 "inherit": self._inherit,
                 "prioritize": self._prioritize,
                 "expiration": self._expiration,
+                "reasons": reasons.ask,
                 "resource-status": self._resource_status,
             },
             open=("resource-status",),
@@ -404,3 +409,8 @@ class _Scheduler:
                     change = {**dict.fromkeys(job.annotated), **notes}
                     job.annotated = notes
                     self.ctx.respond(job.msg, {"id": id, "type": _ANNOTATE, "annotations": {"sched": change}})
+
+    def _reason(self, id: int) -> dict[str, Any] | None:
+        """The reason of a waiting job for somebody who asks; None for one that does not wait here."""
+        now = self._time()
+        return self.explainer.explain(self._pool(), id, now, (self.passes, now))

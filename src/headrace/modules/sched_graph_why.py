@@ -15,7 +15,7 @@ from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.spec import jobspec as js
 from headrace.spec.constraint_why import excluding
 
-_PROMISED = "resources are free but promised to jobs before it"
+PROMISED = "resources are free but promised to jobs before it"
 
 
 class _Part(NamedTuple):
@@ -61,7 +61,7 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
         inside = " + ".join(f"{n} {kind}" for kind, n in sorted(part.needs.items()))
         name = f"idle {part.name}" if part.idle else f"{part.name} of {inside}" if inside else part.name
         return _short(name, part.times, fits, where)
-    return _PROMISED
+    return PROMISED
 
 
 def _short(name: str, wanted: int, have: int, where: str) -> str:

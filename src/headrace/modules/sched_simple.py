@@ -11,15 +11,18 @@ from __future__ import annotations
 import errno
 import heapq
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import sched_options
+from headrace.modules.sched_forecast import STEP, Place, Supply, Waiting, forecast
 from headrace.modules.sched_hello import acquire_ended, hello
-from headrace.modules.sched_r import Shares, in_use, shares_of_r, summary
+from headrace.modules.sched_r import Shares, each, in_use, shares_of_r, summary
+from headrace.modules.sched_reasons import Reasons, text
 from headrace.modules.sched_simple_pool import ALLOC_MODES, Pool, Request, Unsatisfiable
 from headrace.spec import jobspec as js
 from headrace.spec.constraint import ConstraintError
@@ -37,6 +40,8 @@ _QUEUE_DEPTH = 8
 _EXPLAIN_AFTER = 0.1
 # An estimate looks at so many running jobs; beyond that it is not worth its time.
 _ESTIMATE_JOBS = 256
+# Running jobs counted for an estimate in one go.
+_PER_STEP = 200
 # Bits that `flux module debug` sets, as in flux-core: deny every request; tell each that waits how many are before it.
 # Or keep running jobs to their time.
 _FAIL_ALLOC, _COUNT_AHEAD, _REFUSE_TIME = 1, 2, 4
@@ -99,6 +104,10 @@ class _Scheduler:
         self.held: dict[int, _Held] = {}
         self.explaining = False
         self.acquired = False
+        self.reasons = Reasons(ctx, self._reason, self._places)
+        # What jobs of a request lack on a mask of ranks, in one slice of the work on reasons.
+        self.short: dict[tuple[Request, int], str] = {}
+        self.short_in = 0
         ctx.service(
             "sched",
             {
@@ -107,13 +116,20 @@ class _Scheduler:
                 "free": self._free,
                 "prioritize": self._prioritize,
                 "expiration": self._expiration,
+                "reasons": self.reasons.ask,
                 "resource-status": self._resource_status,
             },
             open=("resource-status",),
         )
         ctx.service("feasibility", {"check": self._check}, open=("check",))
         ctx.on_stats(lambda: {"pending": len(self.jobs), "running": len(self.held), "blocked": len(self.blocked)})
+        ctx.on_unload(self._unload)
         ctx.call("resource.acquire", None, self._resources, streaming=True)
+
+    def _unload(self) -> None:
+        """Tell the job manager that its requests are not answered any more, so that it asks the next scheduler."""
+        for job in self.jobs.values():
+            self.ctx.respond_error(job.msg, errno.ENOSYS, f"{NAME} was unloaded")
 
     # -- resources come, go and change (RFC 28)
 
@@ -382,6 +398,73 @@ class _Scheduler:
         for held in released:
             self.pool.retake(held.shares)
         return start
+
+    # -- why any job waits, for somebody who asks
+
+    def _reason(self, id: int, place: Place | None) -> dict[str, Any] | None:
+        """The reason of a waiting job; None for one that does not wait here."""
+        job = self.jobs.get(id)
+        if job is None:
+            return None
+        if self.ctx.debug & _COUNT_AHEAD:
+            # What tests of this bit expect is annotated already.
+            return {}
+        ahead = place.ahead if place is not None else 0
+        return {"reason_pending": text(self._shortage(job), ahead), "jobs_ahead": ahead}
+
+    def _shortage(self, job: _Job) -> str:
+        """What is short for a job now, "" for nothing; jobs that ask for the same lack the same."""
+        if self.short_in != self.reasons.slice:
+            self.short, self.short_in = {}, self.reasons.slice
+        short = self.short.get((job.request, job.mask))
+        if short is None:
+            trial = self.pool.allocate(job.request, job.mask)
+            if trial is not None:
+                self.pool.free(trial)
+            short = "" if trial is not None else self.pool.shortage(job.request, job.mask)
+            self.short[job.request, job.mask] = short
+        return short
+
+    def _places(self) -> Iterator[tuple[int, Place] | None]:
+        return forecast(self._in_order(), self._supply, self.ctx.now())
+
+    def _in_order(self) -> Iterator[Waiting]:
+        """The pending jobs of all queues by priority and id."""
+        for _, _, ahead, job in heapq.merge(*(self._line(name) for name in list(self.queues))):
+            request = job.request
+            slots = request.nslots * (request.nnodes or 1)
+            cores, gpus = slots * request.cores, slots * request.gpus
+            if request.exclusive:
+                cores = max(cores, (request.nnodes or 1) * self.rset.ncores // max(len(self.pool.nodes), 1))
+            yield Waiting(job.id, ahead, job.mask, cores, gpus, job.duration or math.inf)
+
+    def _line(self, name: str) -> Iterator[tuple[int, int, int, _Job]]:
+        """(-priority, id, jobs before it, job) of a queue as it is now, in order."""
+        entries, ahead = list(self.queues[name]), 0
+        while entries:
+            priority, id = heapq.heappop(entries)
+            job = self.jobs.get(id)
+            if job is not None and job.priority == -priority:
+                yield priority, id, ahead, job
+                ahead += 1
+
+    def _supply(self, mask: Hashable) -> Generator[None, None, Supply]:
+        """What is free of the ranks of a bit set, and when the rest ends."""
+        assert isinstance(mask, int)
+        usable = mask & self.pool.up
+        cores = gpus = 0
+        for rank in each(usable):
+            cores += self.pool.nodes[rank].free.bit_count()
+            gpus += self.pool.nodes[rank].free_gpus.bit_count()
+        ends = []
+        for count, held in enumerate(list(self.held.values()), 1):
+            if count % _PER_STEP == 0:
+                yield STEP
+            inside = [share for share in held.shares if usable >> share.rank & 1]
+            counts = [sum(bits.bit_count() for bits in kind) for kind in zip(*(share[1:] for share in inside))]
+            if counts:
+                ends.append((held.expiration or math.inf, counts[0], counts[1]))
+        return Supply(cores, gpus, ends)
 
 
 def _alloc_mode(args: Iterable[str]) -> str:
