@@ -43,8 +43,9 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
         needs = total_needs(request.resources)
         places = {kind: place for place, kind in enumerate(kind for kind in needs if kind != "node")}
         if not where:
-            # The root knows.
-            for kind, wanted in needs.items():
+            # The root knows. What the whole system has too little of is short for longer than what is in use.
+            totals = graph.totals[graph.root]
+            for kind, wanted in sorted(needs.items(), key=lambda need: totals.get(need[0], 0) >= need[1]):
                 have = scheduler.free(graph.root, kind, now) if kind in places else len(usable)
                 if have < wanted:
                     return _short(kind, wanted, have, where)
