@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_ingest_decode import NOTHING, decode, shared
+from headrace.modules.job_ingest_decode import NOTHING, decode, fresh, shared
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0]) | st.text("ab", max_size=2),
@@ -76,3 +76,11 @@ def test_an_environment_that_differs_in_a_variable_shares_the_others() -> None:
 def test_what_is_no_object_is_refused(text: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         decode(text, NOTHING)
+
+
+def test_what_is_fresh_is_all_that_the_last_jobspec_had_not() -> None:
+    first = decode(json.dumps(_spec("1", LONG="x")).encode(), NOTHING)
+    assert list(fresh(first, NOTHING)) == [[{"command": ["true", "1"]}], 0, {"PATH": "/bin", "LONG": "x"}, 1]
+    second = decode(json.dumps(_spec("2", LONG="y")).encode(), first)
+    assert list(fresh(second, first)) == [[{"command": ["true", "2"]}], {"PATH": "/bin", "LONG": "y"}]
+    assert list(fresh(second, second)) == []

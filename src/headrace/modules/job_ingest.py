@@ -18,7 +18,7 @@ import msgspec
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.modules.job_ingest_checks import checks, refuse_direct
-from headrace.modules.job_ingest_decode import NOTHING, decode
+from headrace.modules.job_ingest_decode import NOTHING, decode, fresh
 from headrace.modules.jobs_pack import split_j
 from headrace.modules.jobs_policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.modules.jobs_record import (
@@ -194,7 +194,7 @@ class _Ingest:
         except js.JobspecError as exc:
             raise RpcError(errno.EPERM, str(exc)) from None
         try:
-            _pack([value for key, value in jobspec.items() if value is not last.value.get(key)])
+            _pack(list(fresh(decoded, last)))
         except OverflowError:
             raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
         attributes = jobspec["attributes"]

@@ -7,6 +7,7 @@ neither decoded again nor kept twice, and whoever looks at it later can tell by 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,6 +54,15 @@ def decode(text: bytes | msgspec.Raw, last: Decoded, where: str = "") -> Decoded
     return last if same else Decoded(value, texts, inner)
 
 
+def fresh(decoded: Decoded, last: Decoded) -> Iterator[Any]:
+    """The parts of an object that are not those of `last`, from the outer to the inner ones."""
+    for name, value in decoded.value.items():
+        if decoded.inner is not None and value is decoded.inner.value:
+            yield from fresh(decoded.inner, last.inner or NOTHING)
+        elif value is not last.value.get(name, _ABSENT):
+            yield value
+
+
 def shared(new: Any, last: Any) -> Any:
     """`new` made of parts of `last` wherever they are the same (1 and true are not); `new` is changed."""
     if type(new) is not type(last):
@@ -61,8 +71,12 @@ def shared(new: Any, last: Any) -> Any:
         same = len(new) == len(last)
         for key, value in new.items():
             other = last.get(key, _ABSENT)
-            new[key] = kept = shared(value, other)
-            same = same and kept is other
+            # Texts, of which an environment has dozens, equal nothing but texts.
+            kept = (other if value == other else value) if type(value) is str else shared(value, other)
+            if kept is not value:
+                new[key] = kept
+            if kept is not other:
+                same = False
         return last if same else new
     if isinstance(new, list):
         if len(new) == len(last):
