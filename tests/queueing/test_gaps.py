@@ -89,6 +89,32 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
                 scheduler.cancel(gone)
 
 
+@settings(max_examples=100, deadline=None)
+@given(steps, st.sampled_from(["low", "lonode"]), st.integers(0, 60), st.integers(1, 40), st.integers(1, 2**6 - 1))
+def test_no_place_stays_free_for_longer_than_its_reach(
+    plan: list[tuple[Any, int, bool, int]], policy: str, begin: int, length: int, of: int
+) -> None:
+    """Whatever opening at least one of the places has within a span ends before the reach says."""
+    scheduler = Scheduler(cluster(), policy)
+    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    for jobid, (shape, duration, _, at) in enumerate(plan):
+        wanted = request(shape, duration)
+        asked = gaps.ask(wanted.resources, None)
+        if asked is not None:
+            one = asked._replace(wanted=1, of=of)
+            longest, latest = gaps.reach(one, 0, begin, begin + 20)
+            free = [t for t in range(_END) if gaps.open_now(one._replace(among=one.among & of), t, t + 1)]
+            for t in range(begin + 20):
+                if gaps.open_now(one._replace(among=one.among & of), t, t + length) and t + length > begin:
+                    assert length <= longest
+                    assert t + length <= latest
+            if not any(begin <= t < begin + 20 for t in free):
+                assert (longest, latest) == (0, 0)
+        selection, end, _ = scheduler.match_at(wanted, at)
+        if selection is not None:
+            gaps.put(jobid, scheduler.add(jobid, selection, at, end, at > 0))
+
+
 def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
     scheduler = Scheduler(cluster(), "lonode")
     gaps = Gaps(scheduler.graph, scheduler.policy.whole)

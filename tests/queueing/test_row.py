@@ -25,6 +25,8 @@ def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[str, int]]) -> No
         kept.sort()
         assert (list(row), len(row), row.first(3)) == (kept, len(kept), kept[:3])
         assert [row[i] for i in range(len(row))] == kept
+        assert row.behind(number) == sum(item <= number for item in kept)
+        assert row.between(row.behind(number), number + 5) == [item for item in kept if number < item <= number + 5]
 
 
 def test_what_left_does_not_stay_in_memory() -> None:

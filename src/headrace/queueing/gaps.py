@@ -23,6 +23,9 @@ from headrace.graph.usage import Allocation
 from headrace.queueing.misses import ANYWHERE
 
 _BEGIN = -(2**62)
+_END = 2**62
+# How many steps are looked at to tell how long places stay free.
+_MOST_STEPS = 192
 # What a question costs that is settled at once, in steps.
 _PROBE = 32
 _LEVELS_KEPT = 128
@@ -391,6 +394,59 @@ class Gaps:
                 # Later starts in this part meet the same sets and more.
                 yield Starts(t, stop, self._on(free))
                 t = stop
+
+    def reach(self, ask: Ask, now: int, begin: int, end: int) -> tuple[int, int]:
+        """How long (seconds) at most, and until when, any of the places `of` stays free that is so at some moment of
+        [begin, end), from `now` on. Both are without bound where that would take too many steps to tell.
+        """
+        times, sets = self._free.times, self._free.sets
+        steps = self._steps(ask.parts)
+        others, those = steps.times, steps.sets
+        among = ask.among & ask.of
+        i, j = bisect_right(times, begin) - 1, bisect_right(others, begin) - 1
+        longest = latest = looked_at = 0
+        t = begin
+        # What is free at first may have been so before. Runs are in order: where they began, and their places.
+        runs = [(self._free_since(among & sets[i] & those[j], i, j, steps, now), among & sets[i] & those[j])]
+        while runs or t < end:
+            front = min(times[i + 1] if i + 1 < len(times) else _END, others[j + 1] if j + 1 < len(others) else _END)
+            if front == _END and not any([places for _, places in runs]):
+                break
+            if looked_at == _MOST_STEPS or front == _END:
+                return _END, _END
+            i += i + 1 < len(times) and times[i + 1] == front
+            j += j + 1 < len(others) and others[j + 1] == front
+            t = front
+            looked_at += 1
+            free, known = among & sets[i] & those[j], 0
+            for n, (since, places) in enumerate(runs):
+                if places and not places & free:
+                    longest, latest = max(longest, t - since), t
+                runs[n] = since, places & free
+                known |= places
+            if t < end:
+                runs.append((t, free & ~known))
+            runs = [run for run in runs if run[1]]
+        self.work += looked_at + _PROBE
+        return longest, latest
+
+    def _free_since(self, places: int, i: int, j: int, steps: _Steps, now: int) -> int:
+        """From when on, `now` at the earliest, some of the places that are free at a step have been so; i and j are the
+        numbers of that step.
+        """
+        times, sets = self._free.times, self._free.sets
+        others, those = steps.times, steps.sets
+        since = max(times[i], others[j])
+        for _ in range(_MOST_STEPS):
+            if since <= now:
+                return now
+            i -= times[i] == since
+            j -= others[j] == since
+            places &= sets[i] & those[j]
+            if not places:
+                return since
+            since = max(times[i], others[j])
+        return now
 
     def _on(self, places: int) -> Callable[[int], object]:
         masks = self._masks

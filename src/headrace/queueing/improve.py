@@ -62,7 +62,7 @@ class Improver:
             if selection is None:
                 outlook.failed_now(entry)
                 return None
-        self._promises.drop(jobid)
+        self._promises.release(jobid)
         return scheduler.enter(jobid, selection, now, end, False)
 
     def improve(self, depth: int, start: Callable[[int, Allocation], None]) -> None:
@@ -88,8 +88,11 @@ class Improver:
                 at -= 1
                 break
             kept = self._promises.kept[jobid]
-            looked_at += 1
             entry = self._line.entries[jobid]
+            if outlook.out_of_reach(entry, kept, checked[jobid]):
+                checked[jobid] = misses.count
+                continue
+            looked_at += 1
             ranges = misses.openings(entry.length, checked[jobid], now, kept.start)
             if ranges and not outlook.may_move(entry, kept, checked[jobid], ranges):
                 checked[jobid] = misses.count
@@ -121,7 +124,7 @@ class Improver:
             outlook.misses.missed(entry.shape, entry.length, kept.start)
             return True
         outlook.misses.missed(entry.shape, entry.length, found.start)
-        self._promises.drop(jobid)
+        self._promises.release(jobid)
         allocation = scheduler.enter(jobid, found.selection, found.start, found.end, found.start > outlook.now)
         if found.start > outlook.now:
             self._promises.make(jobid, allocation)

@@ -62,6 +62,11 @@ class Misses:
             found = self._places[since] = reduce(or_, [places for _, _, places in self._since(since)], 0)
         return found
 
+    def spans(self, since: int) -> tuple[int, int]:
+        """From when until when anything became free after `since` gifts, at most."""
+        found = self._since(since)
+        return min([start for start, _, _ in found], default=0), max([end for _, end, _ in found], default=0)
+
     def missed(self, shape: str, length: int, until: int) -> None:
         """No job of this shape and at least this length can start before `until`."""
         kept = [m for m in self._misses.get(shape, ()) if m.length < length or m.until > until]

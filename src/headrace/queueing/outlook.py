@@ -17,6 +17,8 @@ from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges
 
 # How many steps of the plan of gaps take as long as a question to the graph.
 _STEPS = 512
+# How many jobs of a shape ask before what they have in common is worked out, which takes as long as a few answers.
+_WORTH_A_REACH = 8
 
 
 class Outlook:
@@ -39,6 +41,13 @@ class Outlook:
         self.dead: dict[str, int] = {}
         # From what length on a shape finds no gap at `now` in what became free after so many gifts.
         self._barred: dict[tuple[str, int], int] = {}
+        # By shape and gifts, for how long at most a job could run from `now` in what those gifts left.
+        self._longest: dict[tuple[str, int], int] = {}
+        # By shape and gifts, how long at most, and until when, places stay free that became so after those gifts. It
+        # holds until there is another gift, as promises only take.
+        self._reach: dict[tuple[str, int], tuple[int, int]] = {}
+        # How many jobs asked for one that is not there.
+        self._asked_reach: dict[tuple[str, int], int] = {}
         # Where there may be room, and what each shape asks of it.
         self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if gaps else None
         self._asks: dict[str, Ask | None] = {}
@@ -67,9 +76,14 @@ class Outlook:
         steps = self._gaps.work if self._gaps is not None else 0
         return max(self.effort - self.spent - steps // _STEPS, 0)
 
+    def _forget_reach(self) -> None:
+        self._reach.clear()
+        self._asked_reach.clear()
+
     def _forget_now(self) -> None:
         self.dead.clear()
         self._barred.clear()
+        self._longest.clear()
         self.tried.clear()
 
     # What happens
@@ -86,6 +100,7 @@ class Outlook:
     def gave(self, start: int, end: int, places: int = ANYWHERE) -> None:
         """Something became free during [start, end), in a set of places."""
         self.misses.freed(start, end, places)
+        self._forget_reach()
         self._forget_now()
 
     def compare(self) -> None:
@@ -95,11 +110,13 @@ class Outlook:
             self.remove(jobid)
             if jobid in jobs:
                 self.put(jobid, jobs[jobid])
+        self._forget_reach()
 
     def redraw(self, jobs: set[int]) -> None:
         """The graph has changed, and `jobs` hold, or are promised, parts of it."""
         self.misses.forget()
         self._asks.clear()
+        self._forget_reach()
         if self._gaps is not None and self._gaps.outgrown():
             self._gaps = Gaps(self.scheduler.graph, self.scheduler.policy.whole)
             for jobid in jobs & self.scheduler.jobs.keys():
@@ -185,6 +202,41 @@ class Outlook:
             return found._replace(start=reached[0], spent=True)
         return found
 
+    def longest_now(self, entry: Entry, since: int) -> int:
+        """How long any job of a shape could run from now at most, in what became free after `since` gifts."""
+        key = entry.shape, since
+        found = self._longest.get(key)
+        if found is None:
+            gaps, ask = self._gaps, self._ask(entry)
+            if gaps is None or ask is None:
+                found = FOR_EVER
+            else:
+                ask = ask._replace(of=self.misses.places(since))
+                found = 0
+                if gaps.open_now(ask, self.now, self.now + 1):
+                    found = gaps.reach(ask, self.now, self.now, self.now + 1)[0]
+            self._longest[key] = found
+        return found
+
+    def out_of_reach(self, entry: Entry, kept: Allocation, since: int) -> bool:
+        """True if nothing that became free after `since` gifts stays so for long enough to bring a promise forward:
+        neither for as long as the job lasts nor until the promise begins.
+        """
+        key = entry.shape, since
+        found = self._reach.get(key)
+        if found is None:
+            asked = self._asked_reach[key] = self._asked_reach.get(key, 0) + 1
+            if asked < _WORTH_A_REACH:
+                return False
+            gaps, ask = self._gaps, self._ask(entry)
+            if gaps is None or ask is None:
+                found = FOR_EVER, FOR_EVER
+            else:
+                begin, end = self.misses.spans(since)
+                found = gaps.reach(ask._replace(of=self.misses.places(since)), self.now, max(begin, self.now), end)
+            self._reach[key] = found
+        return entry.length > found[0] and kept.start > found[1]
+
     def may_move(self, entry: Entry, kept: Allocation, since: int, ranges: Ranges) -> bool:
         """False if there is no gap before its promise for a job in `ranges`, in what became free after `since`."""
         gaps, ask = self._gaps, self._ask(entry, kept, since)
@@ -193,7 +245,7 @@ class Outlook:
         most = gaps.work + 8 * _STEPS
         return next(gaps.openings(ask, entry.length, ranges, most), None) is not None
 
-    def _ask(self, entry: Entry, kept: Allocation | None, since: int) -> Ask | None:
+    def _ask(self, entry: Entry, kept: Allocation | None = None, since: int = 0) -> Ask | None:
         """What a job needs of gaps; None if they do not tell."""
         if self._gaps is None:
             return None

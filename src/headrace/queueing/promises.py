@@ -39,9 +39,18 @@ class Promises:
         self._outlook.put(jobid, allocation)
 
     def drop(self, jobid: int) -> None:
-        """Take a promise back: what it reserved is free."""
+        """Take a promise back: what it reserved is free, and the job waits without one."""
+        self.release(jobid)
+        self.count_anew(jobid)
+
+    def release(self, jobid: int) -> None:
+        """As `drop`, where the job starts, or is promised something else, at once."""
         allocation, places = self.take_out(jobid)
         self._outlook.gave(allocation.start, allocation.end, places)
+
+    def count_anew(self, jobid: int) -> None:
+        """A job waits without a promise."""
+        self.first = min(self.first, self._line.before(self._line.entries[jobid].place))
 
     def drop_before(self, moment: int) -> None:
         """Take back the promises of starts before a moment."""
@@ -52,7 +61,6 @@ class Promises:
         """End a promise and its reservation; returns what it was, and its places. Nobody is told that it is free."""
         allocation = self.kept.pop(jobid)
         place = self._line.entries[jobid].place
-        self.first = min(self.first, self._line.before(place))
         del self.places[bisect_left(self.places, place)]
         del self._starts[bisect_left(self._starts, (allocation.start, jobid))]
         del self.checked[jobid]

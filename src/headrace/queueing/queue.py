@@ -10,7 +10,8 @@ forward. A call that would take too long leaves the rest to the next one, and sa
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace, merge
 from typing import NamedTuple
 
 from headrace.graph.matcher import Failure
@@ -18,7 +19,7 @@ from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation
 from headrace.queueing.improve import Improver
-from headrace.queueing.line import Line
+from headrace.queueing.line import Line, Place
 from headrace.queueing.misses import FOR_EVER
 from headrace.queueing.outlook import Outlook
 from headrace.queueing.policies import QueuePolicy, by_name
@@ -31,6 +32,8 @@ OVERRUN = 30
 EFFORT = 32
 # How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
 STARTS = 64
+# So few promised jobs are looked at one by one, rather than shape by shape.
+_FEW_PROMISES = 64
 
 
 def overrun(late: int) -> int:
@@ -104,6 +107,9 @@ class Queue:
         self._resized = False
         # Up to which gift promised jobs were offered a start at once.
         self._offered = 0
+        # The place of the last job that was offered a start before the effort ended, and at which moment and gift.
+        self._offered_to: Place | None = None
+        self._offered_in = (0, 0)
 
     @property
     def unfinished(self) -> bool:
@@ -276,6 +282,7 @@ class Queue:
             else:
                 # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
                 self._outlook.gave(now, allocation.end, places)
+                self._promises.count_anew(jobid)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
         self._remove(jobid)
@@ -305,7 +312,9 @@ class Queue:
         offered = outlook.misses.count
         offers = offered != self._offered
         order, planned = self.line.order, self.planned
-        waiting = 0 if offers or limit is not None else self._promises.first
+        if offers and limit is None and not self._offer_now(decisions):
+            return
+        waiting = 0 if limit is not None else self._promises.first
         begun = 0
         while waiting < len(order):
             jobid = order[waiting][2]
@@ -340,6 +349,51 @@ class Queue:
         self._promises.first = waiting
         if not outlook.unfinished:
             self._offered = offered
+
+    def _offer_now(self, decisions: list[Decision]) -> bool:
+        """Have promised jobs start now that can, in line. False if the effort ended before all had their turn."""
+        outlook, state = self._outlook, (self._outlook.now, self._outlook.misses.count)
+        after = self._offered_to if state == self._offered_in else None
+        while True:
+            for place in self._startable(after):
+                if outlook.left() == 0:
+                    outlook.unfinished = True
+                    self._offered_in, self._offered_to = (outlook.now, outlook.misses.count), after
+                    return False
+                after = place
+                jobid = place[2]
+                early = self._improver.start_early(self.pending[jobid], self.planned[jobid])
+                if early is not None:
+                    self._start(jobid, early, decisions)
+                    # What its promise held is free again, for any shape.
+                    break
+            else:
+                return True
+
+    def _startable(self, after: Place | None) -> Iterator[Place]:
+        """The places in line, behind one, of promised jobs that may start now, as far as gaps tell at a glance."""
+        outlook, entries, kept, first = self._outlook, self.pending, self.planned, self._promises.first
+        if not first:
+            return iter(())
+        now, last = outlook.now, self.line.order[first - 1]
+        if first < _FEW_PROMISES:
+            return (place for place in self.line.order.first(first) if after is None or place > after)
+        since = min(self._promises.checked.values())
+        rows = []
+        for row in self.line.shapes.values():
+            begin = 0 if after is None else row.behind(after)
+            if begin == len(row) or row[begin] > last:
+                continue
+            longest = outlook.longest_now(entries[row[begin][2]], since)
+            if longest:
+                rows.append(
+                    [
+                        place
+                        for place in row.between(begin, last)
+                        if entries[place[2]].length <= longest or kept[place[2]].start <= now + longest
+                    ]
+                )
+        return merge(*rows)
 
     def _plan(self, jobid: int, now: int, effort: int | None, decisions: list[Decision]) -> int | None:
         """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the effort is spent."""

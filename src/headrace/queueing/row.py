@@ -6,7 +6,7 @@ would do. Here the room of those that left is given back once it is half of all.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
@@ -39,9 +39,17 @@ class Row(Generic[T]):
         """The first items, `count` at most."""
         return self._items[self._gone : self._gone + count]
 
+    def between(self, begin: int, last: T) -> list[T]:
+        """The items from number `begin` on that are not more than an item."""
+        return self._items[self._gone + begin : bisect_right(self._items, last, self._gone)]
+
     def before(self, item: T) -> int:
         """How many are less than an item."""
         return bisect_left(self._items, item, self._gone) - self._gone
+
+    def behind(self, item: T) -> int:
+        """How many are not more than an item."""
+        return bisect_right(self._items, item, self._gone) - self._gone
 
     def add(self, item: T) -> int:
         """Put an item in; returns how many are before it."""
