@@ -373,6 +373,8 @@ def test_no_order_of_messages_leaves_a_job_behind_or_starts_one_twice(in_broker:
         assert await world.to_the_end() == []
         assert not [id for id, times in world.agent.begun.items() if times > 1]
         assert all(not world.client.queues[tag].empty() for tag in world.asked), "a request was not answered"
-        assert not broker.logged, broker.logged
+        # What is said of a scheduler that comes (debug lines) is no complaint.
+        told = [line for line in broker.logged if not line.startswith("job-manager: scheduler: ")]
+        assert not told, told
 
     in_broker(scenario)
