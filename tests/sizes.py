@@ -17,13 +17,13 @@ class Size(NamedTuple):
 
 SIZES = {
     # kill -9 of the lead broker under a load of submissions
-    "kills": Size(10, 100),
+    "kills": Size(15, 100),
     # random and mutated frames at the local socket
-    "frames": Size(20_000, 100_000),
+    "frames": Size(50_000, 100_000),
     # the same from a member of the tree, which holds the key, to its parent
-    "member_frames": Size(2_000, 20_000),
+    "member_frames": Size(5_000, 100_000),
     # requests of clients and members that leave before they are answered
-    "wishes": Size(6_000, 30_000),
+    "wishes": Size(6_000, 60_000),
     # orders in which messages between job manager, scheduler and agents may come
     "orders": Size(40, 400),
     # jobs through one broker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 from headrace.cli.errors import CommandError
 
@@ -84,9 +85,11 @@ def decode(text: str, where: str) -> Dict[str, Any]:
 
 def _toml(text: str) -> Any:
     try:
-        tomllib = __import__("tomllib")
+        tomllib = __import__("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError:
-        raise CommandError("--conf: reading TOML needs Python 3.11 or later; give JSON or KEY=VALUE") from None
+        raise CommandError(
+            "--conf: reading TOML needs Python 3.11 or later, or tomli; give JSON or KEY=VALUE"
+        ) from None
     return tomllib.loads(text)
 
 

@@ -111,7 +111,8 @@ def _files(program: str) -> List[str]:
 
 
 def _read(path: str) -> Any:
-    module = {".toml": "tomllib", ".yaml": "yaml", ".json": "json"}[path[-5:]]
+    toml = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+    module = {".toml": toml, ".yaml": "yaml", ".json": "json"}[path[-5:]]
     try:
         parser = __import__(module)
     except ImportError:
