@@ -89,7 +89,7 @@ def test_watchers_tell_what_they_are_about_and_need_not_hold_the_reactor():
             print("fd", fd == w, args)
             watcher.stop()
         def signalled(handle, watcher, signum, args):
-            print("signal", signum)
+            print("signal", int(signum))
             watcher.destroy()
         seen = []
         prepare = h.prepare_watcher_create(lambda *_: seen.append("prepare")).start().unref()
