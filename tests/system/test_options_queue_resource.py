@@ -345,6 +345,21 @@ R = [
         "Errno 71\n1\n{}\n",
     ),
     Line("test -d $(flux config builtin module_path)"),
+    Line(
+        "flux config builtin 2>&1 | head -1; flux config builtin 2>/dev/null",
+        like("Usage: flux-config builtin .*\n"),
+        1,
+    ),
+    # the leader's configuration is everybody's
+    Line(
+        "flux config set -t integer a.y 5; flux exec -r 1 flux config get a.y; "
+        "flux exec -r 1 flux config load </dev/null; "
+        "flux exec -r 1 flux config reload --follower-noop && flux exec -r 1 flux config get a.y; flux config reload; "
+        "flux exec -r 1 flux config get a.y",
+        "5\n5\nflux-config: the configuration is changed on the leader, rank 0, which tells the others\n1: Exit 1\n"
+        "flux-config: a.y is not set\n1: Exit 1\n",
+        1,
+    ),
     Line("flux config builtin odd", like("flux-config: odd is invalid.*\n"), 1),
     Line("flux version | cut -d: -f1", "commands\nlibflux-core\nbroker\nFLUX_URI\nbuild-options\n"),
     Line(

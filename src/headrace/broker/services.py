@@ -8,7 +8,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..spec.message import Message
+from ..spec.message import ROLE_OWNER, Message
 from . import config as configuration
 from . import dmesg, drain
 from .module import EMPTY, ModuleContext, RpcError, _Empty
@@ -186,7 +186,24 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
                 raise RpcError(exc.errnum, f"{name}: {exc}") from None
         broker.log(logging.INFO, "config", "configuration was reloaded")
         doubt(new)
+        if broker.rank == 0:
+            # Followers take what the leader took; the event is on its way to them before the request is answered.
+            ctx.publish("config.update", new)
         return EMPTY
+
+    async def follow(new: dict[str, Any]) -> None:
+        try:
+            await take(new)
+        except RpcError as exc:
+            broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
+
+    def updated(msg: Message) -> None:
+        if msg.rolemask & ROLE_OWNER:
+            broker.spawn(follow(msg.obj))
+
+    def check_leader() -> None:
+        if broker.rank != 0:
+            raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
 
     doubted: list[str] = []
 
@@ -208,6 +225,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
             doubted[:] = lines
 
     async def reload(_msg: Message) -> _Empty:
+        check_leader()
         if not broker.config_path:
             raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
         try:
@@ -217,6 +235,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         return await take(new, broker.config_path)
 
     async def load(msg: Message) -> _Empty:
+        check_leader()
         if msg.obj is None:
             # Nothing is no configuration: an empty one is an empty object.
             raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
@@ -231,6 +250,8 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         "load": load,
     }
     ctx.service("config", methods, open=("get", "doubts"))
+    if broker.rank != 0:
+        ctx.subscribe("config.update", updated)
 
 
 def _overlay(broker: Broker, ctx: ModuleContext) -> None:

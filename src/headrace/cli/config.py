@@ -43,10 +43,15 @@ _GET = Command(
 _LOAD = Command(
     "flux-config load", "[PATH]", "Replace the configuration by a file, a folder of files, or standard input"
 )
-_RELOAD = Command("flux-config reload", "", "Read the configuration files of this broker again")
+_RELOAD = Command(
+    "flux-config reload",
+    "[OPTIONS]",
+    "Read the configuration files of this broker again",
+    (("", "follower-noop", "", "On a follower, which the leader tells of changes, do nothing"),),
+)
 _BUILTIN = Command(
     "flux-config builtin",
-    "[OPTIONS] [NAME]",
+    "[OPTIONS] NAME",
     "Print paths and names that come with this installation",
     (
         ("", "installed", "", "Accepted: there is one set of values"),
@@ -139,8 +144,11 @@ def _load(argv: List[str]) -> int:
 def _reload(argv: List[str]) -> int:
     from headrace.client.handle import Handle
 
-    _RELOAD.parse(argv).need(0, 0)
+    options = _RELOAD.parse(argv)
+    options.need(0, 0)
     handle = Handle()
+    if options.has("follower-noop") and handle.attr_get("rank") != "0":
+        return 0
     handle.rpc("config.reload").get()
     show_doubts(handle)
     return 0
@@ -155,15 +163,11 @@ def show_doubts(handle: Any) -> None:
 
 def _builtin(argv: List[str]) -> int:
     options = _BUILTIN.parse(argv)
-    operands = options.need(0, 1)
+    (name,) = options.need(1, 1)
     values = builtin_values()
-    if not operands:
-        for name, value in values.items():
-            print(f"{name:<20} {value}")
-        return 0
-    if operands[0] not in values:
-        raise CommandError(f"{operands[0]} is invalid: known are {', '.join(values)}")
-    print(values[operands[0]])
+    if name not in values:
+        raise CommandError(f"{name} is invalid: known are {', '.join(values)}")
+    print(values[name])
     return 0
 
 
