@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
 
 from headrace.cli import options, submit
+from headrace.cli.signing import sign
 from headrace.spec import rlimits
 
 
@@ -51,3 +54,13 @@ def test_environment_limits_and_directory_are_looked_up_once(monkeypatch: pytest
     counted(rlimits, "collect")
     assert len(_jobspecs("--cc=1-20", "true", "{cc}")) == 20
     assert sorted(calls) == ["_environment", "_working_directory", "collect"]
+
+
+def test_the_payload_of_a_submission_is_plain_json() -> None:
+    args = submit._parser().parse_args(["--urgency=3", "--flags=waitable", "echo", 'quo"te\\', "\u00e4"])
+    jobspec = options.task_jobspec(args)
+    payload = options.encode_request(jobspec, args)
+    assert payload.endswith(b"}\0")
+    body = json.loads(payload[:-1])
+    assert body == {"J": sign(json.dumps(jobspec)), "urgency": 3, "flags": 4}
+    assert json.loads(base64.b64decode(body["J"].split(".")[1])) == jobspec

@@ -43,7 +43,7 @@ def main(argv: List[str]) -> int:
         options.print_jobspec(jobspec)
         return 0
     handle = Handle()
-    job = handle.rpc("job-ingest.submit", options.encode_request(jobspec, args)).get()["id"]
+    job = handle.rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
     if args.bg:
         return _wait_until_up(handle, job, bool(args.verbose))
     if args.verbose:

@@ -49,7 +49,7 @@ def main(argv: List[str]) -> int:
     if args.dry_run:
         options.print_jobspec(jobspec)
         return 0
-    job = Handle().rpc("job-ingest.submit", options.encode_request(jobspec, args)).get()["id"]
+    job = Handle().rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
     if not args.quiet:
         print(jobid.encode(job, "f58"))
     return 0

@@ -44,7 +44,7 @@ def main(argv: List[str]) -> int:
     from headrace.cli.attach import Attach
 
     handle = Handle()
-    job = handle.rpc("job-ingest.submit", options.encode_request(jobspec, args)).get()["id"]
+    job = handle.rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
     if args.verbose:
         sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
     if args.wait_event:

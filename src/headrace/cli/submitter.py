@@ -69,7 +69,7 @@ class Submitter:
             for args, make in jobs:
                 # The first jobspec is made before the broker is needed, so that a wrong option is told first.
                 request = options.encode_request(make(), args)
-                self._pending.append((args, self.handle.rpc("job-ingest.submit", request)))
+                self._pending.append((args, self.handle.rpc("job-ingest.submit", payload=request)))
                 if len(self._pending) - self._next >= _IN_FLIGHT:
                     self._collect()
             while self._next < len(self._pending):
