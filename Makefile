@@ -53,8 +53,9 @@ unit: $(VENV)/.installed
 system: $(VENV)/.installed packages
 	$(BIN)/python -m pytest tests/system
 
+# Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md.
 test: check packages $(VENV)/.installed
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -rsx
 
 # The tests whose size is a choice, at the sizes of a soak (tests/sizes.py); prints each one's figures and seed.
 # docs/dev/soak.md has the last result.

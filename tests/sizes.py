@@ -23,7 +23,7 @@ SIZES = {
     # the same from a member of the tree, which holds the key, to its parent
     "member_frames": Size(5_000, 100_000),
     # requests of clients and members that leave before they are answered
-    "wishes": Size(6_000, 60_000),
+    "wishes": Size(6_000, 300_000),
     # orders in which messages between job manager, scheduler and agents may come
     "orders": Size(40, 400),
     # jobs through one broker
