@@ -12,6 +12,7 @@ import pytest
 from headrace.broker import drain
 from headrace.broker.local import LocalClient
 from headrace.spec import message as m
+from headrace.spec.requests.broker import OVERLAY
 
 Run = Callable[..., None]
 
@@ -20,7 +21,7 @@ def asking(broker: Any) -> Any:
     """A broker with child `below` of rank 5, parent `above`, and a peer that asks it."""
     broker.overlay = SimpleNamespace(child_of=lambda uuid: 5 if uuid == "below" else None, parent_uuid="above")
     ctx = broker.context("overlay")
-    ctx.service("overlay", {"drained": drain.handler(broker, ctx)})
+    ctx.service("overlay", {"drained": drain.handler(broker, ctx)}, requests=OVERLAY)
     return broker.owner_peer()
 
 

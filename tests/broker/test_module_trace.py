@@ -10,6 +10,7 @@ import pytest
 
 from headrace.broker.module_trace import ModuleTrace
 from headrace.spec import message as m
+from headrace.spec.requests.broker import MODULE
 
 Run = Callable[..., None]
 
@@ -19,7 +20,7 @@ def traced(broker: Any) -> tuple[Any, dict[str, Any]]:
     loaded = {name: broker.context(name) for name in "ab"}
     loaded["b"].service("b", {"get": lambda msg: {"n": msg.obj["n"] + 1}})
     ctx = broker.context("broker")
-    ctx.service("module", {"trace": ModuleTrace(ctx, loaded).start})
+    ctx.service("module", {"trace": ModuleTrace(ctx, loaded).start}, requests=MODULE)
     return broker.owner_peer(), loaded
 
 

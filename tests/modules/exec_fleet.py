@@ -162,7 +162,7 @@ class Fleet:
 
     def leader(self) -> Any:
         """The module's part that leads all jobs."""
-        handler, _ = self.contexts[0]._methods["job-exec.start"]
+        handler, *_ = self.contexts[0]._methods["job-exec.start"]
         return handler.__self__  # type: ignore[attr-defined]
 
     async def settle(self) -> None:

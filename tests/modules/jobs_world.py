@@ -195,6 +195,6 @@ class World:
 
 def pipeline_of(world: World) -> Pipeline:
     """What is behind the job manager's requests."""
-    handler, _ = world.manager._methods["job-manager.submit"]
+    handler, *_ = world.manager._methods["job-manager.submit"]
     found: Pipeline = handler.__self__.pipeline
     return found

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
+from ..spec.requests.broker import LOG
 from . import drain
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
@@ -98,7 +99,7 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
 
     log.followers.append(appended)
     methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
-    ctx.service("log", methods, open=("append", "dmesg"))
+    ctx.service("log", methods, open=("append", "dmesg"), requests=LOG)
     if broker.rank:
         forwarding = _Forwarding(ctx)
         log.forward, log.flush = forwarding, forwarding.send

@@ -8,13 +8,12 @@ would first cost memory in every broker on the way, and then be disconnected.
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
 from ..spec.message import Message
 from .local import LocalClient
-from .module import ModuleContext, RpcError
+from .module import ModuleContext
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -26,9 +25,7 @@ def handler(broker: Broker, ctx: ModuleContext) -> Any:
     """The method `drained` of the overlay service."""
 
     def drained(msg: Message) -> None:
-        route = (msg.obj or {}).get("route")
-        if not isinstance(route, list) or not all(isinstance(hop, str) for hop in route):
-            raise RpcError(errno.EPROTO, f"{TOPIC}: route must be an array of strings")
+        route: list[str] = msg.obj["route"]
 
         def answer(_reply: Message | None = None) -> None:
             ctx.respond(msg)

@@ -69,17 +69,17 @@ class Events:
 
     def handle_publish(self, msg: Message) -> dict[str, int] | _Empty:
         """`event.publish {topic, flags, payload?}`, payload in base64 as clients send it."""
-        body = msg.obj or {}
-        topic = body.get("topic")
-        if not isinstance(topic, str) or not topic or "\0" in topic:
+        body = msg.obj
+        topic = body["topic"]
+        if not topic or "\0" in topic:
             raise RpcError(errno.EPROTO, "event.publish: topic must be a string without NUL that is not empty")
         payload = None
         if body.get("payload") is not None:
             try:
                 payload = base64.b64decode(body["payload"], validate=True)
-            except (binascii.Error, TypeError, ValueError):
+            except (binascii.Error, ValueError):
                 raise RpcError(errno.EPROTO, "event.publish: payload is not base64") from None
-        event = m.event(topic, None, int(body.get("flags", 0)) & m.FLAG_PRIVATE, payload)
+        event = m.event(topic, None, (body.get("flags") or 0) & m.FLAG_PRIVATE, payload)
         event.userid = msg.userid
         event.rolemask = msg.rolemask
         return {"seq": self.publish(event)}
@@ -87,9 +87,7 @@ class Events:
     def handle_subscribe(self, msg: Message) -> _Empty | None:
         """event.subscribe and event.unsubscribe of a local client or a module; the answer has no payload."""
         peer = self.router.local_peer(msg)
-        topic = (msg.obj or {}).get("topic")
-        if not isinstance(topic, str):
-            raise RpcError(errno.EPROTO, f"{msg.topic}: topic must be a string")
+        topic = msg.obj["topic"]
         if peer is None:
             raise RpcError(errno.EPROTO, f"{msg.topic}: only clients and modules of this broker have subscriptions")
         if msg.topic.endswith(".subscribe"):

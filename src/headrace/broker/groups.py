@@ -12,6 +12,7 @@ from typing import Any
 
 from ..spec.idset import Idset, IdsetError
 from ..spec.message import Message
+from ..spec.requests.broker import GROUPS
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .outstanding import sender_of
 
@@ -32,6 +33,7 @@ class Groups:
             "groups",
             {"get": self._get, "join": self._join, "leave": self._leave, "update": self._update},
             open=("get",),
+            requests=GROUPS,
         )
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"groups": {name: str(ranks) for name, ranks in self.members.items()}})
@@ -135,9 +137,9 @@ class Groups:
 
 
 def _name(msg: Message) -> str:
-    name = (msg.obj or {}).get("name")
-    if not isinstance(name, str) or not name:
-        raise RpcError(errno.EPROTO)
+    name: str = msg.obj["name"]
+    if not name:
+        raise RpcError(errno.EPROTO, f"{msg.topic}: name must not be empty")
     return name
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
 from ..spec.os_error import text_of, with_class
+from ..spec.requests.broker import MODULE
 from . import bare_imports, module_process, stand_ins
 from .module import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
@@ -290,16 +291,14 @@ class ModuleHost:
                 "trace": self._trace.start,
             },
             open=("list",),
+            requests=MODULE,
         )
 
     async def _load(self, msg: Message) -> _Empty:
-        body = msg.obj or {}
-        args = body.get("args", [])
-        if not isinstance(body.get("path"), str) or not isinstance(args, list):
-            raise RpcError(errno.EPROTO, "module.load: path must be a string and args a list of strings")
+        body = msg.obj
         try:
-            args = [str(arg) for arg in args]
-            await self.load(body["path"], str(body.get("name") or ""), args, body.get("exec") is True)
+            args = list(body.get("args") or ())
+            await self.load(body["path"], body.get("name") or "", args, body.get("exec") is True)
         except Exception as exc:
             # Who asked may be a script whose output nobody keeps.
             self.broker.log(logging.WARNING, "broker", f"load {body['path']}: {text_of(exc)}")
@@ -309,12 +308,12 @@ class ModuleHost:
         return EMPTY
 
     async def _remove(self, msg: Message) -> _Empty:
-        await self.remove(str((msg.obj or {}).get("name")))
+        await self.remove(msg.obj["name"])
         return EMPTY
 
     def _debug(self, msg: Message) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        body = dict(msg.obj or {})
-        target = self.loaded.get(str(body.pop("name", "")))
+        body = dict(msg.obj)
+        target = self.loaded.get(body.pop("name"))
         if target is None:
             raise RpcError(errno.ENOENT)
         return target.set_debug(body)

@@ -13,16 +13,19 @@ import logging
 import resource
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
+from ..spec.payload import mismatch
+from ..spec.requests.broker import EVERY_MODULE
 from .module_rest import Rest, Return
 from .module_streams import RpcError, StreamSet
 from .router import new_uuid
 
 if TYPE_CHECKING:
+    from ..spec.payload import Form, Methods
     from .broker import Broker
 
 __all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "ModuleContext", "RpcError", "StreamSet"]
@@ -62,7 +65,7 @@ class ModuleContext:
         self.at_rest: Rest | None = None
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end
-        self._methods: dict[str, tuple[Handler, bool]] = {}
+        self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
         self._pending: dict[int, Callable[[Message], None]] = {}
         self._streaming_calls: dict[int, tuple[str, int]] = {}
         self._next_tag = 0
@@ -96,11 +99,17 @@ class ModuleContext:
         self.broker.log(level, f"{self.name}", text)
 
     def service(
-        self, name: str, methods: dict[str, Handler], roles: int = m.ROLE_OWNER, open: Iterable[str] = ()
+        self,
+        name: str,
+        methods: Mapping[str, Handler],
+        roles: int = m.ROLE_OWNER,
+        open: Iterable[str] = (),
+        requests: Methods | None = None,
     ) -> None:
         """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
 
-        Raises RpcError(EEXIST) when another module already provides it.
+        `requests` has the form of each method's payload: one of another form is refused with EPROTO, and the handler
+        does not see it. Raises RpcError(EEXIST) when another module already provides the service.
         """
         router = self.broker.router
         owner = router.services.get(name)
@@ -111,7 +120,8 @@ class ModuleContext:
             self.services.append(name)
         allowed = set(open)
         for method, handler in methods.items():
-            self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER)
+            wanted = None if requests is None else requests[method]
+            self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER, wanted)
 
     def unservice(self, name: str) -> None:
         """Stop providing `name`."""
@@ -163,11 +173,16 @@ class ModuleContext:
             except Exception as exc:
                 self._failed(msg, exc)
             return
-        handler, everyone = entry
+        handler, everyone, wanted = entry
         if not everyone and not msg.rolemask & m.ROLE_OWNER:
             self.respond_error(msg, errno.EPERM, "Request requires owner credentials")
             return
         try:
+            if wanted is not None:
+                wrong = mismatch(wanted, msg.obj)
+                if wrong:
+                    self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+                    return
             result = handler(msg)
         except Exception as exc:
             self._failed(msg, exc)
@@ -214,7 +229,11 @@ class ModuleContext:
 
     def _default(self, msg: Message) -> None:
         _service, _, method = msg.topic.rpartition(".")
-        if method == "ping":
+        wanted = EVERY_MODULE.get(method)
+        wrong = mismatch(wanted, msg.obj) if wanted is not None else ""
+        if wrong:
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+        elif method == "ping":
             body = dict(msg.obj or {})
             body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])
             body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
@@ -252,7 +271,7 @@ class ModuleContext:
             hook()
 
     def _answer_rusage(self, msg: Message) -> None:
-        who = (msg.obj or {}).get("who", "self")
+        who = (msg.obj or {}).get("who") or "self"
         if who in _RUSAGE_OF:
             self.respond(msg, _rusage(_RUSAGE_OF[who]))
         else:
@@ -260,8 +279,8 @@ class ModuleContext:
 
     def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
-        flags = int(body.get("flags", 0))
-        op = body.get("op", "")
+        flags = body.get("flags") or 0
+        op = body.get("op") or ""
         if op == "setbit":
             self.debug |= flags
         elif op == "clrbit":

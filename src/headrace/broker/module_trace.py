@@ -6,7 +6,6 @@ or tracing the broker would never end.
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import time
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
-from .module import RpcError
 
 if TYPE_CHECKING:
     from .module import ModuleContext
@@ -39,10 +37,6 @@ class ModuleTrace:
 
         A module may be named before it is loaded. Raises RpcError(EPROTO).
         """
-        body = msg.obj or {}
-        names = body.get("names")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise RpcError(errno.EPROTO, "module.trace: names must be a list of module names")
         self._streams.add(msg)
         self.attach()
 
@@ -61,7 +55,7 @@ class ModuleTrace:
             asked = stream.obj
             if (
                 (not asked["names"] or name in asked["names"])
-                and msg.type & asked.get("typemask", _ALL_TYPES)
+                and msg.type & (asked.get("typemask") or _ALL_TYPES)
                 and fnmatch.fnmatchcase(msg.topic, asked.get("topic_glob") or "*")
             ):
                 self._ctx.respond(stream, _summary(now, name, way, msg, asked.get("full") is True))

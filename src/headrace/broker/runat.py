@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import Message
+from ..spec.requests.broker import RUNAT
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 from .program import run_command
 
@@ -23,14 +24,11 @@ class Cleanup:
     def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
         self._broker = broker
         self.commands: list[str] = []
-        ctx.service("runat", {"push": self._push})
+        ctx.service("runat", {"push": self._push}, requests=RUNAT)
 
     def _push(self, msg: Message) -> _Empty:
         """`{name: "cleanup", commands}`: each goes to the front. Raises RpcError(EPROTO, EINVAL)."""
-        body = msg.obj or {}
-        name, commands = body.get("name"), body.get("commands")
-        if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
-            raise RpcError(errno.EPROTO, "runat.push: commands must be an array of strings")
+        name, commands = msg.obj["name"], msg.obj["commands"]
         if name != "cleanup" or self._broker.rank:
             raise RpcError(
                 errno.EINVAL, f"runat.push: commands can be pushed to cleanup of rank 0, not to {name!r} here"

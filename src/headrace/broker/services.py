@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..spec.message import ROLE_OWNER, Message
+from ..spec.requests import broker as forms
 from . import config as configuration
 from . import dmesg, drain
 from .module import EMPTY, ModuleContext, RpcError, _Empty
@@ -34,8 +35,11 @@ def register(broker: Broker) -> None:
             "unsubscribe": broker.events.handle_subscribe,
         },
         open=("publish", "subscribe", "unsubscribe"),
+        requests=forms.EVENT,
     )
-    ctx.service("broker", {"getenv": _getenv, "setenv": _setenv, "disconnect": lambda _msg: EMPTY})
+    ctx.service(
+        "broker", {"getenv": _getenv, "setenv": _setenv, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER
+    )
     ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
     _config(broker, broker.modules.builtin("config"))
     _overlay(broker, broker.modules.builtin("overlay"))
@@ -45,33 +49,27 @@ def register(broker: Broker) -> None:
     connector.on_stats_clear(lambda: broker.local.clear_stats() if broker.local else None)
 
 
-def _text(msg: Message, key: str) -> str:
-    value = (msg.obj or {}).get(key)
-    if not isinstance(value, str):
-        raise RpcError(errno.EPROTO, f"{msg.topic}: {key} must be a string")
-    return value
-
-
 def _attrs(broker: Broker, ctx: ModuleContext) -> None:
     attrs = broker.attrs
 
     def set_(msg: Message) -> _Empty:
-        attrs.update(_text(msg, "name"), _text(msg, "value"))
+        attrs.update(msg.obj["name"], msg.obj["value"])
         return EMPTY
 
     def remove(msg: Message) -> _Empty:
-        attrs.remove(_text(msg, "name"))
+        attrs.remove(msg.obj["name"])
         return EMPTY
 
     ctx.service(
         "attr",
         {
-            "get": lambda msg: attrs.lookup(_text(msg, "name")),
+            "get": lambda msg: attrs.lookup(msg.obj["name"]),
             "set": set_,
             "rm": remove,
             "list": lambda _msg: {"names": attrs.names()},
         },
         open=("get", "list"),
+        requests=forms.ATTR,
     )
 
 
@@ -108,15 +106,16 @@ def _states(broker: Broker, ctx: ModuleContext) -> None:
             "monitor": monitor,
         },
         open=("get", "wait", "monitor"),
+        requests=forms.STATE_MACHINE,
     )
-    ctx.service("shutdown", {"start": shutdown})
+    ctx.service("shutdown", {"start": shutdown}, requests=forms.SHUTDOWN)
 
 
 def _services(broker: Broker, ctx: ModuleContext) -> None:
     """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
 
     def add(msg: Message) -> _Empty:
-        name = _text(msg, "service")
+        name = msg.obj["service"]
         peer = broker.router.local_peer(msg)
         if peer is None or not name:
             raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
@@ -128,28 +127,23 @@ def _services(broker: Broker, ctx: ModuleContext) -> None:
         return EMPTY
 
     def remove(msg: Message) -> _Empty:
-        name = _text(msg, "service")
+        name = msg.obj["service"]
         peer = broker.router.local_peer(msg)
         if peer is None or broker.router.services.get(name) is not peer:
             raise RpcError(errno.ENOENT)
         del broker.router.services[name]
         return EMPTY
 
-    ctx.service("service", {"add": add, "remove": remove})
+    ctx.service("service", {"add": add, "remove": remove}, requests=forms.SERVICE)
 
 
 def _getenv(msg: Message) -> dict[str, Any]:
-    names = (msg.obj or {}).get("names")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise RpcError(errno.EPROTO, "broker.getenv: names must be an array of strings")
-    return {"env": {name: os.environ[name] for name in names if name in os.environ}}
+    return {"env": {name: os.environ[name] for name in msg.obj["names"] if name in os.environ}}
 
 
 def _setenv(msg: Message) -> _Empty:
     """`broker.setenv {env: {name: value or null}}`: all of them, or none where one is not well formed."""
-    env = (msg.obj or {}).get("env")
-    if not isinstance(env, dict):
-        raise RpcError(errno.EPROTO, "broker.setenv: env must be an object")
+    env = msg.obj["env"]
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
             raise RpcError(errno.EPROTO, f"broker.setenv: '{name}' cannot be the name of a variable")
@@ -249,7 +243,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         "reload": reload,
         "load": load,
     }
-    ctx.service("config", methods, open=("get", "doubts"))
+    ctx.service("config", methods, open=("get", "doubts"), requests=forms.CONFIG)
     if broker.rank != 0:
         ctx.subscribe("config.update", updated)
 
@@ -258,16 +252,14 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
     overlay = broker.overlay
 
     def topology(msg: Message) -> dict[str, Any]:
-        rank = (msg.obj or {}).get("rank")
-        if not isinstance(rank, int):
-            raise RpcError(errno.EPROTO)
+        rank = msg.obj["rank"]
         if rank not in overlay.topology.subtree(broker.rank):
             raise RpcError(errno.ENOENT, "requested rank is not this broker or its descendant")
         return overlay.shape(rank)
 
     def disconnect(msg: Message) -> _Empty:
-        rank = (msg.obj or {}).get("rank")
-        if not isinstance(rank, int) or not overlay.disconnect(rank):
+        rank = msg.obj["rank"]
+        if not overlay.disconnect(rank):
             raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")
         return EMPTY
 
@@ -281,4 +273,5 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             "drained": drain.handler(broker, ctx),
         },
         open=("health", "topology"),
+        requests=forms.OVERLAY,
     )

@@ -12,6 +12,7 @@ import errno
 from ..broker.module import ModuleContext, RpcError
 from ..broker.module_args import only
 from ..spec.message import Message
+from ..spec.requests.execution import BARRIER
 
 NAME = "barrier"
 
@@ -31,17 +32,14 @@ class _Barriers:
         self.ctx = ctx
         # By user and name.
         self.open: dict[tuple[int, str], _Barrier] = {}
-        ctx.service(NAME, {"enter": self._enter}, open=("enter",))
+        ctx.service(NAME, {"enter": self._enter}, open=("enter",), requests=BARRIER)
         ctx.on_disconnect(self._gone)
         ctx.on_stats(lambda: {"barriers": len(self.open)})
         ctx.on_unload(self._unload)
 
     def _enter(self, msg: Message) -> None:
         """`{name, nprocs}`: answered when as many have entered. Raises RpcError(EPROTO, EINVAL, EEXIST)."""
-        body = msg.obj or {}
-        name, nprocs = body.get("name"), body.get("nprocs")
-        if not isinstance(name, str) or not isinstance(nprocs, int) or isinstance(nprocs, bool):
-            raise RpcError(errno.EPROTO, "barrier.enter: name must be a string and nprocs a number")
+        name, nprocs = msg.obj["name"], msg.obj["nprocs"]
         if nprocs < 1:
             raise RpcError(errno.EINVAL, f"barrier {name}: nprocs is {nprocs}, it must be at least 1")
         key = (msg.userid, name)

@@ -21,6 +21,7 @@ from ..broker.module_rest import data_path
 from ..broker.state_disk import FULL, unusable
 from ..spec import treeobj
 from ..spec.message import Message
+from ..spec.requests.kvs import CONTENT, CONTENT_BACKING
 from .background import Background
 from .content_cache import BlobCache
 from .content_limits import MEMORY, Limits, parse
@@ -325,9 +326,7 @@ class Content:
         self._run(self.disk.get_checkpoints, done)
 
     def checkpoint_put(self, msg: Message) -> None:
-        value = (msg.obj or {}).get("value")
-        if not isinstance(value, dict) or not isinstance(value.get("rootref"), str):
-            raise RpcError(errno.EPROTO, "value must be an object with rootref")
+        value = msg.obj["value"]
 
         def done(_result: Any, error: BaseException | None) -> None:
             if error is not None:
@@ -339,9 +338,9 @@ class Content:
 
     def register_backing(self, msg: Message) -> Any:
         """A module says that it is the store (RFC 10). Raises RpcError(EBUSY) when another one is."""
-        name = (msg.obj or {}).get("name")
-        if not isinstance(name, str) or not name:
-            raise RpcError(errno.EPROTO, "content.register-backing: name must be a string")
+        name = msg.obj["name"]
+        if not name:
+            raise RpcError(errno.EPROTO, "content.register-backing: name must not be empty")
         if self.backing:
             raise RpcError(errno.EBUSY, f"content backing store {self.backing} is already active")
         self.backing = name
@@ -415,6 +414,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "unregister-backing": content.unregister_backing,
             "limits": lambda _msg: limits.told(),
         },
+        requests=CONTENT,
     )
     # What real Flux has as a module of its own (RFC 10): the store behind the cache.
     ctx.service(
@@ -425,6 +425,7 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
             "checkpoint-get": content.checkpoint_get,
             "checkpoint-put": content.checkpoint_put,
         },
+        requests=CONTENT_BACKING,
     )
     content.announce(limits)
     ctx.on_stats(content.stats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.module import ModuleContext
 from headrace.modules.job_exec_node import Node
+from headrace.spec.requests.execution import JOB_EXEC_NODE
 
 NAME = "job-exec"
 
@@ -16,4 +17,4 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
 
         Leader(ctx, node, args)
     else:
-        ctx.service(NAME, node.methods())
+        ctx.service(NAME, node.methods(), requests=JOB_EXEC_NODE)

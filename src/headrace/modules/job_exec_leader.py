@@ -30,6 +30,7 @@ from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset, IdsetError
 from headrace.spec.message import Message
+from headrace.spec.requests.execution import JOB_EXEC
 
 _EVENTS = "guest.exec.eventlog"
 # Seconds that the first entries of a log wait for those of the shells.
@@ -87,7 +88,7 @@ class Leader:
             "ahead": self._ahead,
             "recall": self._recall,
         }
-        ctx.service("job-exec", {**node.methods(), **methods}, open=("critical-ranks",))
+        ctx.service("job-exec", {**node.methods(), **methods}, open=("critical-ranks",), requests=JOB_EXEC)
         ctx.subscribe("job-exception", self._job_exception)
         ctx.subscribe("shell-", self._shell_event)
         ctx.on_config(self._configure)

@@ -122,7 +122,7 @@ class Simulator:
         if event == "start" and not job.running:
             self._run(job)
         elif event == "finish" and job.running:
-            self._finish(job, int(msg.obj.get("status", 0)))
+            self._finish(job, msg.obj.get("status") or 0)
         else:
             raise RpcError(errno.EINVAL, f"job is {'already' if job.running else 'not'} running, cannot {event} it")
         return EMPTY

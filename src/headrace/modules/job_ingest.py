@@ -32,6 +32,7 @@ from headrace.spec import jobspec as js
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.jobid import MAX_GENERATOR, FluidGenerator
 from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.requests.jobs import JOB_INGEST
 
 NAME = "job-ingest"
 
@@ -69,7 +70,8 @@ class _Ingest:
         self.last = NOTHING
         self.text = b""
         self.count = 0
-        ctx.service(NAME, {"submit": self._submit, "getinfo": self._getinfo}, open=("submit", "getinfo"))
+        methods = {"submit": self._submit, "getinfo": self._getinfo}
+        ctx.service(NAME, methods, open=methods, requests=JOB_INGEST)
         ctx.on_config(self._configure)
         ctx.on_stats(lambda: {"pipeline": {"submitted": self.count}})
         ctx.call("job-manager.getinfo", {}, self._begin)
@@ -117,13 +119,15 @@ class _Ingest:
             self.early.append(msg)
             return None
         body = msg.obj
-        urgency, flags = body.get("urgency", URGENCY_DEFAULT), body.get("flags", 0)
+        urgency, flags = body.get("urgency"), body.get("flags") or 0
+        if urgency is None:
+            urgency = URGENCY_DEFAULT
         owner = bool(msg.rolemask & ROLE_OWNER)
-        if not isinstance(urgency, int) or not 0 <= urgency <= 31:
+        if not 0 <= urgency <= 31:
             raise RpcError(errno.EINVAL, "urgency range is [0:31]")
         if not owner and urgency > URGENCY_DEFAULT:
             raise RpcError(errno.EINVAL, f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}")
-        if not isinstance(flags, int) or flags & ~_FLAGS:
+        if flags & ~_FLAGS:
             raise RpcError(errno.EPROTO, f"unknown submit flags {flags!r}")
         if flags & FLAG_NOVALIDATE and not owner:
             raise RpcError(errno.EPERM, "only the instance owner can submit with the novalidate flag")
@@ -164,13 +168,15 @@ class _Ingest:
 
     def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
         """J taken apart (RFC 15), signed with mechanism `none`; or a plain jobspec."""
-        if "J" not in body:
-            jobspec = body["jobspec"]
+        if body.get("J") is None:
+            jobspec = body.get("jobspec")
+            if jobspec is None:
+                raise RpcError(errno.EPROTO, f"{NAME}.submit: J: missing, expected str")
             plain = jobspec.encode("utf-8") if isinstance(jobspec, str) else msgspec.json.encode(jobspec)
             return _plain_head(userid), plain, b"none"
         try:
             head, text, tail = split_j(body["J"])
-        except (ValueError, AttributeError) as exc:
+        except ValueError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         signer = self.heads.get(head)
         if signer is None:

@@ -32,6 +32,7 @@ from headrace.modules.job_list_record import (
 )
 from headrace.modules.job_list_stats import Stats
 from headrace.spec.message import Message
+from headrace.spec.requests.jobs import JOB_LIST
 
 NAME = "job-list"
 
@@ -83,6 +84,7 @@ class _Lister:
                 "job-state-unpause": self._unpause,
             },
             open=("list", "list-id", "list-attrs", "job-stats"),
+            requests=JOB_LIST,
         )
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
@@ -193,14 +195,11 @@ class _Lister:
     # -- list
 
     def _list(self, msg: Message) -> dict[str, Any] | None:
-        body = msg.obj or {}
-        limit = body.get("max_entries")
-        if not isinstance(limit, int) or limit < 0:
+        body = msg.obj
+        limit, since = body["max_entries"], body.get("since") or 0.0
+        if limit < 0:
             raise RpcError(errno.EPROTO, "invalid payload: max_entries must be a number, 0 for no limit")
-        since = body.get("since", 0.0)
-        if not isinstance(since, (int, float)):
-            raise RpcError(errno.EPROTO, "invalid payload: since must be a number")
-        names = _names(body.get("attrs"))
+        names = _names(body["attrs"])
         try:
             match = Match(body.get("constraint"))
         except MatchError as exc:
@@ -252,7 +251,7 @@ class _Lister:
     # -- list-id
 
     def _list_id(self, msg: Message) -> dict[str, Any] | None:
-        job_id, state = msg.obj["id"], msg.obj.get("state", 0)
+        job_id, state = msg.obj["id"], msg.obj.get("state") or 0
         # A request that cannot be answered is not to wait.
         _names(msg.obj["attrs"])
         job = self._find(job_id)
@@ -399,10 +398,8 @@ class _Listing:
         self.lister.ctx.respond(self.msg, body)
 
 
-def _names(attrs: Any) -> tuple[str, ...]:
+def _names(attrs: list[Any]) -> tuple[str, ...]:
     """The attributes of a request; raises RpcError(EINVAL) for one that does not exist."""
-    if not isinstance(attrs, list):
-        raise RpcError(errno.EPROTO, "invalid payload: attrs must be an array")
     if "all" in attrs:
         return ATTRS
     for name in attrs:

@@ -35,6 +35,7 @@ from headrace.modules.jobs_store import GUEST_LOGS, Store
 from headrace.modules.jobs_watch import EventsJournal
 from headrace.spec import jobid
 from headrace.spec.message import Message
+from headrace.spec.requests.jobs import JOB_MANAGER, JOB_STORE
 
 NAME = "job-manager"
 
@@ -132,8 +133,9 @@ class _Manager:
             "exec-hello": self.exec.hello,
             "exec-begun": self.exec.begun,
         }
-        self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods)
-        self.ctx.service("job-store", {"lookup": self._lookup, "append": self._append})
+        self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods, requests=JOB_MANAGER)
+        methods = {"lookup": self._lookup, "append": self._append}
+        self.ctx.service("job-store", methods, requests=JOB_STORE)
 
     def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
         """Refuse what adds to the journal and ends no job when there is only room left for ends."""

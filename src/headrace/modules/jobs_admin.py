@@ -139,9 +139,10 @@ class Admin:
     def purge(self, msg: Message) -> None:
         """`purge {age_limit, num_limit, batch, force}`: {count}; without force only counts."""
         body = msg.obj
-        age, number = body.get("age_limit", -1.0), body.get("num_limit", -1)
-        batch = body.get("batch", _PURGE_BATCH_MAX)
-        if not isinstance(batch, int) or not 1 <= batch <= _PURGE_BATCH_MAX:
+        given = {name: limit for name, limit in body.items() if limit is not None}
+        age, number = given.get("age_limit", -1.0), given.get("num_limit", -1)
+        batch = given.get("batch", _PURGE_BATCH_MAX)
+        if not 1 <= batch <= _PURGE_BATCH_MAX:
             raise RpcError(errno.EINVAL, f"batch must be from 1 to {_PURGE_BATCH_MAX}")
         self.core.now = self.ctx.now()
         ids = self.core.purgeable(age, number)
@@ -221,7 +222,8 @@ class Admin:
 
     def history(self, msg: Message) -> dict[str, Any]:
         """`history.get {userid?}`: the ids of a user's jobs, without `userid` the sender's, the newest first."""
-        userid = (msg.obj or {}).get("userid", msg.userid)
+        userid = (msg.obj or {}).get("userid")
+        userid = msg.userid if userid is None else userid
         active = (id for id, job in self.core.active.items() if job.userid == userid)
         inactive = (id for id, known in self.core.inactive.items() if inactive_user(known) == userid)
         return {"jobs": sorted(itertools.chain(active, inactive), reverse=True)}

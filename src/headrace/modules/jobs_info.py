@@ -17,6 +17,7 @@ from headrace.modules.jobs_pipeline import News
 from headrace.modules.jobs_store import GUEST_LOGS, Store
 from headrace.spec import jobid
 from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.requests.jobs import JOB_INFO
 from headrace.spec.treeobj import decode_val
 
 NAME = "job-info"
@@ -67,6 +68,7 @@ class JobInfo:
                 "stats-get": lambda _msg: self.stats(),
             },
             open=("lookup", "eventlog-watch", "update-lookup", "update-watch", "stats-get"),
+            requests=JOB_INFO,
         )
 
     def _permit(self, msg: Message) -> int:
@@ -132,7 +134,7 @@ class JobInfo:
             # The log of a job that never started is complete and empty. One that started has no log of this name.
             started = any(event[1] == "start" for event in self.store.events(id))
             raise RpcError(errno.ENOENT if started else errno.ENODATA)
-        if active and path not in GUEST_LOGS and not msg.obj.get("flags", 0) & 1:
+        if active and path not in GUEST_LOGS and not (msg.obj.get("flags") or 0) & 1:
             raise RpcError(errno.ENOENT)
         self.streams.add(msg)
         watch = _Watch(msg, id, path)
@@ -294,8 +296,8 @@ class JobInfo:
 
 
 def _flags(msg: Message, known: int) -> int:
-    flags = msg.obj.get("flags", 0)
-    if not isinstance(flags, int) or flags & ~known:
+    flags: int = msg.obj.get("flags") or 0
+    if flags & ~known:
         raise RpcError(errno.EPROTO, f"{msg.topic} request rejected with invalid flag")
     return flags
 

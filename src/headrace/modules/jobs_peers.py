@@ -53,10 +53,10 @@ class Scheduler:
 
     def ready(self, msg: Message) -> dict[str, Any]:
         """`sched-ready {mode, limit}`."""
-        mode, limit = msg.obj["mode"], msg.obj.get("limit", 0)
+        mode, limit = msg.obj["mode"], msg.obj.get("limit") or 0
         if mode == "single":
             mode, limit = "limited", 1
-        if mode not in ("unlimited", "limited") or not isinstance(limit, int) or (mode == "limited") != (limit > 0):
+        if mode not in ("unlimited", "limited") or (mode == "limited") != (limit > 0):
             raise RpcError(errno.EPROTO, 'sched-ready: mode must be "unlimited", or "limited" with a limit')
         self.ctx.log(logging.DEBUG, f"scheduler: ready {mode}")
         self.sender = msg.sender

@@ -89,7 +89,7 @@ class Requests:
     def _selected(self, msg: Message, states: int, deed: str) -> list[Job]:
         """Active jobs of a state and of the user that a request names (-1: all users); raises RpcError. `deed` is what
         guests may do to their own only."""
-        userid = msg.obj.get("userid", -1)
+        userid = -1 if msg.obj.get("userid") is None else msg.obj["userid"]
         if not msg.rolemask & ROLE_OWNER and userid != msg.userid:
             raise RpcError(errno.EPERM, f"guests {deed} their own jobs")
         everyone = userid in _ALL_USERS
@@ -144,7 +144,7 @@ class Requests:
     def urgency(self, msg: Message) -> None:
         """`urgency {id, urgency}`: {old_urgency}."""
         urgency = msg.obj["urgency"]
-        if not isinstance(urgency, int) or not 0 <= urgency <= 31:
+        if not 0 <= urgency <= 31:
             raise RpcError(errno.EINVAL, "urgency value is out of range")
         job = self._job(msg, "can only reprioritize")
         if not msg.rolemask & ROLE_OWNER and urgency > max(job.urgency, URGENCY_DEFAULT):
@@ -163,8 +163,6 @@ class Requests:
         """`memo {id, volatile, memo}`."""
         job = self._job(msg, "can only add a memo to")
         memo = msg.obj["memo"]
-        if not isinstance(memo, dict):
-            raise RpcError(errno.EPROTO, "memo: must be an object")
         try:
             msgspec.msgpack.encode(memo)
         except OverflowError:
@@ -337,15 +335,15 @@ class Requests:
 
 def _exception(body: dict[str, Any]) -> tuple[str, int]:
     kind, severity = body["type"], body["severity"]
-    if not isinstance(severity, int) or not 0 <= severity <= 7:
+    if not 0 <= severity <= 7:
         raise RpcError(errno.EPROTO, f"invalid exception severity {severity!r}: it is 0 (most severe) to 7")
-    if not isinstance(kind, str) or not kind or any(char.isspace() for char in kind):
+    if not kind or any(char.isspace() for char in kind):
         raise RpcError(errno.EPROTO, f"invalid exception type {kind!r}: it is one word")
     return kind, severity
 
 
 def _signum(body: dict[str, Any]) -> int:
-    signum = body["signum"]
-    if not isinstance(signum, int) or not 0 < signum < 65:
+    signum: int = body["signum"]
+    if not 0 < signum < 65:
         raise RpcError(errno.EINVAL, f"Invalid signal number {signum!r}")
     return signum

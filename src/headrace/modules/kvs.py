@@ -19,6 +19,7 @@ from ..broker.state_disk import unusable
 from ..spec import message as m
 from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
+from ..spec.requests.kvs import KVS
 from .kvs_commit import PRIMARY, Change, Committer, Estate, Namespace
 from .kvs_log import Log, LogError
 from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
@@ -28,6 +29,7 @@ from .kvs_walk import Mount, Top, View, answer, find, split_key
 
 NAME = "kvs"
 
+_FOR_GUESTS = ("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version")
 _LOST = "What is in the key-value store is lost then, jobs are not."
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
@@ -134,9 +136,9 @@ class Kvs:
         return self._lookup(msg, plus=True)
 
     def _lookup(self, msg: Message, plus: bool) -> Any:
-        body = _body(msg, key=str, flags=int)
+        body = msg.obj
         key, flags = body["key"], body["flags"]
-        name = body.get("namespace", PRIMARY)
+        name = body.get("namespace") or PRIMARY
         rootdir = body.get("rootdir")
         walk = self.walk(msg)
         fixed = None
@@ -167,7 +169,7 @@ class Kvs:
 
     def getroot(self, msg: Message) -> Any:
         """kvs.getroot {namespace} -> {owner, rootref, rootseq, flags}; jobs are hashed into the reference."""
-        name = _body(msg, namespace=str)["namespace"]
+        name = msg.obj["namespace"]
         walk = self.walk(msg)
 
         def attempt() -> dict[str, Any]:
@@ -184,14 +186,14 @@ class Kvs:
 
     def blob(self, msg: Message) -> None:
         """kvs.blob {ref}: the blob of a node in memory, for the content service. Raises RpcError(ENOENT)."""
-        blob = self.refs.blob(_body(msg, ref=str)["ref"])
+        blob = self.refs.blob(msg.obj["ref"])
         if blob is None:
             raise RpcError(errno.ENOENT)
         self.ctx.respond(msg, payload=blob or None)
 
     def wait_version(self, msg: Message) -> dict[str, Any] | None:
         """kvs.wait-version {namespace, rootseq}: answered when the namespace has reached that version."""
-        body = _body(msg, namespace=str, rootseq=int)
+        body = msg.obj
         space = self.space(body["namespace"], msg)
         if space.seq >= body["rootseq"]:
             return {"rootseq": space.seq, "rootref": space.root.reference(self.refs)}
@@ -205,7 +207,7 @@ class Kvs:
 
         With flag SYNC the tree is also put into the content store and a checkpoint of it made.
         """
-        body = _body(msg, namespace=str, flags=int)
+        body = msg.obj
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
@@ -219,7 +221,7 @@ class Kvs:
 
     def fence(self, msg: Message) -> None:
         """kvs.fence {name, nprocs, namespace, flags, ops}: the commits of `nprocs` requests as one."""
-        body = _body(msg, name=str, nprocs=int, namespace=str, flags=int)
+        body = msg.obj
         space, ops = self._decode(body, msg)
         if body["flags"] & SYNC and space.name != PRIMARY:
             raise RpcError(errno.EINVAL, "only the primary namespace has checkpoints")
@@ -272,9 +274,10 @@ class Kvs:
 
     def namespace_create(self, msg: Message) -> None:
         """kvs.namespace-create {namespace, owner, flags, rootref?}. Raises RpcError(EEXIST, EINVAL)."""
-        body = _body(msg, namespace=str, owner=int, flags=int)
+        body = msg.obj
         name = body["namespace"]
-        if not name or any(c.isspace() or c in "./" for c in name):
+        # The topics of events have the name in them, and a topic holds no NUL (RFC 3).
+        if not name or any(c.isspace() or c in "./\0" for c in name):
             raise RpcError(errno.EINVAL, f"{name!r} is not a namespace name")
         owner = body["owner"] & 0xFFFFFFFF
         root: Dir | DirRef = Dir({})
@@ -304,7 +307,7 @@ class Kvs:
 
     def namespace_remove(self, msg: Message) -> None:
         """kvs.namespace-remove {namespace}; one that does not exist is fine. Raises RpcError(ENOTSUP) for primary."""
-        name = _body(msg, namespace=str)["namespace"]
+        name = msg.obj["namespace"]
         if name == PRIMARY:
             raise RpcError(errno.ENOTSUP, "the primary namespace cannot be removed")
         change = Change(name, [msg], [])
@@ -365,18 +368,6 @@ class Kvs:
         }
 
 
-def _body(msg: Message, **fields: type) -> dict[str, Any]:
-    """The request's body, its `fields` checked. Raises RpcError(EPROTO) naming the field."""
-    body = msg.obj
-    if body is None:
-        raise RpcError(errno.EPROTO, f"{msg.topic}: the request has no payload")
-    for name, kind in fields.items():
-        if not isinstance(body.get(name), kind):
-            raise RpcError(errno.EPROTO, f"{msg.topic}: {name} must be a {kind.__name__}")
-    checked: dict[str, Any] = body
-    return checked
-
-
 def _as_rpc(result: Any) -> Any:
     """Let a coroutine's KvsError leave as an RpcError."""
     if isinstance(result, dict):
@@ -428,7 +419,7 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
     }
     for name, handler in methods.items():
         methods[name] = _converting(handler)
-    ctx.service(NAME, methods, open=("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version"))
+    ctx.service(NAME, methods, open=_FOR_GUESTS, requests=KVS)
     ctx.on_disconnect(kvs.disconnected)
     ctx.on_stats_clear(kvs.store.clear_counts)
     ctx.subscribe("job-purge-inactive", kvs.purged)

@@ -29,6 +29,7 @@ from ..spec.kvs_flags import (
     WATCH_UNIQ,
 )
 from ..spec.message import Message
+from ..spec.requests.kvs import KVS_WATCH
 from .kvs_tree import KvsError, val_treeobj
 from .kvs_walk import split_key
 
@@ -110,10 +111,8 @@ class Watch:
 
     def lookup(self, msg: Message) -> None:
         """kvs-watch.lookup {namespace, key, flags} -> {val}, one or many. Raises RpcError(EPROTO, EINVAL)."""
-        body = msg.obj or {}
-        space, key, flags = body.get("namespace"), body.get("key"), body.get("flags")
-        if not isinstance(space, str) or not isinstance(key, str) or not isinstance(flags, int):
-            raise RpcError(errno.EPROTO, "kvs-watch.lookup: namespace, key (strings) and flags (int) are needed")
+        body = msg.obj
+        space, key, flags = body["namespace"], body["key"], body["flags"]
         if flags & ~_KNOWN:
             raise RpcError(errno.EPROTO, f"kvs-watch.lookup: unknown flags {flags & ~_KNOWN:#x}")
         if flags & (WATCH | STREAM) and not msg.streaming:
@@ -317,7 +316,7 @@ class Watch:
 
 def load(ctx: ModuleContext, _args: list[str]) -> None:
     watch = Watch(ctx)
-    ctx.service(NAME, {"lookup": watch.lookup, "cancel": watch.cancel}, open=("lookup", "cancel"))
+    ctx.service(NAME, {"lookup": watch.lookup, "cancel": watch.cancel}, open=("lookup", "cancel"), requests=KVS_WATCH)
     ctx.on_disconnect(watch.disconnected)
     ctx.on_stats(watch.stats)
     ctx.on_unload(watch.unload)

@@ -14,6 +14,7 @@ from headrace.modules.discovery import discover_after_fork
 from headrace.modules.resource_source import Found
 from headrace.spec import message as m
 from headrace.spec.message import Message
+from headrace.spec.requests.resource import FOLLOWER
 
 # How often what could not be passed on is tried again, as the parent may still be loading its modules.
 _RETRIES = 50
@@ -32,7 +33,7 @@ class Follower:
         self.ctx = ctx
         self.pending: list[Found] = []
         self.tries = 0
-        ctx.service("resource", {"gather": self._add, "status": self._status})
+        ctx.service("resource", {"gather": self._add, "status": self._status}, requests=FOLLOWER)
         self.pending.append(count_node(ctx.rank))
         ctx.at_flush(self._forward)
 

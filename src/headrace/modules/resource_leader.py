@@ -27,6 +27,7 @@ from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 from headrace.spec.os_error import text_of
+from headrace.spec.requests.resource import LEADER
 from headrace.spec.rset import ResourceSet, RsetError
 
 # Whose R need not be what this machine has: another instance's or somebody's word counts.
@@ -80,6 +81,7 @@ class Leader:
                 "gather": self._add,
             },
             open=("status", "sched-status", "get"),
+            requests=LEADER,
         )
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
@@ -365,8 +367,6 @@ class Leader:
 
     def _targets(self, msg: Message) -> tuple[int, str]:
         targets, mode = msg.obj["targets"], msg.obj.get("mode") or ""
-        if not isinstance(targets, str) or not isinstance(mode, str):
-            raise RpcError(errno.EPROTO, "targets and mode must be strings")
         try:
             return self.inventory.targets(targets), mode
         except TargetError as exc:
@@ -376,7 +376,7 @@ class Leader:
         async with self.changing:
             ranks, mode = self._targets(msg)
             try:
-                event = self.inventory.drain_event(ranks, _reason(msg), mode, self.ctx.now())
+                event = self.inventory.drain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
             except TargetError as exc:
                 raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
             return await self._change(msg, event)
@@ -385,7 +385,7 @@ class Leader:
         async with self.changing:
             ranks, mode = self._targets(msg)
             try:
-                event = self.inventory.undrain_event(ranks, _reason(msg), mode, self.ctx.now())
+                event = self.inventory.undrain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
             except TargetError as exc:
                 raise RpcError(errno.EINVAL, str(exc)) from None
             return await self._change(msg, event)
@@ -412,7 +412,7 @@ class Leader:
 
     def _wait_up(self, msg: Message) -> Any:
         need = msg.obj["up"]
-        if not isinstance(need, int) or not 0 <= need <= self.ctx.size:
+        if not 0 <= need <= self.ctx.size:
             raise RpcError(errno.EINVAL, f"up must be 0 to {self.ctx.size} brokers")
         if self.inventory.online.bit_count() >= need:
             return EMPTY
@@ -423,7 +423,7 @@ class Leader:
         """Take ranks for lost, whatever their brokers are."""
         try:
             ranks = Idset.parse(msg.obj["ranks"]).bits
-        except (TypeError, ValueError) as exc:
+        except ValueError as exc:
             raise RpcError(errno.EPROTO, f"ranks must be an idset: {exc}") from None
         self.forced_down |= ranks
         self._online(self.inventory.online)
@@ -443,10 +443,3 @@ class Leader:
     def _stats(self) -> dict[str, Any]:
         rset = self.inventory.rset or ResourceSet()
         return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}
-
-
-def _reason(msg: Message) -> str | None:
-    reason = msg.obj.get("reason")
-    if reason is not None and not isinstance(reason, str):
-        raise RpcError(errno.EPROTO, "reason must be a string")
-    return reason

@@ -21,6 +21,7 @@ from typing import Any
 from headrace.broker import drain
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.spec.message import ROLE_LOCAL, Message
+from headrace.spec.requests.execution import REXEC
 
 NAME = "rexec"
 
@@ -87,7 +88,8 @@ class _Server:
             "wait": self._wait,
             "attach": self._attach,
         }
-        ctx.service(NAME, {name: _answering_as_asked(handler) for name, handler in methods.items()})
+        answering = {name: _answering_as_asked(handler) for name, handler in methods.items()}
+        ctx.service(NAME, answering, requests=REXEC)
         ctx.on_disconnect(self._disconnected)
         ctx.on_stats(lambda: {"processes": len(self.by_handle)})
         ctx.on_unload(self._unload)
@@ -106,7 +108,7 @@ class _Server:
     def _exec(self, msg: Message) -> None:
         _check(msg)
         guests = self.ctx.config.get("access", {}).get("allow-guest-user") is True
-        if guests and self.ctx.rank == 0 and "shell" not in msg.obj and not msg.rolemask & ROLE_LOCAL:
+        if guests and self.ctx.rank == 0 and not msg.obj.get("shell") and not msg.rolemask & ROLE_LOCAL:
             # Who takes a follower's node over should not have the leader's with it (as in Flux).
             raise RpcError(errno.EPERM, "Remote rexec requests are not allowed on rank 0")
         if self.agent is None:
@@ -121,9 +123,9 @@ class _Server:
             "cmdline": process.cmd["cmdline"],
             "cwd": process.cmd.get("cwd"),
             "env": env,
-            "opts": process.cmd.get("opts", {}),
+            "opts": process.cmd.get("opts") or {},
         }
-        flags, local_flags = process.flags, msg.obj.get("local_flags", 0)
+        flags, local_flags = process.flags, msg.obj.get("local_flags") or 0
         what = {"cmd": cmd, "flags": flags, "local_flags": local_flags, "job": process.job}
         self.agent.send({"op": "exec", "handle": process.handle, **what})
         if process.background:
@@ -151,7 +153,7 @@ class _Server:
     def _kill(self, msg: Message) -> Any:
         process = self._find(msg.obj)
         signum = msg.obj["signum"]
-        if not isinstance(signum, int) or not 0 <= signum < 65:
+        if not 0 <= signum < 65:
             raise RpcError(errno.EINVAL, f"invalid signal number {signum}")
         if process.status is not None:
             raise RpcError(errno.ESRCH, f"process {process.pid} has ended")
@@ -171,9 +173,9 @@ class _Server:
         """The process of a request, by label or pid; raises RpcError(ENOENT)."""
         label = body.get("label") or None
         for process in self._known(body):
-            if process.label == label if label is not None else process.pid == body["pid"]:
+            if process.label == label if label is not None else process.pid == body.get("pid", 0):
                 return process
-        what = f"label {label}" if label is not None else f"pid {body['pid']}"
+        what = f"label {label}" if label is not None else f"pid {body.get('pid', 0)}"
         raise RpcError(errno.ENOENT, f"{what} does not exist")
 
     def _list(self, msg: Message) -> dict[str, Any]:
@@ -349,15 +351,18 @@ class _Server:
 
 def _job_of(body: dict[str, Any]) -> int:
     """The job whose shell a request was for, 0 if it was for the broker itself."""
-    return int(body["shell"]["job"]) if "shell" in body else 0
+    return int(body["shell"]["job"]) if body.get("shell") else 0
 
 
 def _answering_as_asked(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
     """Have responses carry the topic that the client wrote (RFC 6)."""
 
     def handle(msg: Message) -> Any:
-        if msg.obj and "shell" in msg.obj:
-            msg.topic = msg.obj["shell"]["topic"]
+        shell = (msg.obj or {}).get("shell")
+        if shell:
+            if "\0" in shell["topic"]:
+                raise RpcError(errno.EPROTO, f"{msg.topic}: shell.topic: a topic holds no NUL")
+            msg.topic = shell["topic"]
         return handler(msg)
 
     return handle
@@ -367,26 +372,18 @@ def _check(msg: Message) -> None:
     """Raises RpcError for an exec request that RFC 42 does not allow."""
     body = msg.obj
     cmd, flags = body["cmd"], body["flags"]
-    if not isinstance(cmd, dict) or not isinstance(flags, int):
-        raise RpcError(errno.EPROTO, "exec: cmd must be an object and flags a number")
-    line, env, cwd = cmd.get("cmdline"), cmd.get("env"), cmd.get("cwd")
-    if not isinstance(line, list) or not line or not all(isinstance(word, str) for word in line):
-        raise RpcError(errno.EPROTO, "exec: cmd.cmdline must be an array of strings with at least one")
-    if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
-        raise RpcError(errno.EPROTO, "exec: cmd.env must be an object of strings")
-    if cwd is not None and not isinstance(cwd, str):
-        raise RpcError(errno.EPROTO, "exec: cmd.cwd must be a string")
-    opts = cmd.get("opts") or {}
-    if not isinstance(opts, dict) or not all(isinstance(value, str) for value in opts.values()):
-        raise RpcError(errno.EPROTO, "exec: cmd.opts must be an object of strings")
-    label = cmd.get("label")
-    if label is not None and (not isinstance(label, str) or not label):
+    if not cmd["cmdline"]:
+        raise RpcError(errno.EPROTO, "exec: cmd.cmdline must have at least one string")
+    for name in ("env", "opts"):
+        if not all(isinstance(value, str) for value in (cmd.get(name) or {}).values()):
+            raise RpcError(errno.EPROTO, f"exec: cmd.{name} must be an object of strings")
+    if cmd.get("label") == "":
         raise RpcError(errno.EPROTO, "exec: cmd.label must be a string that is not empty")
     if cmd.get("channels"):
         raise RpcError(errno.EINVAL, "exec: auxiliary channels are not supported")
     if msg.streaming and flags & _WAITABLE:
         raise RpcError(errno.EINVAL, "exec: waitable processes are only supported in background mode")
-    if not msg.streaming and (flags & _WRITE_CREDIT or body.get("local_flags", 0) & _FALLTHROUGH):
+    if not msg.streaming and (flags & _WRITE_CREDIT or (body.get("local_flags") or 0) & _FALLTHROUGH):
         raise RpcError(errno.EINVAL, "exec: write-credit and stdio-fallthrough need a streaming request")
 
 
@@ -398,7 +395,7 @@ def _encode(data: bytes) -> dict[str, str]:
 
 
 def _decode(io: dict[str, Any]) -> bytes:
-    data = io.get("data", "")
+    data = io.get("data") or ""
     if io.get("encoding") == "base64":
         try:
             return base64.b64decode(data, validate=True)

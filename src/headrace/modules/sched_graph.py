@@ -31,6 +31,7 @@ from headrace.queueing import Refused, Started
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+from headrace.spec.requests.sched import FEASIBILITY, SCHED
 from headrace.spec.rset import ResourceSet
 
 NAME = "sched-graph"
@@ -122,8 +123,9 @@ class _Scheduler:
                 "resource-status": self._resource_status,
             },
             open=("resource-status",),
+            requests=SCHED,
         )
-        ctx.service("feasibility", {"check": self._check}, open=("check",))
+        ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
         # Scripts ask Flux's default scheduler by its name for statistics, and set its debug bits.
         ctx.service("sched-simple", {})
         queries.register(

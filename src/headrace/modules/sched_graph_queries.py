@@ -20,6 +20,7 @@ from headrace.modules.sched_graph_pool import Pool
 from headrace.modules.sched_graph_settings import QMANAGER, RESOURCE, Settings
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+from headrace.spec.requests.sched import FLUXION_QMANAGER, FLUXION_RESOURCE
 
 _FIND_FORMATS = ("rv1_nosched", "rv1", "jgf", "rlite", "simple", "pretty_simple")
 
@@ -161,10 +162,10 @@ def register(
             "stats-get": lambda _msg: resource_stats(),
         },
         open=("find", "info", "get_property", "params", "stats-get", "status", "satisfiability"),
+        requests=FLUXION_RESOURCE,
     )
-    ctx.service(
-        QMANAGER, {"params": queue_params, "stats-get": lambda _msg: queue_stats()}, open=("params", "stats-get")
-    )
+    methods: dict[str, Callable[[Message], Any]] = {"params": queue_params, "stats-get": lambda _msg: queue_stats()}
+    ctx.service(QMANAGER, methods, open=methods, requests=FLUXION_QMANAGER)
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -29,6 +29,7 @@ from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint_why import excluding
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+from headrace.spec.requests.sched import ALLOC, FEASIBILITY, SCHED
 from headrace.spec.rset import ResourceSet
 
 NAME = "sched-simple"
@@ -120,8 +121,9 @@ class _Scheduler:
                 "resource-status": self._resource_status,
             },
             open=("resource-status",),
+            requests={**SCHED, "alloc": ALLOC},
         )
-        ctx.service("feasibility", {"check": self._check}, open=("check",))
+        ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
         ctx.on_stats(lambda: {"pending": len(self.jobs), "running": len(self.held), "blocked": len(self.blocked)})
         ctx.on_unload(self._unload)
         ctx.call("resource.acquire", None, self._resources, streaming=True)

@@ -10,6 +10,8 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..spec.payload import mismatch
+from ..spec.requests.execution import SHELL
 from .input import Input
 from .proctable import ProcTable
 
@@ -32,6 +34,11 @@ class Service:
             for task in job.tasks:
                 if task.pty is not None:
                     task.pty.disconnect(op.get("sender", ""))
+            return
+        wanted = SHELL.get(method)
+        wrong = mismatch(wanted, op["payload"]) if wanted is not None else ""
+        if wrong:
+            job.reply(token, None, errno.EPROTO, f"{job.op['service']}.{method}: {wrong}")
             return
         try:
             if method == "stdin" and self._stdin.from_clients:

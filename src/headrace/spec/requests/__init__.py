@@ -1,0 +1,1 @@
+"""The forms of requests, a file for each family of services: `TABLE[method]` is what a service's method takes."""

@@ -1,0 +1,72 @@
+"""Requests about jobs: `job-ingest` and `job-manager` (RFC 27, 30, 32), `job-info` (RFC 41), `job-list` (RFC 43)."""
+
+from __future__ import annotations
+
+from ..payload import form
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..payload import Methods
+
+_NONE = form({})
+_EXCEPTION = {"severity": int, "type": str, "note?": str}
+_QUEUES = {"name?": str, "all?": bool, "reason?": str, "nocheckpoint?": bool}
+_NAMES = (dict, list)
+_WATCH_KEY = form({"id": int, "key": str, "flags?": int})
+
+JOB_INGEST: Methods = {
+    "submit": form({"J?": str, "jobspec?": (str, dict), "urgency?": int, "flags?": int}),
+    "getinfo": _NONE,
+}
+
+JOB_MANAGER: Methods = {
+    "list": form({"max_entries": int}),
+    "raise": form({"id": int, **_EXCEPTION}),
+    "raiseall": form({"dry_run": bool, "userid?": int, "states": int, **_EXCEPTION}),
+    "kill": form({"id": int, "signum": int}),
+    "killall": form({"dry_run": bool, "userid?": int, "signum": int}),
+    "urgency": form({"id": int, "urgency": int}),
+    "memo": form({"id": int, "volatile?": bool, "memo": dict}),
+    "update": form({"id": int, "updates": dict}),
+    "getattr": form({"id": int, "attrs": [str]}),
+    "getinfo": _NONE,
+    "queue-list": _NONE,
+    "queue-status": form({"name?": str}),
+    "queue-enable": form({"enable": bool, **_QUEUES}),
+    "queue-start": form({"start": bool, **_QUEUES}),
+    "alloc-query": _NONE,
+    "resource-status": _NONE,
+    "history.get": form({"userid?": int}),
+    "wait": form({"id": int}),
+    "submit": form({"jobs": list}),
+    "drain": _NONE,
+    "idle": _NONE,
+    "purge": form({"age_limit?": float, "num_limit?": int, "batch?": int, "force?": bool}),
+    "purge-id": form({"jobs": [int], "force?": bool}),
+    "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES}),
+    "sched-hello": form({"partial-ok?": bool}),
+    "sched-ready": form({"mode": str, "limit?": int}),
+    "sched-heirs": form({"ids": list, "expiration": float}),
+    "exec-hello": form({"service": str, "ahead?": bool}),
+    "exec-begun": form({"ids": [int]}),
+}
+
+JOB_STORE: Methods = {"lookup": form({"path": str}), "append": form({"logs": list})}
+
+JOB_INFO: Methods = {
+    "lookup": form({"id": int, "keys": [str], "flags?": int}),
+    "eventlog-watch": form({"id": int, "path": str, "flags?": int}),
+    "update-lookup": _WATCH_KEY,
+    "update-watch": _WATCH_KEY,
+    "stats-get": _NONE,
+}
+
+# What is wrong inside `attrs` is told in the words of RFC 43's errors.
+JOB_LIST: Methods = {
+    "list": form({"max_entries": int, "since?": float, "attrs": list, "constraint?": dict}),
+    "list-id": form({"id": int, "attrs": list, "state?": int}),
+    "list-attrs": _NONE,
+    "job-stats": _NONE,
+    "job-state-pause": _NONE,
+    "job-state-unpause": _NONE,
+}

@@ -1,0 +1,40 @@
+"""Requests to a scheduler: `sched` (RFC 27), `feasibility`, and the two services of Fluxion that users ask."""
+
+from __future__ import annotations
+
+from ..payload import form
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..payload import Form, Methods
+
+_NONE = form({})
+_CHECK = form({"jobspec": (dict, str)})
+ALLOC: Form = form({"id": int, "priority": int, "userid": int, "t_submit": float, "jobspec": dict})
+
+# The graph scheduler reads `alloc` with a decoder of its own; the simple one takes ALLOC.
+SCHED: Methods = {
+    "alloc": None,
+    "cancel": form({"id": int}),
+    "free": form({"id": int, "R?": dict, "final?": bool}),
+    "inherit": form({"jobs": [list]}),
+    "prioritize": form({"jobs": [[int]]}),
+    "expiration": form({"id": int, "expiration": float}),
+    "resource-status": _NONE,
+}
+
+FEASIBILITY: Methods = {"check": _CHECK}
+
+FLUXION_RESOURCE: Methods = {
+    "find": form({"criteria": str, "format?": str}),
+    "info": form({"jobid": int}),
+    "set_property": form({"sp_resource_path": str, "sp_keyval": str}),
+    "get_property": form({"gp_resource_path": str, "gp_key": str}),
+    "set_status": form({"resource_path": str, "status": str}),
+    "params": _NONE,
+    "status": _NONE,
+    "satisfiability": _CHECK,
+    "stats-get": _NONE,
+}
+
+FLUXION_QMANAGER: Methods = {"params": _NONE, "stats-get": _NONE}
