@@ -109,7 +109,9 @@ class ModuleContext:
         """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
 
         `requests` has the form of each method's payload: one of another form is refused with EPROTO, and the handler
-        does not see it. Raises RpcError(EEXIST) when another module already provides the service.
+        does not see it.
+
+        Raises RpcError(EEXIST) when another module already provides the service, LookupError for a method without form.
         """
         router = self.broker.router
         owner = router.services.get(name)
@@ -120,6 +122,8 @@ class ModuleContext:
             self.services.append(name)
         allowed = set(open)
         for method, handler in methods.items():
+            if requests is not None and method not in requests:
+                raise LookupError(f"{name}.{method}: the form of its payload is missing in spec/requests")
             wanted = None if requests is None else requests[method]
             self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER, wanted)
 
@@ -219,8 +223,10 @@ class ModuleContext:
         elif isinstance(exc, MessageError):
             self.respond_error(msg, errno.EPROTO, str(exc))
         elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
-            # Most often a missing or wrong field of the request: the requester's mistake, but log where it showed.
-            self.log(logging.DEBUG, f"{msg.topic}: {traceback.format_exc()}")
+            # Most often something inside a field of the request: the requester's mistake, but log where it showed.
+            where = traceback.extract_tb(exc.__traceback__)[-1]
+            place = f"{where.filename}:{where.lineno}"
+            self.log(logging.DEBUG, f"{msg.topic}: {type(exc).__name__}: {exc} at {place}")
             text = f"missing field {exc}" if isinstance(exc, KeyError) else str(exc)
             self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {text}")
         else:

@@ -25,6 +25,7 @@ from headrace.modules.sched_graph_pool import UNLIMITED, Pool
 from headrace.modules.sched_graph_reasons import Explainer, places
 from headrace.modules.sched_graph_why import refusal, shortage
 from headrace.modules.sched_hello import acquire_ended, hello
+from headrace.modules.sched_jobspec import MALFORMED, malformed, of_request
 from headrace.modules.sched_r import in_use, summary
 from headrace.modules.sched_reasons import Reasons
 from headrace.queueing import Refused, Started
@@ -367,15 +368,15 @@ class _Scheduler:
         return EMPTY
 
     def _check(self, msg: Message) -> Any:
-        jobspec = msg.obj["jobspec"]
-        if isinstance(jobspec, str):
-            jobspec = msgspec.json.decode(jobspec)
+        jobspec = of_request(msg)
         pool = self._pool()
         try:
             request = pool.request(jobspec)
             outcome = pool.check(request)
         except (RequestError, ConstraintError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
+        except MALFORMED as exc:
+            raise malformed(exc) from None
         if outcome.unsatisfiable:
             raise RpcError(errno.EINVAL, refusal(pool.scheduler, jobspec, request, outcome.failure))
         return EMPTY

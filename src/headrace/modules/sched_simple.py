@@ -21,6 +21,7 @@ from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import sched_options
 from headrace.modules.sched_forecast import STEP, Place, Supply, Waiting, forecast
 from headrace.modules.sched_hello import acquire_ended, hello
+from headrace.modules.sched_jobspec import MALFORMED, malformed, of_request
 from headrace.modules.sched_r import Shares, each, in_use, shares_of_r, summary
 from headrace.modules.sched_reasons import Reasons, text
 from headrace.modules.sched_simple_pool import ALLOC_MODES, Pool, Request, Unsatisfiable
@@ -266,13 +267,13 @@ class _Scheduler:
         return EMPTY
 
     def _check(self, msg: Message) -> Any:
-        jobspec = msg.obj["jobspec"]
-        if isinstance(jobspec, str):
-            jobspec = msgspec.json.decode(jobspec)
+        jobspec = of_request(msg)
         try:
             self._refuse_impossible(request_of(jobspec), jobspec)
         except (Unsatisfiable, js.JobspecError, ConstraintError) as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
+        except MALFORMED as exc:
+            raise malformed(exc) from None
         return EMPTY
 
     def _refuse_impossible(self, request: Request, jobspec: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ JOB_MANAGER: Methods = {
     "queue-start": form({"start": bool, **_QUEUES}),
     "alloc-query": _NONE,
     "resource-status": _NONE,
+    "reasons": form({"ids": [int]}),
     "history.get": form({"userid?": int}),
     "wait": form({"id": int}),
     "submit": form({"jobs": list}),

@@ -19,6 +19,7 @@ SCHED: Methods = {
     "free": form({"id": int, "R?": dict, "final?": bool}),
     "inherit": form({"jobs": [list]}),
     "prioritize": form({"jobs": [[int]]}),
+    "reasons": form({"ids": [int]}),
     "expiration": form({"id": int, "expiration": float}),
     "resource-status": _NONE,
 }

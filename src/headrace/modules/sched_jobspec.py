@@ -1,0 +1,32 @@
+"""The jobspec of a request to `feasibility.check`, which clients may send as an object or as its text."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import RpcError
+from headrace.spec.message import Message
+
+# What reading something raises that is no jobspec: a request may have resources alone, so RFC 14 is not asked.
+MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+
+
+def of_request(msg: Message) -> dict[str, Any]:
+    """Raises RpcError(EPROTO) for text that is not a JSON object."""
+    jobspec = msg.obj["jobspec"]
+    if isinstance(jobspec, str):
+        try:
+            jobspec = msgspec.json.decode(jobspec)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as exc:
+            raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: not JSON: {exc}") from None
+    if not isinstance(jobspec, dict):
+        raise RpcError(errno.EPROTO, f"{msg.topic}: jobspec: expected object, got {type(jobspec).__name__}")
+    return jobspec
+
+
+def malformed(exc: Exception) -> RpcError:
+    """The refusal of a jobspec whose reading ended with `exc`, one of MALFORMED."""
+    return RpcError(errno.EINVAL, f"jobspec: not what RFC 14 describes ({type(exc).__name__}: {exc})")
