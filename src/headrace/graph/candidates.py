@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from headrace.graph.model import Graph
 
 if TYPE_CHECKING:
-    from headrace.graph.selection import Chosen
+    from headrace.graph.selection import Selection
     from headrace.graph.usage import Usage
 
 _WINDOW = (1 << 64) - 1
@@ -155,16 +155,16 @@ class ChildOrder:
         order = sorted([(-weights[rank], rank) for rank in map(ranks.__getitem__, among)])
         return [weighed.ranked[rank] for _, rank in order]
 
-    def used(self, usage: Usage, order: Sequence[Chosen], at: int) -> None:
+    def used(self, usage: Usage, selection: Selection, at: int) -> None:
         """Something was taken: weigh the chosen vertices anew."""
         if not self._weighed:
             return
         graph = self._graph
-        root, types = graph.root, graph.type
-        for v, _, exclusive, path, _ in order:
+        root, types, parent, came = graph.root, graph.type, graph.parent, selection.came
+        for v, _, exclusive, path, _ in selection.inner_order():
             if exclusive:
                 continue
-            up = graph.parent[v]
+            up = came.get(v, parent[v]) if came else parent[v]
             if up < 0 or not graph.children[v]:
                 continue
             kind = types[v]

@@ -107,7 +107,8 @@ class Engine:
         return True
 
     def _types(self) -> frozenset[str]:
-        return self.graph.types() | {"slot", "xor_slot", "node", "core", "gpu"}
+        found = {"slot", "xor_slot", "node", "core", "gpu"}
+        return self.graph.types().union(found, *(tree.types() for tree in self.graph.others))
 
     def _text(self, name: str) -> str | None:
         """A file's text; None if there is none, which the user is told."""
@@ -231,10 +232,9 @@ class Engine:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
-        self.out(
-            f"{self.writer(self.graph, allocation)}{RULE}INFO: JOBID={allocation.jobid}\n"
-            f"INFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n"
-        )
+        # What was given in another hierarchy is not shown, as Fluxion does not.
+        shown = self.writer(self.graph, allocation) if allocation.selection.graph is self.graph else ""
+        self.out(f"{shown}{RULE}INFO: JOBID={allocation.jobid}\nINFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n")
         self._tell_cost(seconds, cost)
         self.out(RULE)
 
@@ -335,7 +335,13 @@ class Engine:
         if text is None:
             return
         try:
-            self.scheduler.grow(jgf.read(text))
+            part = jgf.read(text)
+            if part.path(part.root) != self.graph.path(self.graph.root):
+                raise GraphError(
+                    f"{part.path(part.root)}: is another root of {part.subsystem} beside "
+                    f"{self.graph.path(self.graph.root)}"
+                )
+            self.scheduler.grow(part)
         except GraphError as exc:
             self.err(f"ERROR: can't attach JGF subgraph \nERROR: {exc}\n")
         self.types = self._types()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from xml.sax.saxutils import escape, quoteattr
 
-from headrace.graph.model import Graph
+from headrace.graph.model import DOMINANT, Graph
 from headrace.graph.writers import vertex_metadata
 
 
@@ -21,12 +21,17 @@ def graphml(graph: Graph) -> str:
         '  <graph id="G" edgedefault="directed">',
     ]
     for v in graph.vertices():
-        data = {"type": graph.type[v], "name": graph.name(v), "path": graph.path(v), "size": str(graph.size[v])}
+        data = {"type": graph.type[v], "name": graph.name(v), "path": _path(graph, v), "size": str(graph.size[v])}
         inner = "".join(f'<data key="{key}">{escape(value)}</data>' for key, value in data.items())
         lines.append(f'    <node id="n{graph.uniq[v]}">{inner}</node>')
     for i, (source, target) in enumerate(_edges(graph)):
         lines.append(f'    <edge id="e{i}" source="n{source}" target="n{target}"/>')
     return "\n".join([*lines, "  </graph>", "</graphml>", ""])
+
+
+def _path(graph: Graph, v: int) -> str:
+    """The path of a vertex in the graph's own hierarchy, or else in one that has it."""
+    return next((tree.path(v) for tree in (graph, *graph.others) if tree.has(v)), graph.path(v))
 
 
 def dot(graph: Graph) -> str:
@@ -43,12 +48,19 @@ def jgf(graph: Graph) -> str:
         if not graph.up[v]:
             meta["status"] = 1
         nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
-    edges = [{"source": str(source), "target": str(target)} for source, target in _edges(graph)]
+    edges = []
+    for tree in graph.hierarchies.values() or (graph,):
+        kind = {} if tree.subsystem == DOMINANT else {"metadata": {"subsystem": tree.subsystem}}
+        edges += [{"source": str(source), "target": str(target), **kind} for source, target in _edges_of(tree)]
     return json.dumps({"graph": {"nodes": nodes, "edges": edges}}) + "\n"
 
 
 def _edges(graph: Graph) -> list[tuple[int, int]]:
-    return [(graph.uniq[parent], graph.uniq[v]) for v, parent in enumerate(graph.parent) if parent >= 0]
+    return [edge for tree in graph.hierarchies.values() or (graph,) for edge in _edges_of(tree)]
+
+
+def _edges_of(tree: Graph) -> list[tuple[int, int]]:
+    return [(tree.uniq[parent], tree.uniq[v]) for v in tree.vertices() for parent in tree.parents(v)]
 
 
 EXPORTS: dict[str, Callable[[Graph], str]] = {"graphml": graphml, "dot": dot, "jgf": jgf}

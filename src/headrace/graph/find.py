@@ -24,6 +24,7 @@ from headrace.spec import jobid as jobids
 from headrace.spec.hostlist import Hostlist
 
 if TYPE_CHECKING:
+    from headrace.graph.model import Graph
     from headrace.graph.scheduler import Scheduler
     from headrace.graph.writers import Writer
 
@@ -65,6 +66,11 @@ class Facts:
         for v in vertices:
             found[v] = 1
         parent = graph.parent
+        if graph.more_parents:
+            for v in graph.vertices():
+                if found[v] or any(found[up] for up in graph.ancestors(v)):
+                    found[v] = 1
+            return found
         for v in graph.preorder(graph.root)[1:]:
             if found[parent[v]]:
                 found[v] = 1
@@ -182,12 +188,26 @@ def matching(scheduler: Scheduler, predicate: Predicate) -> Selection:
     graph, facts = scheduler.graph, Facts(scheduler)
     kept: set[int] = set()
     order = graph.preorder(graph.root)
+    came = _came(graph, order)
     for v in reversed(order):
         if v in kept or predicate(facts, v):
             kept.add(v)
-            if graph.parent[v] >= 0:
-                kept.add(graph.parent[v])
-    return select(graph, [Pick(v, graph.size[v], True, False, ()) for v in order if v in kept])
+            above = came.get(v, graph.parent[v])
+            if above >= 0:
+                kept.add(above)
+    return select(graph, [Pick(v, graph.size[v], True, False, ()) for v in order if v in kept], came=came)
+
+
+def _came(graph: Graph, order: Iterable[int]) -> dict[int, int]:
+    """For vertices with several parents, the first that is come to."""
+    if not graph.more_parents:
+        return {}
+    found: dict[int, int] = {}
+    for v in order:
+        for child in graph.children[v]:
+            if child in graph.more_parents:
+                found.setdefault(child, v)
+    return found
 
 
 def listing(scheduler: Scheduler, text: str, writer: Writer, now: int) -> str:

@@ -1,17 +1,16 @@
 """Resource recipes in GraphML: a small graph that says how to make a large one.
 
 A recipe node is a kind of vertex; a recipe edge says how many of the target go under each source and how they are
-numbered. Edges are followed breadth first, each for all its sources, which gives the vertices their numbers.
+numbered. Edges are followed depth first, each for all its sources, which gives the vertices their numbers.
 
-A recipe may have a tree for each of several subsystems. Those beside containment have vertices of their own, such as a
-power panel, and associate others that containment has, such as the nodes it feeds.
+A recipe may have a hierarchy for each of several subsystems. An edge may also associate vertices that are there
+already, in another hierarchy or in the same: nodes with the power distribution unit that feeds them, storage units of
+racks with one of the whole system.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from headrace.graph.model import DOMINANT, MAX_VERTICES, Graph, GraphError
@@ -83,164 +82,132 @@ def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
                 if end not in kinds:
                     raise GraphError(f"{where}: there is no recipe node {end!r}")
             edges.append((source, target, _Attributes(element, defaults["edge"], where)))
-    contained = _contain(kinds, edges, _root(kinds, DOMINANT))
-    if subsystem != DOMINANT:
-        return _associate(kinds, edges, subsystem, contained)[0]
-    for name in sorted({kind.text("subsystem", DOMINANT) for kind in kinds.values()} - {DOMINANT}):
-        try:
-            other, origin = _associate(kinds, edges, name, contained)
-        except GraphError:
-            # Nobody asked for it.
-            continue
-        for u, v in origin.items():
-            contained.elsewhere.setdefault(v, {})[name] = other.path(u)
-    return contained
+    return _Maker(kinds, edges).graph(subsystem)
 
 
-def _root(kinds: dict[str, _Attributes], subsystem: str) -> str:
-    roots = [
-        name for name, kind in kinds.items() if kind.number("root", 0) and kind.text("subsystem", DOMINANT) == subsystem
-    ]
-    if not roots and subsystem != DOMINANT:
-        raise GraphError(f"GraphML recipe: there is no node of subsystem {subsystem} with root=1")
-    if len(roots) != 1:
-        raise GraphError(f"GraphML recipe: exactly one node must have root=1, not {len(roots)}")
-    return roots[0]
+class _Maker:
+    """A graph in the making: what was made of each recipe node, and of each type, in order."""
 
+    def __init__(self, kinds: dict[str, _Attributes], edges: list[_Edge]) -> None:
+        self.kinds = kinds
+        self.made: dict[str, list[int]] = {name: [] for name in kinds}
+        self.by_type: dict[str, list[int]] = {}
+        self.whole = Graph()
+        self.out: dict[str, list[_Edge]] = {}
+        for edge in edges:
+            self.out.setdefault(edge[0], []).append(edge)
 
-def _steps(edges: list[_Edge], subsystem: str, root: str) -> Iterator[_Edge]:
-    """The edges of a subsystem's tree, breadth first. Raises GraphError for what is not a tree."""
-    out: dict[str, list[_Edge]] = {}
-    for edge in edges:
-        if edge[2].text("e_subsystem", DOMINANT) == subsystem:
-            out.setdefault(edge[0], []).append(edge)
-    queue = deque([root])
-    followed: set[str] = set()
-    while queue:
-        for edge in out.get(queue.popleft(), ()):
-            target = edge[1]
-            if target in followed or target == root:
-                raise GraphError(f"{edge[2].where}: {target} would be contained twice (a cycle, or two parents)")
-            followed.add(target)
-            yield edge
-            queue.append(target)
+    def graph(self, subsystem: str) -> Graph:
+        roots = [name for name, kind in self.kinds.items() if kind.number("root", 0)]
+        subsystems = [self.kinds[name].text("subsystem", DOMINANT) for name in roots]
+        for name in (DOMINANT, *subsystems):
+            if subsystems.count(name) != 1:
+                of = "" if name == DOMINANT else f" of subsystem {name}"
+                raise GraphError(f"GraphML recipe: exactly one node{of} must have root=1, not {subsystems.count(name)}")
+        if subsystem not in subsystems:
+            raise GraphError(f"GraphML recipe: there is no node of subsystem {subsystem} with root=1")
+        followed = set(roots)
+        for root, of in zip(roots, subsystems, strict=True):
+            self._add(self.whole.hierarchy(of), root, -1, 0)
+            self._follow(root, followed)
+        self.whole.finish()
+        if subsystem != DOMINANT and subsystem not in self.whole.hierarchies:
+            raise GraphError(f"GraphML recipe: nothing is below the root of subsystem {subsystem}")
+        return self.whole.hierarchy(subsystem)
 
-
-def _contain(kinds: dict[str, _Attributes], edges: list[_Edge], root: str) -> Graph:
-    graph = Graph()
-    made: dict[str, list[int]] = {name: [] for name in kinds}
-    made[root].append(_add(graph, kinds[root], -1, 0))
-    for source, target, attributes in _steps(edges, DOMINANT, root):
-        method = attributes.text("gen_method", "MULTIPLY")
-        if method != "MULTIPLY":
-            raise GraphError(
-                f"{attributes.where}: generation method {method} is not known in containment; use MULTIPLY"
-            )
-        _multiply(graph, made[source], kinds[target], attributes, made[target])
-    return graph.finish()
-
-
-def _associate(
-    kinds: dict[str, _Attributes], edges: list[_Edge], subsystem: str, contained: Graph
-) -> tuple[Graph, dict[int, int]]:
-    """The tree of another subsystem, and those of its vertices that are `contained` already, as what they are there."""
-    graph = Graph()
-    graph.subsystem = subsystem
-    root = _root(kinds, subsystem)
-    made: dict[str, list[int]] = {name: [] for name in kinds}
-    made[root].append(_add(graph, kinds[root], -1, 0))
-    # The vertices of this tree that are those of containment, and the reverse.
-    origin: dict[int, int] = {}
-    place: dict[int, int] = {}
-    for source, target, attributes in _steps(edges, subsystem, root):
-        method = attributes.text("gen_method", "MULTIPLY")
-        if method == "MULTIPLY":
-            _multiply(graph, made[source], kinds[target], attributes, made[target])
-            continue
-        if method not in ("ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN"):
-            raise GraphError(
-                f"{attributes.where}: generation method {method} is not known; use MULTIPLY, ASSOCIATE_IN or "
-                "ASSOCIATE_BY_PATH_IN"
-            )
-        known = attributes.text("as_tgt_subsystem", DOMINANT)
-        if known != DOMINANT:
-            raise GraphError(f"{attributes.where}: only what containment has can be associated, not what {known} has")
-        wanted = kinds[target].text("type")
-        others = [v for v in contained.preorder(contained.root) if contained.type[v] == wanted]
-        groups: dict[int, list[int]] = {}
-        if method == "ASSOCIATE_BY_PATH_IN":
-            up = attributes.number("as_tgt_uplvl", 1)
-            for v in others:
-                groups.setdefault(_above(contained, v, up), []).append(v)
-        for at in made[source]:
-            mine = others
-            if method == "ASSOCIATE_BY_PATH_IN":
-                if at not in origin:
-                    raise GraphError(
-                        f"{attributes.where}: {source} is not in containment, so that it has no path there"
-                    )
-                mine = groups.get(_above(contained, origin[at], attributes.number("as_src_uplvl", 1)), [])
-            for v in mine:
-                if v in place:
-                    graph.place(place[v], at)
-                place[v] = graph.add(
-                    contained.type[v],
-                    at,
-                    basename=contained.basename[v],
-                    id=contained.id[v],
-                    size=contained.size[v],
-                    rank=contained.rank[v],
-                    unit=contained.unit.get(v, ""),
+    def _follow(self, root: str, followed: set[str]) -> None:
+        """Make what the edges below a recipe node say. Raises GraphError where one leads to what was made before."""
+        stack = list(reversed(self.out.get(root, ())))
+        while stack:
+            source, target, edge = stack.pop()
+            if target in followed:
+                raise GraphError(
+                    f"{edge.where}: {target} would be contained twice (a cycle, or two parents); associate it by a "
+                    "recipe node of its own"
                 )
-                origin[place[v]] = v
-                made[target].append(place[v])
-    following = max(contained.uniq) + 1
-    for u in graph.vertices():
-        if u in origin:
-            graph.uniq[u] = contained.uniq[origin[u]]
-            graph.elsewhere[u] = {DOMINANT: contained.path(origin[u])}
-        else:
-            graph.uniq[u] = following
-            following += 1
-    return graph.finish(), origin
+            followed.add(target)
+            tree = self.whole.hierarchy(edge.text("e_subsystem", DOMINANT))
+            method = edge.text("gen_method", "MULTIPLY")
+            if method == "MULTIPLY":
+                self._multiply(tree, source, target, edge)
+            elif method in ("ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN"):
+                self._associate(tree, source, target, edge, method == "ASSOCIATE_BY_PATH_IN")
+            else:
+                raise GraphError(
+                    f"{edge.where}: generation method {method} is not known; use MULTIPLY, ASSOCIATE_IN or "
+                    "ASSOCIATE_BY_PATH_IN"
+                )
+            stack.extend(reversed(self.out.get(target, ())))
+
+    def _multiply(self, tree: Graph, source: str, target: str, edge: _Attributes) -> None:
+        scale = edge.number("multi_scale", 1)
+        scope = edge.number("id_scope", 0)
+        start = edge.number("id_start", 0)
+        stride = edge.number("id_stride", 1)
+        sources = self.made[source]
+        if len(tree) + scale * len(sources) > MAX_VERTICES:
+            raise GraphError(f"{edge.where}: would make more than {MAX_VERTICES} vertices")
+        counts: dict[int, int] = {}
+        for at in sources:
+            # Numbers are counted within the vertex `scope` levels above the parent.
+            owner = _above(tree, at, scope)
+            count = counts.get(owner, 0)
+            for i in range(scale):
+                self._add(tree, target, at, start + (count + i) * stride)
+            counts[owner] = count + scale
+
+    def _associate(self, tree: Graph, source: str, target: str, edge: _Attributes, by_path: bool) -> None:
+        """Let what is there of a type be below the vertices of `source`, too: all of it, or what has the same path up
+        to some level.
+        """
+        of = edge.text("as_tgt_subsystem", DOMINANT)
+        if of != DOMINANT and of not in self.whole.hierarchies:
+            raise GraphError(f"{edge.where}: nothing is in subsystem {of} yet that could be associated")
+        known = self.whole.hierarchy(of)
+        others = list(self.by_type.get(self.kinds[target].text("type"), ()))
+        groups: dict[int, list[int]] = {}
+        if by_path:
+            up = edge.number("as_tgt_uplvl", 1)
+            for v in others:
+                groups.setdefault(_above(known, v, up), []).append(v)
+        associated: dict[int, None] = {}
+        for at in self.made[source]:
+            mine = others
+            if by_path:
+                if known.parent[at] < 0 and not known.children[at]:
+                    raise GraphError(f"{edge.where}: {source} is not in {of}, so that it has no path there")
+                mine = groups.get(_above(known, at, edge.number("as_src_uplvl", 1)), [])
+            for v in mine:
+                again = tree.parent[v] >= 0
+                tree.place(v, at)
+                if again:
+                    # The last one counts.
+                    tree.set_path(v, f"{tree.path(at)}/{tree.name(v)}")
+            associated.update(dict.fromkeys(mine))
+        self.made[target].extend(associated)
+
+    def _add(self, tree: Graph, name: str, parent: int, number: int) -> None:
+        kind = self.kinds[name]
+        type = kind.text("type")
+        if not type:
+            raise GraphError(f"{kind.where}: has no type")
+        of_type = self.by_type.setdefault(type, [])
+        v = tree.add(
+            type,
+            parent,
+            basename=kind.text("basename", type) or type,
+            id=number,
+            size=kind.number("size", 1),
+            rank=len(of_type) if type == "node" else -1,
+            unit=kind.text("unit"),
+        )
+        of_type.append(v)
+        self.made[name].append(v)
 
 
-def _above(graph: Graph, v: int, levels: int) -> int:
+def _above(tree: Graph, v: int, levels: int) -> int:
     for _ in range(levels):
-        v = max(graph.parent[v], graph.root)
+        if tree.parent[v] < 0:
+            break
+        v = tree.parent[v]
     return v
-
-
-def _multiply(graph: Graph, sources: list[int], kind: _Attributes, edge: _Attributes, made: list[int]) -> None:
-    scale = edge.number("multi_scale", 1)
-    scope = edge.number("id_scope", 0)
-    start = edge.number("id_start", 0)
-    stride = edge.number("id_stride", 1)
-    if len(graph) + scale * len(sources) > MAX_VERTICES:
-        raise GraphError(f"{edge.where}: would make more than {MAX_VERTICES} vertices")
-    counts: dict[int, int] = {}
-    for source in sources:
-        # Numbers are counted within the vertex `scope` levels above the parent.
-        owner = source
-        for _ in range(scope):
-            if graph.parent[owner] < 0:
-                break
-            owner = graph.parent[owner]
-        count = counts.get(owner, 0)
-        made.extend(_add(graph, kind, source, start + (count + i) * stride) for i in range(scale))
-        counts[owner] = count + scale
-
-
-def _add(graph: Graph, kind: _Attributes, parent: int, number: int) -> int:
-    name = kind.text("type")
-    if not name:
-        raise GraphError(f"{kind.where}: has no type")
-    return graph.add(
-        name,
-        parent,
-        basename=kind.text("basename", name) or name,
-        id=number,
-        size=kind.number("size", 1),
-        rank=number if name == "node" else -1,
-        unit=kind.text("unit"),
-    )

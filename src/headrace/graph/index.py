@@ -40,6 +40,8 @@ _MAX_LADDERS = 16384
 
 def index_of(graph: Graph, policy: Policy, order: ChildOrder) -> FreeIndex | None:
     """The index for a graph as it is now; None where a search may choose otherwise."""
+    if not graph.plain:
+        return None
     layout = Layout(graph, policy)
     return FreeIndex(layout, order) if layout.usable else None
 

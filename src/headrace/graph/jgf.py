@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -88,13 +88,16 @@ def _each(items: list[msgspec.Raw], decode: Callable[[msgspec.Raw], _Item], wher
 
 
 def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
-    """The graph of a JGF document (an object with `graph`), as the tree of a subsystem.
+    """The graph of a JGF document (an object with `graph`) in all its hierarchies, as that of a subsystem.
 
     Raises GraphError saying where it is wrong.
     """
     try:
         body = _decode(text).graph
-        return _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"), subsystem)
+        graph = _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"), True)
+        if subsystem != graph.subsystem and subsystem not in graph.hierarchies:
+            raise GraphError(f"the graph has no subsystem {subsystem}")
+        return graph.hierarchy(subsystem)
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
     except UnicodeDecodeError as exc:
@@ -104,12 +107,12 @@ def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
 
 
 def from_object(obj: Any) -> Graph:
-    """The graph of an already decoded JGF object. Raises GraphError."""
+    """The containment hierarchy of an already decoded JGF object. Raises GraphError."""
     try:
         body = msgspec.convert(obj, _Document, strict=False).graph
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
-    return _graph(body.nodes, body.edges, DOMINANT)
+    return _graph(body.nodes, body.edges, False)
 
 
 def is_complete(obj: Mapping[str, Any]) -> bool:
@@ -128,14 +131,25 @@ class Vertex(msgspec.Struct):
     exclusive: bool
 
 
-def vertices(text: str | bytes, subsystem: str = DOMINANT) -> list[Vertex]:
-    """The vertices of a JGF document that describes part of a graph, in its own order; without those that have paths
-    in other hierarchies only. Raises GraphError.
+class Part(NamedTuple):
+    """Part of a graph that a JGF document describes: the hierarchy that its edges are of, and its vertices in order."""
+
+    subsystem: str
+    vertices: list[Vertex]
+
+
+def part(text: str | bytes, known: str = DOMINANT) -> Part:
+    """The part of a graph that a JGF document describes; of the `known` hierarchy, if it has no edges that tell.
+
+    Vertices without a path in that hierarchy, but with one elsewhere, are left out. Raises GraphError.
     """
     try:
-        nodes = list(_each(_decode(text).graph.nodes, _decode_node, "nodes"))
+        body = _decode(text).graph
+        nodes = list(_each(body.nodes, _decode_node, "nodes"))
+        edge = next(_each(body.edges[:1], _decode_edge, "edges"), None)
     except msgspec.MsgspecError as exc:
         raise GraphError(f"JGF: {exc}") from None
+    subsystem = known if edge is None else _edge_kind(edge)[0]
     found = []
     for node in nodes:
         meta = node.metadata
@@ -145,7 +159,7 @@ def vertices(text: str | bytes, subsystem: str = DOMINANT) -> list[Vertex]:
         if path is None:
             raise GraphError(f"JGF vertex {node.id}: has no {subsystem} path")
         found.append(Vertex(path, meta.type, _uniq(node), meta.rank, meta.size, meta.exclusive))
-    return found
+    return Part(subsystem, found)
 
 
 def _uniq(node: _Node) -> int:
@@ -166,9 +180,9 @@ def _number(meta: _Metadata, uniq: int, key: str) -> int:
     return number
 
 
-def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
+def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph:
+    """Vertices and edges as a graph: the `whole` of it, or containment alone."""
     graph = Graph()
-    graph.subsystem = tree
     index: dict[str, int] = {}
     add = graph.add
     for node in nodes:
@@ -201,10 +215,13 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
             raise GraphError(f"JGF vertex {key}: {exc}") from None
         if meta.status:
             graph.up[v] = 0
-        if meta.paths and len(meta.paths) > 1:
-            graph.elsewhere[v] = {name: path for name, path in meta.paths.items() if name != tree}
+        if meta.paths:
+            path = meta.paths.get(DOMINANT)
+            if path is None or len(meta.paths) > 1:
+                graph.elsewhere[v] = {name: path for name, path in meta.paths.items() if name != DOMINANT}
+            if path is not None and not path.endswith(name or f"/{basename}{number}"):
+                graph.paths[v] = path
         index[key] = v
-    inside: set[int] = set()
     elsewhere: set[int] = set()
     for edge in edges:
         try:
@@ -212,28 +229,40 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], tree: str) -> Graph:
         except KeyError as exc:
             raise GraphError(f"JGF edge {edge.source} to {edge.target}: there is no vertex {exc}") from None
         subsystem, relation = _edge_kind(edge)
-        if subsystem == tree:
-            if leads_down(tree, relation):
+        if subsystem == DOMINANT:
+            if leads_down(subsystem, relation):
                 graph.place(target, source)
-            if tree != DOMINANT:
-                inside.update((source, target))
+        elif whole and leads_down(subsystem, relation):
+            graph.hierarchy(subsystem).place(target, source)
         else:
             graph.edges.append((subsystem, relation, source, target))
             elsewhere.update((source, target))
-    if tree != DOMINANT:
-        # What is not in this hierarchy is left out.
-        graph = without(graph, [v for v in graph.vertices() if v not in inside])
-    elif elsewhere:
-        # So is what only others have, such as a power panel.
+    if not whole and elsewhere:
+        # What only other hierarchies have, such as a power panel, is left out.
         outside = [v for v in elsewhere if graph.parent[v] < 0 and not graph.children[v]]
         graph = without(graph, outside) if outside and len(outside) < len(graph) else graph
-    return graph.finish()
+    graph.finish()
+    if graph.hierarchies or graph.more_parents:
+        _set_paths(graph)
+    return graph
+
+
+def _set_paths(graph: Graph) -> None:
+    """Take over the paths that a document gives where they do not follow from names, or not from first parents."""
+    for v in list(graph.elsewhere):
+        given = graph.elsewhere[v]
+        for subsystem in [name for name in given if name in graph.hierarchies]:
+            tree, path = graph.hierarchies[subsystem], given.pop(subsystem)
+            if not path.endswith(f"/{graph.name(v)}") or (v in tree.more_parents and path != tree.path(v)):
+                tree.set_path(v, path)
+        if not given:
+            del graph.elsewhere[v]
 
 
 def _edge_kind(edge: _Edge) -> tuple[str, str]:
     meta = edge.metadata
     if meta is None:
-        return DOMINANT, "contains"
+        return DOMINANT, ""
     if meta.name:
         return next(iter(meta.name.items()))
-    return meta.subsystem or DOMINANT, meta.relation or "contains"
+    return meta.subsystem or DOMINANT, meta.relation or ""

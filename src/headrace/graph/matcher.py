@@ -1,10 +1,14 @@
 """One match: which vertices satisfy a request during [at, end), and which of those the policy takes.
 
-The search walks containment from the root. A vertex of a requested type becomes a candidate once everything requested
+The search walks a hierarchy from the root. A vertex of a requested type becomes a candidate once everything requested
 below it is satisfied; a vertex of another type passes its children's candidates up, so a request may skip levels of
-the graph. A slot is put together at the vertex that directly contains all its resources; where there is none below a
-vertex that directly contains some of them, at that one. At every vertex that carries a request, and at the root, the
-policy sorts the candidates and takes as many as the count allows (RFC 14).
+the graph. But below what was asked for, it skips none where children are of a type that comes next: in Fluxion it
+never does there. A slot is put together at the vertex that directly contains all its resources; where there is none
+below a vertex that directly contains some of them, at that one. At every vertex that carries a request, and at the
+root, the policy sorts the candidates and takes as many as the count allows (RFC 14).
+
+A vertex with several parents is part of what is found below one of them: below the first that is come to, unless what
+was found there does not serve. So nothing is counted twice in one match.
 
 Nothing changes while matching: the result is a tree of picks, which the scheduler turns into spans.
 """
@@ -15,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.graph.constraints import HOSTS
+from headrace.graph.introsort import introsorted
 from headrace.graph.model import MAX_SIZE, Graph
 from headrace.graph.planner import Planner
 from headrace.graph.policies.policy import Policy
@@ -104,6 +109,11 @@ class Matcher:
         self.blocked = False
         self.failure: Failure | None = None
         self._child_types: dict[int, frozenset[str]] = {}
+        # Where vertices may have several parents: what is part of something found, or was of no use; the former in
+        # the order in which it was found; and through which parents, as far as these are not the first ones.
+        self._seen: set[int] | None = set() if self.graph.more_parents else None
+        self._trail: list[int] = []
+        self.came: dict[int, int] = {}
 
     def match(self, requests: Sequence[Request]) -> list[Pick] | None:
         """The picks that satisfy all of `requests`, or None with `failure` set."""
@@ -140,8 +150,19 @@ class Matcher:
         return True
 
     def _visit(
-        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int = 1
+        self,
+        v: int,
+        requests: Sequence[Request],
+        exclusive: bool,
+        found: Found,
+        base: int,
+        times: int = 1,
+        narrow: bool = False,
+        inside: bool = False,
     ) -> bool:
+        """Collect what `v` has for the requests. `narrow`: only if it is of their types; `inside` of what was asked
+        for by type.
+        """
         graph, policy = self.graph, self.policy
         if not graph.up[v]:
             self.blocked = True
@@ -152,6 +173,8 @@ class Matcher:
             if request.type == kind:
                 matched = request
                 break
+        if matched is None and narrow:
+            return False
         if matched is not None:
             if not self._fits(v, matched.needs):
                 return False
@@ -177,25 +200,52 @@ class Matcher:
             return False
         if self.allowed is not None and kind in HOSTS and v not in self.allowed:
             return False
-        if kind == "node":
-            base += policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])
-        if matched is None:
-            return self._explore(v, requests, exclusive, found, base, times)
+        if self._seen is not None:
+            if v in self._seen:
+                return False
+            self._seen.add(v)
+        trail = len(self._trail)
+        # A node's own number weighs with what is in it, and only a class with the node itself.
         score = base + graph.id[v] + 1 if policy.order else 0
+        if kind == "node":
+            weight = policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])
+            base += weight
+            score += weight if policy.by else 0
+        if matched is None:
+            if not self._explore(v, requests, exclusive, found, base, times, inside):
+                return self._lost(trail)
+            if self._seen is not None:
+                self._trail.append(v)
+            return True
         if matched.with_:
             below = self._below(v, matched.with_, exclusive, base)
             if below is None:
-                return False
+                return self._lost(trail)
             pick = Pick(v, available, exclusive, is_whole or bool(matched.exclusive), below)
         else:
             pick = Pick(v, available, exclusive, exclusive, ())
         found.setdefault(kind, []).append(Candidate(score, available, (pick,)))
+        if self._seen is not None:
+            self._trail.append(v)
         return True
+
+    def _lost(self, trail: int) -> bool:
+        """What was found since is of no use here; other parents may come to it."""
+        if self._seen is not None:
+            self._seen.difference_update(self._trail[trail:])
+            del self._trail[trail:]
+        return False
+
+    def _came(self, child: int, v: int) -> None:
+        if self.graph.parent[child] != v:
+            self.came[child] = v
+        else:
+            self.came.pop(child, None)
 
     def _below(self, v: int, requests: Sequence[Request], exclusive: bool, base: int) -> list[Pick] | None:
         """Picks below `v` for one unit of what carries `requests`."""
         found: Found = {}
-        if not self._explore(v, requests, exclusive, found, base, 1):
+        if not self._explore(v, requests, exclusive, found, base, 1, True):
             self._note(requests[0].type, requests[0].count.low, 0, v, True)
             return None
         return self._choose(v, requests, found)
@@ -229,7 +279,14 @@ class Matcher:
         return None
 
     def _explore(
-        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
+        self,
+        v: int,
+        requests: Sequence[Request],
+        exclusive: bool,
+        found: Found,
+        base: int,
+        times: int,
+        inside: bool = False,
     ) -> bool:
         """Collect candidates for `requests` below `v`, enough for `times` slots; True if there are any."""
         any_found = False
@@ -242,19 +299,35 @@ class Matcher:
             rest = [r for r in requests if r not in here]
         if not rest:
             return any_found
+        narrow = inside and self._comes_next(v, rest)
         if self.policy.order and not self.policy.stops:
-            return self._explore_best(v, rest, exclusive, found, base, times) or any_found
+            return self._explore_best(v, rest, exclusive, found, base, times, narrow, inside) or any_found
         stops = self.policy.stops
         counted: dict[str, tuple[int, int, int]] = {}
         for child in self.order(v):
-            if self._visit(child, rest, exclusive, found, base, times):
+            if self._visit(child, rest, exclusive, found, base, times, narrow, inside):
                 any_found = True
+                if self._seen is not None:
+                    self._came(child, v)
                 if stops and self._enough(rest, found, times, counted):
                     break
         return any_found
 
+    def _comes_next(self, v: int, requests: Sequence[Request]) -> bool:
+        """Whether children of a vertex are of the types of requests, none of which is a slot."""
+        types = self.graph.kinds(v)
+        return any([r.type in types for r in requests]) and not any([r.is_slot for r in requests])
+
     def _explore_best(
-        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
+        self,
+        v: int,
+        requests: Sequence[Request],
+        exclusive: bool,
+        found: Found,
+        base: int,
+        times: int,
+        narrow: bool,
+        inside: bool,
     ) -> bool:
         """Children of a type that is asked for come best first, so the search among them ends when there are enough.
 
@@ -266,14 +339,18 @@ class Matcher:
         for kind, children in self.graph.kinds(v).items():
             limit = wanted.get(kind)
             if limit is None:
-                for child in children:
-                    if self._visit(child, requests, exclusive, found, base, times):
+                for child in () if narrow else children:
+                    if self._visit(child, requests, exclusive, found, base, times, False, inside):
                         any_found = True
+                        if self._seen is not None:
+                            self._came(child, v)
                 continue
             shares = units = 0
             for child in self.graph.ranked(v, kind, self.policy.order > 0):
                 if self._visit(child, requests, exclusive, found, base, times):
                     any_found = True
+                    if self._seen is not None:
+                        self._came(child, v)
                     units += found[kind][-1].units
                     if units >= limit:
                         shares, units = shares + 1, 0
@@ -322,7 +399,7 @@ class Matcher:
         if len(slots) > 1 and self.policy.order and not self.policy.stops:
             # How much each kind takes is settled only once everything is known.
             times = MAX_SIZE
-        if not self._explore(v, shape, True, inside, base, times):
+        if not self._explore(v, shape, True, inside, base, times, True):
             return False
         order = self.policy.order
         supply: dict[str, tuple[int, int]] = {}
@@ -346,11 +423,15 @@ class Matcher:
     def _take(self, request: Request, candidates: list[Candidate], count: int) -> list[Pick]:
         """The picks of the best `count` units; candidates of equal score keep the order of discovery.
 
-        So do alternative slots where the search stops early, as recorded runs show.
+        So do alternative slots where the search stops early, as recorded runs show. In graphs that are not one tree,
+        for which there is no index that would have to choose the same, equals are in the order of Fluxion's sort.
         """
         order = self.policy.order
         if order and not (self.policy.stops and request.is_xor):
-            candidates = sorted(candidates, key=_by_score, reverse=order > 0)
+            if self.graph.plain:
+                candidates = sorted(candidates, key=_by_score, reverse=order > 0)
+            else:
+                candidates = introsorted(candidates, _by_score, order > 0)
         if self.policy.close:
             candidates = self._closest(candidates, count)
         picks: list[Pick] = []

@@ -1,4 +1,9 @@
-"""The graph itself: vertices as parallel columns, one hierarchy as a tree, other subsystems as typed edges.
+"""The graph itself: vertices as parallel columns, and how they hang together in a hierarchy.
+
+A graph may have several hierarchies, one a subsystem (RFC 4): a node is contained in a rack and is fed by a power
+distribution unit. Each is a `Graph` of its own, of the same vertices by the same numbers: they share the columns that
+describe a vertex, and differ in parents and children. In one hierarchy a vertex may have several parents, too, such as
+a storage unit that belongs to its rack and to the whole system. Most graphs are one tree (`plain`).
 
 A machine of 16,384 nodes has about a million vertices, so a vertex is a row number and nothing else; an object per
 vertex would cost more memory than everything stored here. Names and paths are computed from basename, id and parent,
@@ -18,6 +23,11 @@ MAX_BITS = 2**24
 MAX_VERTICES = 2**24
 # The search goes down the levels by recursion.
 MAX_DEPTH = 200
+# What the hierarchies of a graph share: the columns that describe a vertex.
+_OF_VERTICES = (
+    *("type", "basename", "id", "size", "rank", "uniq", "up", "unit", "names", "properties", "elsewhere"),
+    *("edges", "_vacant"),
+)
 _AS_BITS = frozenset({"core", "gpu"})
 
 
@@ -26,12 +36,14 @@ class GraphError(ValueError):
 
 
 class Graph:
-    """Resource vertices under one containment root.
+    """Resource vertices in one hierarchy, under one root.
 
     Columns are indexed by vertex: `type`, `basename`, `id` (-1 where a vertex has no number), `size` (units), `rank`
-    (execution target, -1 for none), `parent` (-1 for the root), `position` (place among the parent's children),
-    `uniq` (the reader's own number, shown by writers), `up`. Sparse: `unit`, `names` (names that are not basename
-    plus id), `properties`, `elsewhere` (paths in other hierarchies, by their names).
+    (execution target, -1 for none), `parent` (the first one; -1 for the root and for what is not in this hierarchy),
+    `position` (place among the children of the first parent), `uniq` (the reader's own number, shown by writers),
+    `up`. Sparse: `unit`, `names` (names that are not basename plus id), `properties`, `more_parents` (all but the
+    first), `paths` (those that are not the parent's path and the name), `elsewhere` (paths in hierarchies that are
+    not there). `hierarchies` are all hierarchies of these vertices by subsystem, this one too; empty if there is one.
     """
 
     __slots__ = (
@@ -48,10 +60,13 @@ class Graph:
         "edges",
         "elsewhere",
         "end",
+        "hierarchies",
         "id",
         "inside",
+        "more_parents",
         "names",
         "parent",
+        "paths",
         "position",
         "properties",
         "rank",
@@ -83,7 +98,10 @@ class Graph:
         self.names: dict[int, str] = {}
         self.properties: dict[int, dict[str, str]] = {}
         self.elsewhere: dict[int, dict[str, str]] = {}
-        # Edges outside the tree: (subsystem, relation, source, target).
+        self.more_parents: dict[int, list[int]] = {}
+        self.paths: dict[int, str] = {}
+        self.hierarchies: dict[str, Graph] = {}
+        # Edges that are in no hierarchy: (subsystem, relation, source, target).
         self.edges: list[tuple[str, str, int, int]] = []
         self.totals: list[dict[str, int]] = []
         # What writers have worked out about subtrees: their cores and GPUs, as bits; equal ones are one object.
@@ -116,6 +134,38 @@ class Graph:
         if not self._vacant:
             return range(len(self.type))
         return [v for v, kind in enumerate(self.type) if kind]
+
+    @property
+    def plain(self) -> bool:
+        """Whether all there is is one tree."""
+        return not self.hierarchies and not self.more_parents
+
+    @property
+    def others(self) -> list[Graph]:
+        """The other hierarchies of these vertices."""
+        return [tree for tree in self.hierarchies.values() if tree is not self]
+
+    def hierarchy(self, subsystem: str) -> Graph:
+        """The same vertices in the hierarchy of a subsystem; nothing is in it yet if there was none."""
+        if subsystem == self.subsystem:
+            return self
+        found = self.hierarchies.get(subsystem)
+        if found is None:
+            found = Graph()
+            found.subsystem = subsystem
+            for column in _OF_VERTICES:
+                setattr(found, column, getattr(self, column))
+            count = len(self.type)
+            found.parent, found.position = [-1] * count, [0] * count
+            found.children = [_NO_CHILDREN] * count
+            self.hierarchies[self.subsystem] = self
+            self.hierarchies[subsystem] = found
+            found.hierarchies = self.hierarchies
+        return found
+
+    def has(self, v: int) -> bool:
+        """Whether a vertex is in this hierarchy."""
+        return self.parent[v] >= 0 or v == self.root
 
     def add(
         self,
@@ -166,6 +216,12 @@ class Graph:
         self.children.append(_NO_CHILDREN)
         if self.totals:
             self.totals.append({})
+        for tree in self.others:
+            tree.parent.append(-1)
+            tree.position.append(0)
+            tree.children.append(_NO_CHILDREN)
+            if tree.totals:
+                tree.totals.append({})
         return self._describe(v, parent, unit, name, properties)
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:
@@ -198,24 +254,49 @@ class Graph:
         return v
 
     def place(self, v: int, parent: int) -> None:
-        """Make `v` the last child of `parent` in the containment tree."""
-        if self.parent[v] >= 0:
-            raise GraphError(
-                f"{self.path(v)}: already contained in {self.path(self.parent[v])}, and again in {self.path(parent)}"
-            )
+        """Make `v` the last child of `parent`. Raises GraphError where it is one of its children already."""
         kids = self.children[parent]
         if kids is _NO_CHILDREN:
             kids = self.children[parent] = []
+        if self.parent[v] >= 0:
+            more = self.more_parents.setdefault(v, [])
+            if parent == self.parent[v] or parent in more:
+                raise GraphError(f"{self.name(v)}: contained twice in {self.name(parent)}")
+            more.append(parent)
+            kids.append(v)
+            return
         self.parent[v] = parent
         # Not their number: some may have left.
         self.position[v] = self.position[kids[-1]] + 1 if kids else 0
         kids.append(v)
 
+    def parents(self, v: int) -> list[int]:
+        """All vertices that directly contain one, the first one first."""
+        first = self.parent[v]
+        return [first, *self.more_parents.get(v, ())] if first >= 0 else []
+
     def finish(self) -> Graph:
-        """Check that containment is one tree rooted at vertex `root`, and count what each subtree holds.
+        """Check that each hierarchy has one root and no cycle, and count what is below each vertex.
 
         Raises GraphError for no root, several roots, a cycle, or more than MAX_DEPTH levels.
         """
+        for subsystem, tree in list(self.hierarchies.items()):
+            if not any(tree.children):
+                del self.hierarchies[subsystem]
+        if len(self.hierarchies) == 1:
+            self.hierarchies.clear()
+        elif self.hierarchies and self.subsystem not in self.hierarchies:
+            raise GraphError(f"the graph has no subsystem {self.subsystem}")
+        trees = list(self.hierarchies.values()) or [self]
+        for tree in trees:
+            tree._finish()
+        if len(trees) > 1:
+            for v in self.vertices():
+                if not any(tree.has(v) for tree in trees):
+                    raise GraphError(f"{self.name(v)}: is in no hierarchy of the graph")
+        return self
+
+    def _finish(self) -> None:
         n = len(self.type)
         if n == 0 and self.subsystem != DOMINANT:
             raise GraphError(f"the graph has no subsystem {self.subsystem}")
@@ -228,32 +309,60 @@ class Graph:
             seen = bytearray(n)
             for v in order:
                 seen[v] = 1
-            lost = next(v for v in range(n) if not seen[v])
-            raise GraphError(f"{self.name(lost)}: not contained in {self.name(root)} (a cycle, or a second root)")
-        depths = [0] * n
-        for v in order[1:]:
-            depth = depths[v] = depths[self.parent[v]] + 1
-            if depth > MAX_DEPTH:
-                raise GraphError(f"{self.name(v)}: more than {MAX_DEPTH} levels below {self.name(root)}")
+            for v in range(n):
+                if not seen[v] and (not self.hierarchies or self.parent[v] >= 0 or self.children[v]):
+                    raise GraphError(f"{self.name(v)}: not contained in {self.name(root)} (a cycle, or a second root)")
+        self._check_depth(order)
         self.totals = self._count(order)
         self._nodes = None
         self.by_path = None
-        return self
+
+    def _check_depth(self, order: Sequence[int]) -> None:
+        """Raise GraphError for a cycle, and for a vertex more than MAX_DEPTH levels below the root."""
+        depths = [0] * len(self.type)
+        if not self.more_parents:
+            for v in order[1:]:
+                depths[v] = depths[self.parent[v]] + 1
+        else:
+            # A vertex is looked at once all its parents have been.
+            left = {v: len(self.parents(v)) for v in order}
+            ready = [v for v in order if not left[v]]
+            for v in ready:
+                for child in self.children[v]:
+                    depths[child] = max(depths[child], depths[v] + 1)
+                    left[child] -= 1
+                    if not left[child]:
+                        ready.append(child)
+            for v, parents in left.items():
+                if parents:
+                    raise GraphError(f"{self.name(v)}: is contained in itself (a cycle)")
+        deepest = max(order, key=depths.__getitem__)
+        if depths[deepest] > MAX_DEPTH:
+            raise GraphError(f"{self.name(deepest)}: more than {MAX_DEPTH} levels below {self.name(order[0])}")
 
     @property
     def root(self) -> int:
         if self._root >= 0:
             return self._root
         for v, parent in enumerate(self.parent):
-            if parent < 0:
+            if parent < 0 and (self.children[v] or not self.hierarchies):
                 return v
-        raise GraphError("containment has no root: every vertex is contained in another")
+        raise GraphError(f"{self.subsystem} has no root: every vertex is contained in another")
 
     def preorder(self, v: int) -> list[int]:
-        """The vertices of the subtree of `v`, parents before children, children in order."""
+        """`v` and all below it, each once: below the first of its parents that is come to, children in order."""
         out: list[int] = []
         stack = [v]
         children = self.children
+        if self.more_parents:
+            seen: set[int] = set()
+            while stack:
+                u = stack.pop()
+                if u not in seen:
+                    seen.add(u)
+                    out.append(u)
+                    stack.extend(reversed(children[u]))
+            return out
         while stack:
             u = stack.pop()
             out.append(u)
@@ -267,7 +376,16 @@ class Graph:
         totals: list[dict[str, int]] = [{}] * len(self.type)
         types, sizes, children = self.type, self.size, self.children
         leaves: dict[tuple[str, int], dict[str, int]] = {}
+        # What is above a vertex with several parents counts it once.
+        over = {above for v in self.more_parents for above in self.ancestors(v)}
+        for v in over:
+            below: dict[str, int] = {}
+            for u in self.preorder(v):
+                below[types[u]] = below.get(types[u], 0) + sizes[u]
+            totals[v] = below
         for v in reversed(order):
+            if v in over:
+                continue
             kids = children[v]
             if not kids:
                 leaf = (types[v], sizes[v])
@@ -286,6 +404,9 @@ class Graph:
 
     def adjust(self, v: int, times: int) -> None:
         """What is above a subtree that came (1) or goes (-1) holds so much more or less."""
+        if not self.plain:
+            self.recount()
+            return
         for above in self.ancestors(v):
             sums = dict(self.totals[above])
             for name, amount in self.totals[v].items():
@@ -302,18 +423,32 @@ class Graph:
         self._nodes = None
         self.by_path = None
 
+    def recount(self) -> None:
+        """Count anew what is below each vertex, and forget what followed from the counts."""
+        self.totals = self._count(self.preorder(self.root))
+        for known in (self.inside, self._kinds, self._ranked, self._above, self._least):
+            known.clear()
+        self._nodes = None
+        self.by_path = None
+
     def vacate(self, gone: Iterable[int]) -> None:
         """Empty the rows of vertices that nothing contains any more."""
+        trees = list(self.hierarchies.values()) or [self]
         for v in gone:
             self.type[v] = self.basename[v] = ""
-            self.id[v] = self.rank[v] = self.parent[v] = -1
+            self.id[v] = self.rank[v] = -1
             self.size[v], self.up[v] = 0, 1
-            self.children[v] = _NO_CHILDREN
-            self.totals[v] = {}
-            for column in (self.unit, self.names, self.properties, self.elsewhere, self.inside, self._kinds):
+            for column in (self.unit, self.names, self.properties, self.elsewhere):
                 column.pop(v, None)
+            for tree in trees:
+                tree.parent[v] = -1
+                tree.children[v] = _NO_CHILDREN
+                tree.totals[v] = {}
+                for known in (tree.more_parents, tree.paths, tree.inside, tree._kinds):
+                    known.pop(v, None)
             self._vacant.append(v)
-        self._ranked = {key: found for key, found in self._ranked.items() if self.type[key[0]]}
+        for tree in trees:
+            tree._ranked = {key: found for key, found in tree._ranked.items() if self.type[key[0]]}
 
     def name(self, v: int) -> str:
         given = self.names.get(v)
@@ -323,13 +458,22 @@ class Graph:
         return self.basename[v] if number < 0 else f"{self.basename[v]}{number}"
 
     def path(self, v: int) -> str:
-        parts = []
+        parts: list[str] = []
         for _ in range(len(self.type)):
+            given = self.paths.get(v) if self.paths else None
+            if given is not None:
+                return "/".join([given, *reversed(parts)])
             parts.append(self.name(v))
             v = self.parent[v]
             if v < 0:
                 break
         return "/" + "/".join(reversed(parts))
+
+    def set_path(self, v: int, path: str) -> None:
+        """Give a vertex another path than its name below its parent's; what is below it keeps the path it had."""
+        for child in self.children[v]:
+            self.paths[child] = self.path(child)
+        self.paths[v] = path
 
     def depth(self, v: int) -> int:
         depth = 0
@@ -339,20 +483,42 @@ class Graph:
         return depth
 
     def find_path(self, path: str) -> list[int]:
-        """Every vertex with this containment path (host names may repeat, so paths may), in vertex order."""
+        """Every vertex with this path in any hierarchy (host names may repeat, so paths may), in vertex order."""
+        found = self._known_paths().get(path, ())
+        if self.hierarchies:
+            return sorted({*found, *(v for tree in self.others for v in tree._known_paths().get(path, ()))})
+        return sorted(found)
+
+    def _known_paths(self) -> dict[str, list[int]]:
         if self.by_path is None:
             paths: dict[str, list[int]] = {}
             full: dict[int, str] = {}
             for v in self.preorder(self.root):
                 above = self.parent[v]
-                text = (full[above] if above >= 0 else "") + "/" + self.name(v)
+                text = self.paths.get(v)
+                if text is None:
+                    text = full[above] + "/" + self.name(v) if above in full else self.path(v)
                 full[v] = text
                 paths.setdefault(text, []).append(v)
+            for v in self.more_parents:
+                for above in self.parents(v):
+                    text = f"{full[above]}/{self.name(v)}"
+                    if v not in paths.setdefault(text, []):
+                        paths[text].append(v)
             self.by_path = paths
-        return sorted(self.by_path.get(path, ()))
+        return self.by_path
 
     def ancestors(self, v: int) -> Iterator[int]:
-        """The vertices above `v`, nearest first."""
+        """The vertices above `v`, nearest first, each once."""
+        if self.more_parents:
+            seen: dict[int, None] = {}
+            found = self.parents(v)
+            for up in found:
+                if up not in seen:
+                    seen[up] = None
+                    found += self.parents(up)
+            yield from seen
+            return
         v = self.parent[v]
         while v >= 0:
             yield v
@@ -379,7 +545,7 @@ class Graph:
             shapes = {id(t): t for v, t in enumerate(self.totals) if self.type[v] == kind and self.children[v]}
             names = set.intersection(*(set(t) for t in shapes.values())) if shapes else set()
             found = self._least[kind] = {name: min(t[name] for t in shapes.values()) for name in names}
-            if any(self.type[v] == kind and not kids for v, kids in enumerate(self.children)):
+            if any(self.type[v] == kind and not kids and self.has(v) for v, kids in enumerate(self.children)):
                 found.clear()
         return found
 
@@ -405,6 +571,8 @@ class Graph:
         """The vertices of type node, by number. Not to be changed."""
         if self._nodes is None:
             self._nodes = [v for v, kind in enumerate(self.type) if kind == "node"]
+            if self.hierarchies:
+                self._nodes = [v for v in self._nodes if self.has(v)]
         return self._nodes
 
     def units(self, kind: str) -> frozenset[str]:

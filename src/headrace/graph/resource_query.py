@@ -116,11 +116,14 @@ def load(form: str, path: str, subsystem: str = DOMINANT, allow: Sequence[str] =
     """
     if form == "hwloc" and subsystem == DOMINANT:
         return hwloc.read(Path(path).read_text(), allow)
-    if subsystem == DOMINANT:
-        return _READERS[form](Path(path).read_text())
-    if form not in _OTHERS:
+    if subsystem != DOMINANT and form not in _OTHERS:
         raise GraphError(f"format {form} has no subsystem {subsystem}: only {' and '.join(sorted(_OTHERS))} may")
-    return _OTHERS[form](Path(path).read_text(), subsystem)
+    text = Path(path).read_text()
+    graph = _READERS[form](text) if subsystem == DOMINANT else _OTHERS[form](text, subsystem)
+    if form.startswith("jgf"):
+        # Fluxion's reader of JGF drops units, and so they are in none of its answers.
+        graph.unit.clear()
+    return graph
 
 
 def _version(name: str) -> tuple[int, ...] | None:
@@ -140,18 +143,24 @@ def _size(graph: Graph, seconds: float) -> str:
     """How large a graph is, and how many seconds it took to load."""
     vertices = list(graph.vertices())
     ranks = Counter(graph.rank[v] for v in vertices)
+    trees = list(graph.hierarchies.values()) or [graph]
     values = {
         "Graph Load Time": f"{seconds:g}",
         "Vertex Count": len(vertices),
-        "Edge Count": len(vertices) - 1 + len(graph.edges),
-        "by_type Key-Value Pairs": len(graph.types()),
+        "Edge Count": sum(len(tree.parents(v)) for tree in trees for v in vertices) + len(graph.edges),
+        "by_type Key-Value Pairs": len({graph.type[v] for v in vertices}),
         "by_name Key-Value Pairs": len({graph.name(v) for v in vertices}),
         # What has the path of another, such as a GPU that two drivers name, holds nothing.
-        "by_path Key-Value Pairs": len({(graph.parent[v], graph.name(v)) for v in vertices}),
+        "by_path Key-Value Pairs": sum(len(_places(tree, vertices)) for tree in trees),
     }
     lines = [f"{name}: {value}" for name, value in values.items()]
     lines += [f"number of vertices with rank {rank}: {count}" for rank, count in sorted(ranks.items())]
     return "".join(f"INFO: {line}\n" for line in lines)
+
+
+def _places(tree: Graph, vertices: list[int]) -> set[tuple[int, str]]:
+    """Where vertices are in a hierarchy: below which others, and by which names."""
+    return {(parent, tree.name(v)) for v in vertices if tree.has(v) for parent in tree.parents(v) or [-1]}
 
 
 def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:

@@ -16,7 +16,7 @@ from headrace.graph.constraints import ConstraintCache
 from headrace.graph.index import NOTHING
 from headrace.graph.inside import execution_ids
 from headrace.graph.matcher import Failure, Matcher, Pick, View
-from headrace.graph.model import Graph
+from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
 from headrace.graph.selection import Selection, from_vertices, select
@@ -82,7 +82,11 @@ class Found(NamedTuple):
 
 
 class Scheduler:
-    """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation."""
+    """A graph in use. `filters` are the types whose release makes a moment worth trying for a reservation.
+
+    Requests are matched in the hierarchy of `graph`, unless they name another one of its subsystems. What a job is
+    given in one is taken in all.
+    """
 
     def __init__(self, graph: Graph, policy: Policy | str = "first", filters: Iterable[str] = FILTERS) -> None:
         self.graph = graph
@@ -95,6 +99,7 @@ class Scheduler:
         self.shared = self._usage.shared
         self.busy = self._usage.busy
         self._order = ChildOrder(graph, self.filters, self.policy.stops)
+        self._orders = {graph.subsystem: self._order}
         self._constraints = ConstraintCache(graph)
         # Changes whenever an answer of `satisfiable` may.
         self.generation = 0
@@ -116,11 +121,35 @@ class Scheduler:
 
     # Matching
 
-    def matcher(self, request: JobRequest, at: int, idle: bool = False, policy: Policy | None = None) -> Matcher:
+    def matcher(
+        self,
+        request: JobRequest,
+        at: int,
+        idle: bool = False,
+        policy: Policy | None = None,
+        subsystem: str | None = None,
+    ) -> Matcher:
         """A search at a moment, on the graph as it is used or idle."""
-        view = View(self.graph, {}, {}, {}) if idle else self._usage.view
+        tree = self.graph if subsystem is None else self._tree(subsystem)
+        view = View(tree, {}, {}, {}) if idle else self._usage.view_of(tree)
         allowed = self._constraints.allowed(request.constraint)
-        return Matcher(view, policy or self.policy, at, self._end(request, at), self._order, allowed)
+        order = self._order if tree is self.graph else self._order_of(tree)
+        return Matcher(view, policy or self.policy, at, self._end(request, at), order, allowed)
+
+    def _tree(self, subsystem: str) -> Graph:
+        """The hierarchy of a subsystem. Raises GraphError for one that the graph has not."""
+        if subsystem == self.graph.subsystem:
+            return self.graph
+        found = self.graph.hierarchies.get(subsystem)
+        if found is None:
+            raise GraphError(f"the graph has no subsystem {subsystem}")
+        return found
+
+    def _order_of(self, tree: Graph) -> ChildOrder:
+        found = self._orders.get(tree.subsystem)
+        if found is None:
+            found = self._orders[tree.subsystem] = ChildOrder(tree, self.filters, self.policy.stops)
+        return found
 
     def _end(self, request: JobRequest, at: int) -> int:
         return min(at + request.duration, self.graph.end) if request.duration else self.graph.end
@@ -132,23 +161,29 @@ class Scheduler:
     def _in_time(self, request: JobRequest, at: int) -> bool:
         return self.graph.start <= at < self.graph.end and at + request.duration <= self.graph.end
 
-    def match_at(self, request: JobRequest, at: int, may: Callable[[int], object] | None = None) -> Match:
+    def match_at(
+        self,
+        request: JobRequest,
+        at: int,
+        may: Callable[[int], object] | None = None,
+        subsystem: str | None = None,
+    ) -> Match:
         """What a job would get that starts at a moment. `may`: see `Starts`."""
         end = self._end(request, at)
         if not self._in_time(request, at):
             return Match(None, end)
         allowed = self._constraints.allowed(request.constraint)
-        quick = self._timeline.match(request.resources, allowed, at, end, may)
+        quick = self._timeline.match(request.resources, allowed, at, end, may) if subsystem is None else None
         if quick is NOTHING:
             return Match(None, end)
         if quick is not None:
             return Match(select(self.graph, quick.picks, self.policy.whole, quick.runs), end)
         self._lift_fully()
-        matcher = self.matcher(request, at)
+        matcher = self.matcher(request, at, subsystem=subsystem)
         picks = matcher.match(request.resources)
         if picks is None:
             return Match(None, end, matcher.failure)
-        return Match(select(self.graph, picks, self.policy.whole), end)
+        return Match(select(matcher.graph, picks, self.policy.whole, came=matcher.came), end)
 
     def _shortage(self, request: JobRequest, at: int, end: int) -> Failure:
         """Which type is short in the whole graph, or the first one asked for where it is a matter of place."""
@@ -159,23 +194,32 @@ class Scheduler:
         short = next((n for n, amount in needs.items() if free[n] < amount), next(iter(needs)))
         return Failure(short, needs[short], free[short], root, totals.get(short, 0) < needs[short])
 
-    def satisfiable(self, request: JobRequest) -> Outcome:
+    def satisfiable(self, request: JobRequest, subsystem: str | None = None) -> Outcome:
         """Whether an idle graph, in its present status, could ever run the job."""
         # Whether there is anything does not depend on which is preferred, so the first find will do.
         policy = self.policy._replace(order=0, stops=True, close=False)
-        matcher = self.matcher(request, self.graph.start, idle=True, policy=policy)
+        matcher = self.matcher(request, self.graph.start, idle=True, policy=policy, subsystem=subsystem)
         if request.duration > self.graph.end - self.graph.start or matcher.match(request.resources) is None:
             return Outcome(None, matcher.failure, True)
         return Outcome(None)
 
     def allocate(
-        self, jobid: int, request: JobRequest, now: int, check_satisfiable: bool = False, explain: bool = True
+        self,
+        jobid: int,
+        request: JobRequest,
+        now: int,
+        check_satisfiable: bool = False,
+        explain: bool = True,
+        subsystem: str | None = None,
     ) -> Outcome:
-        """Give the job resources from `now`, or say why not; a queue that tries many may do without the reason."""
+        """Give the job resources from `now`, or say why not; a queue that tries many may do without the reason.
+
+        `subsystem` is that of the hierarchy to match in, if not the graph's own. Raises GraphError for an unknown one.
+        """
         self._timeline.settle(now)
-        selection, end, failure = self.match_at(request, now)
+        selection, end, failure = self.match_at(request, now, subsystem=subsystem)
         if selection is None:
-            lasting = check_satisfiable and self.satisfiable(request).unsatisfiable
+            lasting = check_satisfiable and self.satisfiable(request, subsystem).unsatisfiable
             return Outcome(None, (failure or self._shortage(request, now, end)) if explain else None, lasting)
         return Outcome(self.enter(jobid, selection, now, end, False))
 
@@ -318,7 +362,8 @@ class Scheduler:
     def enter(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """As `add`, for what a match has just found free: nobody looks again whether it is."""
         allocation = self._book(jobid, selection, start, end, reserved)
-        self._order.used(self._usage, selection.inner_order(), start)
+        if selection.graph is self.graph:
+            self._order.used(self._usage, selection, start)
         return allocation
 
     def _book(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
@@ -352,7 +397,7 @@ class Scheduler:
         ]
         self.cancel(jobid)
         if any(exclusive for _, _, exclusive in kept):
-            selection = from_vertices(self.graph, kept)
+            selection = from_vertices(allocation.selection.graph, kept, allocation.selection.came)
             self.add(jobid, selection, allocation.start, allocation.end, allocation.reserved)
 
     def set_property(self, v: int, key: str, value: str) -> None:
@@ -393,7 +438,7 @@ class Scheduler:
         added = resize.insert(graph, part, difference)
         self._regrown()
         for job in held:
-            self.enter(job.jobid, select(graph, _picks(job.selection)), job.start, job.end, job.reserved)
+            self.enter(job.jobid, _again(job.selection, _picks(job.selection)), job.start, job.end, job.reserved)
         return added
 
     def users(self, ranks: int) -> list[int]:
@@ -425,7 +470,7 @@ class Scheduler:
             if (reserved and start > self._timeline.now) or not any(pick.exclusive for pick in kept):
                 loss.ended.append(jobid)
             else:
-                self.enter(jobid, select(self.graph, kept), start, end, reserved)
+                self.enter(jobid, _again(selection, kept), start, end, reserved)
                 loss.reduced.append(jobid)
         return loss
 
@@ -436,12 +481,18 @@ class Scheduler:
     def _regrown(self) -> None:
         self.generation += 1
         self._constraints.forget()
-        self._order.regrown()
+        for order in self._orders.values():
+            order.regrown()
         self._timeline.forget()
 
     def free(self, v: int, type: str, at: int) -> int:
         """How much of a type is free at a moment in the subtree of `v`."""
         return self._usage.free(v, type, at)
+
+
+def _again(selection: Selection, picks: list[Pick]) -> Selection:
+    """What is left of a selection, in the same hierarchy."""
+    return select(selection.graph, picks, came=selection.came)
 
 
 def _picks(selection: Selection) -> list[Pick]:

@@ -39,6 +39,8 @@ class Run(NamedTuple):
 
 
 _NO_RUNS: Mapping[int, Run] = {}
+# Every vertex was come to from its first parent.
+_FIRST: Mapping[int, int] = {}
 
 
 class Selection:
@@ -46,9 +48,12 @@ class Selection:
 
     A job of a thousand cores is a few dozen `runs`, by the vertex that holds them; `inner` is everything else, which is
     all that is looked at one by one. Readers that want each core find it in `marks`, `below` and `order`.
+
+    `graph` is the hierarchy it was chosen in. Where that is no tree, `came` has the parents of vertices through which
+    they were come to, if these are not their first ones.
     """
 
-    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "graph", "inner", "runs")
+    __slots__ = ("_below", "_expanded", "_filled", "_inner_order", "_order", "came", "graph", "inner", "runs")
 
     def __init__(
         self,
@@ -56,8 +61,10 @@ class Selection:
         marks: dict[int, Chosen],
         below: dict[int, list[int]],
         runs: Mapping[int, Run] = _NO_RUNS,
+        came: Mapping[int, int] = _FIRST,
     ) -> None:
         self.graph = graph
+        self.came = came
         self.inner = marks
         self.runs = runs
         self._below = below
@@ -85,6 +92,10 @@ class Selection:
     @property
     def below(self) -> dict[int, list[int]]:
         return self._fill()[1]
+
+    def parent(self, v: int) -> int:
+        """The vertex from which the selection comes to `v`; -1 for the root."""
+        return self.came.get(v, self.graph.parent[v])
 
     def order(self) -> list[Chosen]:
         """The marked vertices, children before parents, in the graph's order; what whole ones stand for is left out."""
@@ -118,6 +129,8 @@ class Selection:
         return self._expanded
 
     def _walk(self) -> tuple[list[Chosen], list[int]]:
+        if self.graph.more_parents:
+            return self._walk_once()
         graph, marks, below = self.graph, self.marks, self.below
         children, size = graph.children, graph.size
         items: list[Chosen] = []
@@ -135,6 +148,29 @@ class Selection:
                 walk.extend((kid, depth + 1, False) for kid in below.get(v, ()))
         items.reverse()
         depths.reverse()
+        return items, depths
+
+    def _walk_once(self) -> tuple[list[Chosen], list[int]]:
+        """As `_walk`, where what is below a vertex given whole may be below another, too."""
+        graph, marks, below = self.graph, self.marks, self.below
+        items: list[Chosen] = []
+        depths: list[int] = []
+        seen: set[int] = set()
+
+        def visit(v: int, depth: int, inside: bool) -> None:
+            seen.add(v)
+            mark = marks.get(v)
+            if mark is None or (inside and not mark.exclusive):
+                mark = Chosen(v, graph.size[v], True, False)
+            all_below = inside or mark.whole
+            for kid in graph.children[v] if all_below else below.get(v, ()):
+                if kid not in seen:
+                    visit(kid, depth + 1, all_below)
+            items.append(mark)
+            depths.append(depth)
+
+        if graph.root in marks:
+            visit(graph.root, 0, False)
         return items, depths
 
     @property
@@ -157,7 +193,8 @@ class Selection:
             kept[v] = marks[v]._replace(whole=False)
             if not marks[v].exclusive:
                 walk.extend(self.below.get(v, ()))
-        return Selection(self.graph, kept, {v: kids for v, kids in self.below.items() if not marks[v].exclusive})
+        below = {v: kids for v, kids in self.below.items() if not marks[v].exclusive}
+        return Selection(self.graph, kept, below, came=self.came)
 
     def covers(self, v: int) -> bool:
         """Whether the selection includes a vertex."""
@@ -172,10 +209,12 @@ def select(
     picks: Sequence[Pick],
     whole: frozenset[str] = frozenset(),
     runs: Mapping[int, Run] = _NO_RUNS,
+    came: Mapping[int, int] = _FIRST,
 ) -> Selection:
     """The selection of `picks` and `runs`, which do not overlap.
 
-    Vertices on the way to picks of a type in `whole` are given whole (node-exclusive policies).
+    Vertices on the way to picks of a type in `whole` are given whole (node-exclusive policies). The way up from a
+    vertex is through its first parent, or through what `came` says.
     """
     marks: dict[int, Chosen] = {}
     below: dict[int, list[int]] = {}
@@ -187,7 +226,7 @@ def select(
         v, needs, exclusive, is_whole, inner = stack.pop()
         if v not in marks:
             # The way up, as far as it is new.
-            child, up = v, parent[v]
+            child, up = v, came.get(v, parent[v]) if came else parent[v]
             while up >= 0:
                 kids = below.get(up)
                 if kids is None:
@@ -201,7 +240,7 @@ def select(
                 if on_way:
                     whole_ones.append(up)
                 marks[up] = Chosen(up, size[up], on_way, True, on_way)
-                child, up = up, parent[up]
+                child, up = up, came.get(up, parent[up]) if came else parent[up]
         marks[v] = _new(Chosen, (v, needs, exclusive, False, is_whole))
         if is_whole:
             if v in below or children[v]:
@@ -225,10 +264,11 @@ def select(
     position = graph.position
     for v in unsorted:
         if v in below:
-            below[v].sort(key=position.__getitem__)
-    return Selection(graph, marks, below, runs)
+            # Positions are those among the children of first parents.
+            below[v].sort(key=children[v].index if graph.more_parents else position.__getitem__)
+    return Selection(graph, marks, below, runs, came)
 
 
-def from_vertices(graph: Graph, taken: Iterable[tuple[int, int, bool]]) -> Selection:
+def from_vertices(graph: Graph, taken: Iterable[tuple[int, int, bool]], came: Mapping[int, int] = _FIRST) -> Selection:
     """A selection of exactly these (vertex, needs, exclusive), such as an earlier selection read back."""
-    return select(graph, [Pick(v, needs, exclusive, False, ()) for v, needs, exclusive in taken])
+    return select(graph, [Pick(v, needs, exclusive, False, ()) for v, needs, exclusive in taken], came=came)

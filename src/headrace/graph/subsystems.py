@@ -1,8 +1,7 @@
 """The hierarchies of a resource graph, and Fluxion's names for sets of them (`resource-query -S`).
 
 The same vertices may be in several: a node is contained in a rack, is fed by a power panel, and hangs on a switch. A
-match walks one hierarchy, the first of a set. In Fluxion the others of a set do not decide what is chosen, so the graph
-that is read is that one tree.
+match walks one hierarchy, the first of a set. In Fluxion the others of a set do not decide what is chosen.
 """
 
 from __future__ import annotations
@@ -41,14 +40,11 @@ def walked(name: str) -> str:
     return found[0]
 
 
-def relation_down(subsystem: str) -> str:
-    """What leads from a vertex of a hierarchy to one below it."""
-    return _DOWN.get(subsystem, "contains")
-
-
 def leads_down(subsystem: str, relation: str) -> bool:
-    """Whether an edge of a hierarchy leads from a vertex to one below it; the others say the same the other way."""
-    return relation == _DOWN[subsystem] if subsystem in _DOWN else relation != "in"
+    """Whether an edge of a hierarchy leads from a vertex to one below it, as one without a relation does; the others
+    say the same the other way.
+    """
+    return relation in ("", "contains", _DOWN[subsystem]) if subsystem in _DOWN else relation != "in"
 
 
 def without(graph: Graph, outside: Iterable[int]) -> Graph:

@@ -18,7 +18,7 @@ FORMATS = ("jgf", "jgf_shorthand", "rv1exec")
 
 def read(graph: Graph, form: str, text: str) -> Selection:
     """The vertices of `graph` that a document names, with their exclusivity; in shorthand also all below those that
-    are exclusive.
+    are exclusive. They are selected in the hierarchy that the document is of.
 
     Raises GraphError for one that is not there, or if there are none.
     """
@@ -27,8 +27,9 @@ def read(graph: Graph, form: str, text: str) -> Selection:
     if form == "rv1exec":
         selection = _from_rv1(graph, text)
     else:
-        taken = _named(graph, text)
-        selection = from_vertices(graph, taken) if form == "jgf" else _with_all_below(graph, taken)
+        tree, taken = _named(graph, text)
+        came = _came(tree, taken)
+        selection = from_vertices(tree, taken, came) if form == "jgf" else _with_all_below(tree, taken, came)
     if not selection.marks:
         raise GraphError(f"{form}: names no vertices")
     return selection
@@ -45,7 +46,16 @@ def freed(graph: Graph, form: str, text: str) -> Selection:
     return select(graph, [Pick(v, graph.size[v], True, True, ()) for v in nodes])
 
 
-def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]]) -> Selection:
+def _came(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
+    """For vertices with several parents, the first one that is named, too."""
+    if not tree.more_parents:
+        return {}
+    named = {v for v, _, _ in taken}
+    chosen = {v: next((up for up in tree.parents(v) if up in named), tree.parent[v]) for v in tree.more_parents}
+    return {v: up for v, up in chosen.items() if up != tree.parent[v]}
+
+
+def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]], came: dict[int, int]) -> Selection:
     whole = {v for v, _, exclusive in taken if exclusive}
     return select(
         graph,
@@ -54,14 +64,18 @@ def _with_all_below(graph: Graph, taken: list[tuple[int, int, bool]]) -> Selecti
             for v, needs, exclusive in taken
             if whole.isdisjoint(graph.ancestors(v))
         ],
+        came=came,
     )
 
 
-def _named(graph: Graph, text: str) -> list[tuple[int, int, bool]]:
+def _named(graph: Graph, text: str) -> tuple[Graph, list[tuple[int, int, bool]]]:
+    """The hierarchy that a document is of, and the vertices that it names."""
     taken = []
     seen: set[int] = set()
-    for vertex in jgf.vertices(text, graph.subsystem):
-        matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type]
+    part = jgf.part(text, graph.subsystem)
+    tree = graph.hierarchies.get(part.subsystem, graph)
+    for vertex in part.vertices:
+        matches = [v for v in graph.find_path(vertex.path) if graph.type[v] == vertex.type and tree.has(v)]
         if vertex.rank >= 0:
             matches = [v for v in matches if graph.rank[v] == vertex.rank]
         if not matches:
@@ -74,7 +88,7 @@ def _named(graph: Graph, text: str) -> list[tuple[int, int, bool]]:
             raise GraphError(f"{vertex.path}: named twice")
         seen.add(v)
         taken.append((v, vertex.size, vertex.exclusive))
-    return taken
+    return tree, taken
 
 
 def _from_rv1(graph: Graph, text: str) -> Selection:

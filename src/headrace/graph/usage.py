@@ -37,7 +37,7 @@ class Allocation(NamedTuple):
 class Usage:
     """The jobs of a graph with their allocations, as planners by vertex: `plans` of units that are taken, `busy` of
     what is taken below it, by type, and `shared` of jobs that use it for neither: they keep others from having it
-    whole.
+    whole. `busy` is of the hierarchy of `graph`; `aggregates` has the same for each hierarchy.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -45,9 +45,18 @@ class Usage:
         self.plans: dict[int, Planner] = {}
         self.shared: dict[int, Planner] = {}
         self.busy: dict[int, dict[str, Planner]] = {}
+        self.aggregates = {graph.subsystem: self.busy}
+        for other in graph.others:
+            self.aggregates[other.subsystem] = {}
         self.view = View(graph, self.plans, self.shared, self.busy)
         self.jobs: dict[int, Allocation] = {}
         self._spans: dict[int, Spans] = {}
+
+    def view_of(self, tree: Graph) -> View:
+        """What a match in one of the hierarchies reads."""
+        if tree is self.graph:
+            return self.view
+        return View(tree, self.plans, self.shared, self.aggregates.setdefault(tree.subsystem, {}))
 
     def add(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
         """Enter a selection that is free during [start, end).
@@ -59,6 +68,8 @@ class Usage:
         if end <= start:
             raise ValueError(f"job {jobid}: holds nothing between {start} and {end}; the end must come after the start")
         graph = self.graph
+        if not graph.plain:
+            return self._add_everywhere(jobid, selection, start, end, reserved)
         size, parent, totals, types, children = graph.size, graph.parent, graph.totals, graph.type, graph.children
         plans, shared, busy = self.plans, self.shared, self.busy
         own = Planner(start, end, 1)
@@ -134,8 +145,61 @@ class Usage:
         self._spans[jobid] = spans
         return allocation
 
+    def _add_everywhere(self, jobid: int, selection: Selection, start: int, end: int, reserved: bool) -> Allocation:
+        """As `add`, for a graph with several hierarchies, or vertices with several parents: what a job takes counts
+        above it in each hierarchy, through each parent.
+        """
+        own = Planner(start, end, 1)
+        own.common = True
+        spans = Spans([], [], [], [], [], {1: own})
+        held = taken(selection)
+        used = {item.vertex for item in selection.items}
+        trees = {tree.subsystem: tree for tree in (self.graph, *self.graph.others)}
+        for v, amount in held.items():
+            spans.hold(self.plans, v, start, end, amount)
+        for subsystem, tree in trees.items():
+            sums: dict[int, dict[str, int]] = {}
+            for v, amount in held.items():
+                for above in tree.ancestors(v):
+                    counts = sums.setdefault(above, {})
+                    counts[tree.type[v]] = counts.get(tree.type[v], 0) + amount
+            for v in list(used):
+                used.update(tree.ancestors(v))
+            busy = self.aggregates.setdefault(subsystem, {})
+            for above, counts in sums.items():
+                used.add(above)
+                planners = busy.setdefault(above, {})
+                for kind, amount in counts.items():
+                    spans.hold(planners, kind, start, end, amount)
+        for v in used.difference(held):
+            spans.users.append(v)
+            hold(self.shared, v, own, start, end, 1)
+        allocation = Allocation(jobid, start, end, reserved, selection)
+        self.jobs[jobid] = allocation
+        self._spans[jobid] = spans
+        return allocation
+
+    def _check_everywhere(self, selection: Selection, start: int, end: int) -> None:
+        """As `check`, for graphs that are not one tree."""
+        size = self.graph.size
+        for v, amount in taken(selection).items():
+            plan = self.plans.get(v)
+            if amount + (plan.peak(start, end) if plan is not None else 0) > size[v]:
+                raise SpanConflictError(self.graph, v)
+        for item in selection.items:
+            plan = self.plans.get(item.vertex)
+            if not item.exclusive:
+                # Nothing else may have the whole of it.
+                if plan is not None and plan.peak(start, end) >= size[item.vertex]:
+                    raise SpanConflictError(self.graph, item.vertex)
+            elif any(self.view_of(tree).shares(item.vertex, start, end) for tree in (self.graph, *self.graph.others)):
+                raise SpanConflictError(self.graph, item.vertex)
+
     def check(self, selection: Selection, start: int, end: int) -> None:
         """Raise SpanConflictError where a selection is not free during [start, end)."""
+        if not self.graph.plain:
+            self._check_everywhere(selection, start, end)
+            return
         size, children = self.graph.size, self.graph.children
         plans, shared = self.plans, self.shared
         for run in selection.runs.values():
@@ -188,6 +252,10 @@ class Usage:
     def holders(self, nodes: Iterable[int]) -> list[int]:
         """The jobs that hold, or were promised, anything of some nodes."""
         graph = self.graph
+        if not graph.plain:
+            gone = {u for v in nodes for u in graph.preorder(v)}
+            chosen = {job: {item.vertex for item in found.selection.items} for job, found in self.jobs.items()}
+            return [job for job, vertices in chosen.items() if not gone.isdisjoint(vertices)]
         inside = {u for v in nodes for u in graph.preorder(v)}
         above = {u for v in nodes for u in graph.ancestors(v)}
         found = []
@@ -205,3 +273,15 @@ class Usage:
             return 0
         planner = self.busy.get(v, {}).get(type)
         return have - planner.at(at) if planner else have
+
+
+def taken(selection: Selection) -> dict[int, int]:
+    """The units of each vertex that nobody else can use: those of pools, and all that is in exclusive vertices."""
+    graph = selection.graph
+    found: dict[int, int] = {}
+    for v, needs, exclusive, _, _ in selection.items:
+        if exclusive:
+            found.update((u, graph.size[u]) for u in graph.preorder(v))
+        elif not graph.children[v] and graph.size[v] > 1:
+            found.setdefault(v, needs)
+    return found

@@ -33,17 +33,34 @@ class _Counter(Matcher):
         return super()._fits(v, {name: amount for name, amount in needs.items() if name in self.counted})
 
     def _visit(
-        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int = 1
+        self,
+        v: int,
+        requests: Sequence[Request],
+        exclusive: bool,
+        found: Found,
+        base: int,
+        times: int = 1,
+        narrow: bool = False,
+        inside: bool = False,
     ) -> bool:
         self.before += 1
-        serves = super()._visit(v, requests, exclusive, found, base, times)
+        serves = super()._visit(v, requests, exclusive, found, base, times, narrow, inside)
         self.after += serves
         return serves
 
     def _explore_best(
-        self, v: int, requests: Sequence[Request], exclusive: bool, found: Found, base: int, times: int
+        self,
+        v: int,
+        requests: Sequence[Request],
+        exclusive: bool,
+        found: Found,
+        base: int,
+        times: int,
+        narrow: bool,
+        inside: bool,
     ) -> bool:
-        return any([self._visit(child, requests, exclusive, found, base, times) for child in self.graph.children[v]])
+        children = self.graph.children[v]
+        return any([self._visit(child, requests, exclusive, found, base, times, narrow, inside) for child in children])
 
 
 def told(scheduler: Scheduler, operation: str, request: JobRequest, now: int) -> str:

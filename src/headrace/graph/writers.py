@@ -14,7 +14,6 @@ from typing import Any
 from headrace.graph.inside import Part, parts
 from headrace.graph.jgf import SHORTHAND
 from headrace.graph.model import DOMINANT, Graph
-from headrace.graph.subsystems import relation_down
 from headrace.graph.usage import Allocation
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
@@ -62,13 +61,21 @@ def vertex_metadata(graph: Graph, v: int, exclusive: bool = False, size: int | N
     amount = graph.size[v] if size is None else size
     if amount != 1:
         meta["size"] = amount
-    paths = {graph.subsystem: graph.path(v)}
+    meta["paths"] = _paths(graph, v)
+    return meta
+
+
+def _paths(graph: Graph, v: int) -> dict[str, str]:
+    """The paths of a vertex by subsystem, that in containment first."""
+    if graph.hierarchies:
+        paths = {name: tree.path(v) for name, tree in graph.hierarchies.items() if tree.has(v)}
+    else:
+        paths = {graph.subsystem: graph.path(v)}
     if v in graph.elsewhere:
         paths.update(graph.elsewhere[v])
-        if graph.subsystem != DOMINANT and DOMINANT in paths:
+        if DOMINANT in paths:
             paths = {DOMINANT: paths[DOMINANT], **paths}
-    meta["paths"] = paths
-    return meta
+    return paths
 
 
 def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
@@ -78,12 +85,13 @@ def graph_object(graph: Graph, allocation: Allocation) -> dict[str, Any]:
     # Edges are of containment where they do not say otherwise.
     kind: dict[str, Any] = {}
     if graph.subsystem != DOMINANT:
-        kind["metadata"] = {"subsystem": graph.subsystem, "relation": relation_down(graph.subsystem)}
-    for item in allocation.selection.items:
+        kind["metadata"] = {"subsystem": graph.subsystem}
+    selection = allocation.selection
+    for item in selection.items:
         v = item.vertex
         meta = vertex_metadata(graph, v, item.exclusive, item.needs)
         nodes.append({"id": str(graph.uniq[v]), "metadata": meta})
-        up = graph.parent[v]
+        up = selection.parent(v)
         if up >= 0:
             edges.append({"source": str(graph.uniq[up]), "target": str(graph.uniq[v]), **kind})
     return {"graph": {"nodes": nodes, "edges": edges}}
