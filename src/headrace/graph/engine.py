@@ -14,8 +14,10 @@ from headrace.graph import find, jgf, jobspec_text, update, visits
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.request import JobRequest, Request, has_alternatives
 from headrace.graph.scheduler import Scheduler
+from headrace.graph.selection import Selection
 from headrace.graph.usage import Allocation, SpanConflictError
-from headrace.graph.writers import Writer
+from headrace.graph.writers import Writer, pretty_simple, simple
+from headrace.graph.writers import jgf as write_jgf
 from headrace.spec.constraint import ConstraintError
 from headrace.spec.constraint import validate as validate_constraint
 from headrace.spec.idset import Idset, IdsetError
@@ -40,6 +42,10 @@ _MATCH = {
     "without_allocating_extend": "without_allocating_extend",
     "wae": "without_allocating_extend",
 }
+
+
+# The formats that show each vertex; R says what can be used.
+_OF_VERTICES = (simple, pretty_simple, write_jgf)
 
 
 class _Job(NamedTuple):
@@ -208,16 +214,32 @@ class Engine:
             self._note(outcome.allocation, name, seconds)
         if outcome.allocation is not None:
             found = outcome.allocation
+            shown = found
+            if self.writer in _OF_VERTICES:
+                shown = found._replace(selection=found.selection.without_inside(self._shown_inside(request)))
             if not keep:
                 scheduler.cancel(jobid)
             if operation == "without_allocating_extend":
-                found = found._replace(end=scheduler.free_until(found))
-            self._print(found, None if keep else "MATCHED", seconds, cost)
+                shown = shown._replace(end=scheduler.free_until(found))
+            self._print(shown, None if keep else "MATCHED", seconds, cost)
         else:
             self._print_none(jobid, outcome.unsatisfiable, seconds, cost)
         if keep:
             self.next_jobid += 1
         return outcome.allocation is not None
+
+    def _shown_inside(self, request: JobRequest) -> frozenset[str]:
+        """The types whose vertices are shown with all that is in them: those that the request or the policy wants
+        exclusively. What a slot takes is exclusive too, but Fluxion shows only what was asked for of it.
+        """
+        found = set(self.scheduler.policy.whole)
+        stack = list(request.resources)
+        while stack:
+            item = stack.pop()
+            stack.extend(item.with_)
+            if item.exclusive:
+                found.add(item.type)
+        return frozenset(found)
 
     def _tell_cost(self, seconds: float, visited: str) -> None:
         if self.timed and seconds:
@@ -295,8 +317,16 @@ class Engine:
         if jobid not in self.scheduler.jobs:
             self.err(f"ERROR: nonexistent job {words[0]}\n")
             return
+        held = self.scheduler.jobs[jobid].selection
         self.scheduler.cancel(jobid)
         self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
+        if words[1:] == ["stats"]:
+            self._tell_given_back("CANCEL", held)
+
+    def _tell_given_back(self, what: str, selection: Selection) -> None:
+        """How many vertices were given back, in place of how many Fluxion would visit for it."""
+        count = len(selection.items)
+        self.out(f'{RULE}INFO: {what} PREORDER COUNT="{count}"\nINFO: {what} POSTORDER COUNT="{count}"\n{RULE}')
 
     def partial_cancel(self, words: list[str]) -> None:
         if not 3 <= len(words) <= 4 or not words[0].isdecimal():
@@ -322,6 +352,8 @@ class Engine:
             self.err(f"ERROR: {exc}\nERROR: error encountered while removing job {jobid}\n")
             return
         self.scheduler.release(jobid, freed)
+        if words[3:] == ["stats"]:
+            self._tell_given_back("PARTIAL CANCEL", freed)
         if jobid not in self.scheduler.jobs:
             self.jobs[jobid] = self.jobs[jobid]._replace(state="CANCELED")
 
@@ -500,12 +532,12 @@ _LIST = (
     _Command("attach", "j", Engine.attach, "add nodes to the graph: attach JGF"),
     _Command("remove", "r", Engine.remove, "take them out, also from jobs: remove PATH true, or remove RANKS false"),
     _Command("find", "f", Engine.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
-    _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID"),
+    _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID [stats]"),
     _Command(
         "partial-cancel",
         "pc",
         Engine.partial_cancel,
-        "free some of it: partial-cancel ID jgf|jgf_shorthand|rv1exec FILE",
+        "free some of it: partial-cancel ID jgf|jgf_shorthand|rv1exec FILE [stats]",
     ),
     _Command("set-property", "p", Engine.set_property, "set-property PATH KEY=VALUE"),
     _Command("get-property", "g", Engine.get_property, "show all properties: get-property PATH"),

@@ -196,6 +196,15 @@ class Selection:
         below = {v: kids for v, kids in self.below.items() if not marks[v].exclusive}
         return Selection(self.graph, kept, below, came=self.came)
 
+    def without_inside(self, but: frozenset[str]) -> Selection:
+        """The same without what is in vertices given whole, other than those of some types."""
+        types = self.graph.type
+        cut = [v for v, mark in self.inner.items() if mark.whole and types[v] not in but]
+        if not any(self.graph.children[v] for v in cut):
+            return self
+        marks = {**self.inner, **{v: self.inner[v]._replace(whole=False) for v in cut}}
+        return Selection(self.graph, marks, self._below, self.runs, self.came)
+
     def covers(self, v: int) -> bool:
         """Whether the selection includes a vertex."""
         marks = self.marks

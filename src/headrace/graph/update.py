@@ -5,6 +5,8 @@ Used to restore running jobs after a restart, to enter allocations decided elsew
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from headrace.graph import jgf, rv1
@@ -36,14 +38,21 @@ def read(graph: Graph, form: str, text: str) -> Selection:
 
 
 def freed(graph: Graph, form: str, text: str) -> Selection:
-    """What a job is to give back: as `read`, but R names nodes, of which everything is given back, also what R has no
-    words for, such as sockets.
+    """What a job is to give back: what JGF names, exclusive there or not; R names nodes by their ranks, of which
+    everything is given back, also what R has no words for, such as sockets, or has wrong.
+
+    Raises GraphError for what is not there.
     """
-    named = read(graph, form, text)
     if form != "rv1exec":
-        return named
-    nodes = [v for v in named.marks if graph.type[v] in HOSTS]
-    return select(graph, [Pick(v, graph.size[v], True, True, ()) for v in nodes])
+        named = read(graph, form, text)
+        picks = [Pick(v, graph.size[v], True, mark.whole, ()) for v, mark in named.marks.items() if not mark.path]
+        return select(named.graph, picks, came=named.came)
+    ranks = {entry.rank for entry in rv1.parse(_decoded(text)).entries}
+    nodes = {graph.rank[v]: v for v in graph.vertices() if graph.type[v] in HOSTS and graph.has(v)}
+    for rank in sorted(ranks):
+        if rank not in nodes:
+            raise GraphError(f"R: rank {rank}: no such node in the graph")
+    return select(graph, [Pick(nodes[rank], 1, True, True, ()) for rank in ranks])
 
 
 def _came(tree: Graph, taken: list[tuple[int, int, bool]]) -> dict[int, int]:
@@ -91,16 +100,19 @@ def _named(graph: Graph, text: str) -> tuple[Graph, list[tuple[int, int, bool]]]
     return tree, taken
 
 
-def _from_rv1(graph: Graph, text: str) -> Selection:
+def _decoded(text: str) -> Any:
     try:
-        obj = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except msgspec.MsgspecError as exc:
         raise GraphError(f"R: {exc}") from None
+
+
+def _from_rv1(graph: Graph, text: str) -> Selection:
     nodes = {(graph.rank[v], graph.name(v)): v for v, kind in enumerate(graph.type) if kind in HOSTS}
     taken = []
     seen: set[int] = set()
     full: dict[int, int] = {}
-    for entry in rv1.parse(obj).entries:
+    for entry in rv1.parse(_decoded(text)).entries:
         node = nodes.get((entry.rank, entry.host))
         if node is None:
             raise GraphError(f"rank {entry.rank}, host {entry.host}: no such node in the graph")
