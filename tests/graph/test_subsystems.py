@@ -1,4 +1,4 @@
-"""Other hierarchies than containment: read, walked and matched as a graph of their own."""
+"""Several hierarchies of the same vertices, and vertices with several parents: read, matched, held and written."""
 
 from __future__ import annotations
 
@@ -69,20 +69,104 @@ def test_a_recipe_makes_the_tree_of_each_subsystem() -> None:
     assert not fed.find_path("/powerpanel0/pdu0/node4")
 
 
+EXTRA = recipe_node("extra", "core")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (recipe_edge("capacity", "rack", **FED, gen_method="GUESS"), "GUESS is not known"),
+        (EXTRA + recipe_edge("capacity", "extra", **FED, gen_method="GUESS"), "GUESS is not known"),
         (recipe_edge("panel", "capacity", **FED), "twice"),
-        (recipe_edge("panel", "core", **BY_PATH), "no path there"),
-        (recipe_edge("node_power", "core", **FED, gen_method="ASSOCIATE_IN"), "already contained"),
-        (recipe_edge("panel", "core", **FED, gen_method="ASSOCIATE_IN", as_tgt_subsystem="ibnet"), "what ibnet has"),
+        (EXTRA + recipe_edge("panel", "extra", **BY_PATH), "no path there"),
+        (
+            EXTRA + recipe_edge("panel", "extra", **FED, gen_method="ASSOCIATE_BY_PATH_IN", as_tgt_subsystem="ibnet"),
+            "ib",
+        ),
         (recipe_node("other", "panel", "power", root=1), "exactly one node"),
+        (recipe_node("rack_too", "rack") + recipe_edge("node", "rack_too", gen_method="ASSOCIATE_IN"), "a cycle"),
     ],
 )
-def test_a_recipe_that_makes_no_tree_is_refused(more: str, message: str) -> None:
+def test_a_recipe_that_makes_no_hierarchy_is_refused(more: str, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         grug.read(recipe(more), "power")
+
+
+def storage() -> str:
+    """Two racks with a storage unit of four disks each; both units also belong to the whole system."""
+    return "<graphml><graph>" + "".join([
+        recipe_node("cluster", "cluster", root=1),
+        *(recipe_node(name, name) for name in ("rack", "unit", "system")),
+        recipe_node("disk", "disk", size=10),
+        recipe_node("unit_too", "unit"),
+        recipe_edge("cluster", "rack", multi_scale=2),
+        recipe_edge("rack", "unit", id_scope=1),
+        recipe_edge("unit", "disk", multi_scale=4, id_scope=1),
+        recipe_edge("cluster", "system"),
+        recipe_edge("system", "unit_too", gen_method="ASSOCIATE_IN"),
+    ]) + "</graph></graphml>"  # fmt: skip
+
+
+def test_a_vertex_may_have_two_parents_in_one_hierarchy_and_is_counted_once() -> None:
+    graph = grug.read(storage())
+    units = [v for v, kind in enumerate(graph.type) if kind == "unit"]
+    assert [[graph.name(up) for up in graph.parents(v)] for v in units] == [["rack0", "system0"], ["rack1", "system0"]]
+    assert graph.totals[graph.root] == {"cluster": 1, "rack": 2, "unit": 2, "disk": 80, "system": 1}
+    assert graph.totals[graph.find_path("/cluster0/system0")[0]] == {"system": 1, "unit": 2, "disk": 80}
+    # Both paths lead to it, and the last one is its own.
+    for path in ("/cluster0/rack1/unit1", "/cluster0/system0/unit1"):
+        assert graph.find_path(path) == [units[1]]
+    assert graph.path(units[1]) == "/cluster0/system0/unit1"
+    assert graph.find_path("/cluster0/rack1/unit1/disk4")
+
+
+def disks(above: str, count: int, **more: object) -> dict[str, Any]:
+    unit = {"type": "unit", "count": 1, "with": [{"type": "disk", "count": count, "exclusive": True}]}
+    return {"resources": [{"type": above, "count": 1, "with": [unit], **more}]}
+
+
+@pytest.mark.parametrize("policy", ["first", "low", "high"])
+def test_what_is_taken_through_one_parent_is_taken_through_the_other(policy: str) -> None:
+    graph = grug.read(storage())
+    scheduler = Scheduler(graph, policy, ("disk",))
+    requests = [disks("rack", 20), disks("system", 40), disks("rack", 20), disks("system", 10)]
+    given = [scheduler.allocate(job, parse_jobspec(r), 0).allocation for job, r in enumerate(requests)]
+    assert [allocation is not None for allocation in given] == [True, True, True, False]
+    held = [
+        v for allocation in given[:3] if allocation for v, mark in allocation.selection.marks.items() if mark.exclusive
+    ]
+    assert len(held) == len(set(held)) == 8
+    assert given[1] is not None
+    assert [graph.name(item.vertex) for item in given[1].selection.items][-2:] == ["system0", "cluster0"]
+    # The units of the racks are in use, so that no rack can be had whole.
+    whole = parse_jobspec({"resources": [{"type": "rack", "count": 1, "exclusive": True}]})
+    scheduler.cancel(0)
+    scheduler.cancel(2)
+    assert scheduler.allocate(7, whole, 0).allocation is not None
+    assert scheduler.allocate(8, whole, 0).allocation is None
+    written = write_jgf(graph, given[1])
+    again = jgf.read(written)
+    assert [again.path(v) for v in again.vertices() if again.type[v] == "unit"] == [
+        graph.path(v) for v in given[1].selection.marks if graph.type[v] == "unit"
+    ]
+
+
+def test_what_was_taken_through_a_parent_is_read_back_through_it() -> None:
+    graph = grug.read(storage())
+    given = Scheduler(graph, "low").allocate(1, parse_jobspec(disks("system", 40)), 0).allocation
+    assert given is not None
+    found = update.read(graph, "jgf", write_jgf(graph, given))
+    assert [item[:3] for item in found.items] == [item[:3] for item in given.selection.items]
+
+
+def test_a_vertex_that_serves_one_parent_too_little_still_serves_the_other() -> None:
+    graph = grug.read(storage())
+    scheduler = Scheduler(graph, "low", ("disk",))
+    # The rack has no second unit, so its first one is for the system.
+    both = {"resources": [{"type": kind, "count": 1, "with": disks("rack", 40)["resources"][0]["with"]}
+                          for kind in ("rack", "system")]}  # fmt: skip
+    given = scheduler.allocate(1, parse_jobspec(both), 0).allocation
+    assert given is not None
+    assert sorted(graph.name(v) for v in given.selection.marks if graph.type[v] == "unit") == ["unit0", "unit1"]
 
 
 def test_a_subsystem_that_is_not_there_is_named() -> None:
@@ -106,10 +190,19 @@ def document() -> dict[str, Any]:
     return {"graph": {"nodes": nodes, "edges": edges}}
 
 
-def test_a_document_is_read_as_either_tree_and_what_has_no_place_in_it_is_left_out() -> None:
-    contained, fed = jgf.read(json.dumps(document())), jgf.read(json.dumps(document()), "power")
-    assert [contained.path(v) for v in contained.vertices()] == ["/cluster0", "/cluster0/node0", "/cluster0/node1"]
-    assert [fed.path(v) for v in fed.vertices()] == ["/panel0/node0", "/panel0/node1", "/panel0"]
+def test_a_document_is_read_with_all_its_hierarchies() -> None:
+    contained = jgf.read(json.dumps(document()))
+    fed = jgf.read(json.dumps(document()), "power")
+    assert contained.hierarchies.keys() == fed.hierarchies.keys() == {"containment", "power"}
+    for graph in (contained, fed):
+        paths = {name: [tree.path(v) for v in tree.preorder(tree.root)] for name, tree in graph.hierarchies.items()}
+        assert paths == {
+            "containment": ["/cluster0", "/cluster0/node0", "/cluster0/node1"],
+            "power": ["/panel0", "/panel0/node0", "/panel0/node1"],
+        }
+        assert graph.nodes() == [1, 2]
+    # Of what is already decoded, containment alone.
+    assert [v for v in jgf.from_object(document()).vertices()] == [0, 1, 2]
 
 
 def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> None:
@@ -128,7 +221,7 @@ def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> No
     assert [allocation is not None for allocation in given] == [True, True, False]
     assert given[0] is not None
     written = write_jgf(graph, given[0])
-    assert json.loads(written)["graph"]["edges"][0]["metadata"] == {"subsystem": "power", "relation": "supplies_to"}
+    assert json.loads(written)["graph"]["edges"][0]["metadata"] == {"subsystem": "power"}
     paths = {
         node["metadata"]["type"]: list(node["metadata"]["paths"]) for node in json.loads(written)["graph"]["nodes"]
     }
@@ -138,31 +231,46 @@ def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> No
     assert again.totals[again.root] == {"powerpanel": 1, "pdu": 1, "node": 2, "power": 40}
 
 
-def test_what_is_in_both_trees_is_the_same_vertex_with_both_paths_in_either() -> None:
-    contained, fed = grug.read(recipe()), grug.read(recipe(), "power")
-    shared = {fed.uniq[v]: v for v in fed.elsewhere}
-    assert shared.keys() == {contained.uniq[v] for v in contained.elsewhere}
-    for v in contained.elsewhere:
-        other = shared[contained.uniq[v]]
-        assert contained.elsewhere[v] == {"power": fed.path(other)}
-        assert fed.elsewhere[other] == {"containment": contained.path(v)}
-    assert len({*contained.uniq, *fed.uniq}) == len(contained) + len(fed) - len(shared)
-
-
-def test_what_a_job_was_given_in_one_tree_is_taken_in_the_other() -> None:
-    nodes = {"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}
-    given = Scheduler(grug.read(recipe()), "high").allocate(1, parse_jobspec({"resources": [nodes]}), 0).allocation
+def test_what_a_job_is_given_in_one_hierarchy_is_taken_in_the_other() -> None:
+    graph = grug.read(recipe())
+    scheduler = Scheduler(graph, "high")
+    nodes = parse_jobspec(
+        {"resources": [{"type": "slot", "count": 4, "label": "t", "with": [{"type": "node", "count": 1}]}]}
+    )
+    given = scheduler.allocate(1, nodes, 0, subsystem="power").allocation
     assert given is not None
+    assert given.selection.graph is graph.hierarchies["power"]
+    assert scheduler.allocate(2, nodes, 0).allocation is None
+    assert scheduler.allocate(3, nodes, 0, subsystem="power").allocation is None
+    held = {v for v, mark in given.selection.marks.items() if mark.exclusive}
+    two = parse_jobspec(
+        {"resources": [{"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}]}
+    )
+    rest = scheduler.allocate(4, two, 0).allocation
+    assert rest is not None
+    assert held.isdisjoint(rest.selection.marks)
+    scheduler.cancel(1)
+    assert scheduler.allocate(5, nodes, 0).allocation is not None
+    with pytest.raises(GraphError, match="no subsystem ibnet"):
+        scheduler.allocate(6, nodes, 0, subsystem="ibnet")
+
+
+def test_what_was_written_in_one_hierarchy_is_entered_by_who_walks_the_other() -> None:
+    graph = grug.read(recipe())
+    nodes = parse_jobspec(
+        {"resources": [{"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}]}
+    )
+    given = Scheduler(graph, "high").allocate(1, nodes, 0).allocation
+    assert given is not None
+    written = write_jgf(graph, given)
     fed = grug.read(recipe(), "power")
-    taken = update.read(fed, "jgf", write_jgf(grug.read(recipe()), given))
-    held = [fed.elsewhere[v]["containment"] for v, mark in taken.marks.items() if mark.exclusive]
-    graph = given.selection.graph
-    assert sorted(held) == sorted(graph.path(v) for v in given.selection.marks if graph.type[v] == "node")
-    # A document read again has them all.
-    again = jgf.read(write_jgf(graph, given))
-    assert {again.path(v): again.elsewhere[v] for v in again.elsewhere} == {
-        graph.path(v): graph.elsewhere[v] for v in given.selection.marks if v in graph.elsewhere
-    }
+    taken = update.read(fed, "jgf", written)
+    assert taken.graph is fed.hierarchies["containment"]
+    scheduler = Scheduler(fed, "high")
+    scheduler.add(1, taken, 0, 10, False)
+    other = scheduler.allocate(2, nodes, 0).allocation
+    assert other is not None
+    assert {v for v in other.selection.marks if fed.type[v] == "node"}.isdisjoint(taken.marks)
 
 
 @pytest.mark.parametrize(

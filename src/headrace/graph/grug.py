@@ -111,7 +111,7 @@ class _Maker:
             self._add(self.whole.hierarchy(of), root, -1, 0)
             self._follow(root, followed)
         self.whole.finish()
-        if subsystem != DOMINANT and subsystem not in self.whole.hierarchies:
+        if subsystem not in (self.whole.hierarchies or (DOMINANT,)):
             raise GraphError(f"GraphML recipe: nothing is below the root of subsystem {subsystem}")
         return self.whole.hierarchy(subsystem)
 

@@ -95,7 +95,7 @@ def read(text: str | bytes, subsystem: str = DOMINANT) -> Graph:
     try:
         body = _decode(text).graph
         graph = _graph(_each(body.nodes, _decode_node, "nodes"), _each(body.edges, _decode_edge, "edges"), True)
-        if subsystem != graph.subsystem and subsystem not in graph.hierarchies:
+        if subsystem not in (graph.hierarchies or (DOMINANT,)):
             raise GraphError(f"the graph has no subsystem {subsystem}")
         return graph.hierarchy(subsystem)
     except msgspec.MsgspecError as exc:

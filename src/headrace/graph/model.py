@@ -278,15 +278,14 @@ class Graph:
     def finish(self) -> Graph:
         """Check that each hierarchy has one root and no cycle, and count what is below each vertex.
 
-        Raises GraphError for no root, several roots, a cycle, or more than MAX_DEPTH levels.
+        Hierarchies that nothing is in are dropped. Raises GraphError for no root, several roots, a cycle, or more than
+        MAX_DEPTH levels.
         """
         for subsystem, tree in list(self.hierarchies.items()):
             if not any(tree.children):
                 del self.hierarchies[subsystem]
-        if len(self.hierarchies) == 1:
+        if list(self.hierarchies) == [self.subsystem]:
             self.hierarchies.clear()
-        elif self.hierarchies and self.subsystem not in self.hierarchies:
-            raise GraphError(f"the graph has no subsystem {self.subsystem}")
         trees = list(self.hierarchies.values()) or [self]
         for tree in trees:
             tree._finish()

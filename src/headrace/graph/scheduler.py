@@ -98,6 +98,7 @@ class Scheduler:
         self.plans = self._usage.plans
         self.shared = self._usage.shared
         self.busy = self._usage.busy
+        self.aggregates = self._usage.aggregates
         self._order = ChildOrder(graph, self.filters, self.policy.stops)
         self._orders = {graph.subsystem: self._order}
         self._constraints = ConstraintCache(graph)
