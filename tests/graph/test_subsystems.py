@@ -116,7 +116,7 @@ def test_a_vertex_may_have_two_parents_in_one_hierarchy_and_is_counted_once() ->
     for path in ("/cluster0/rack1/unit1", "/cluster0/system0/unit1"):
         assert graph.find_path(path) == [units[1]]
     assert graph.path(units[1]) == "/cluster0/system0/unit1"
-    assert graph.find_path("/cluster0/rack1/unit1/disk4")
+    assert graph.find_path("/cluster0/rack1/unit1/disk3")
 
 
 def disks(above: str, count: int, **more: object) -> dict[str, Any]:
