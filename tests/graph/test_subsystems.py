@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.graph import GraphError, Scheduler, grug, jgf, parse_jobspec, resource_query, update
+from headrace.graph.export import jgf as export
+from headrace.graph.request import JobRequest
 from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import jgf as write_jgf
 
@@ -231,21 +233,22 @@ def test_jobs_are_matched_along_the_hierarchy_and_written_with_its_paths() -> No
     assert again.totals[again.root] == {"powerpanel": 1, "pdu": 1, "node": 2, "power": 40}
 
 
+def slots_of_nodes(count: int) -> JobRequest:
+    slot = {"type": "slot", "count": count, "label": "t", "with": [{"type": "node", "count": 1}]}
+    return parse_jobspec({"resources": [slot]})
+
+
 def test_what_a_job_is_given_in_one_hierarchy_is_taken_in_the_other() -> None:
     graph = grug.read(recipe())
     scheduler = Scheduler(graph, "high")
-    nodes = parse_jobspec(
-        {"resources": [{"type": "slot", "count": 4, "label": "t", "with": [{"type": "node", "count": 1}]}]}
-    )
+    nodes = slots_of_nodes(4)
     given = scheduler.allocate(1, nodes, 0, subsystem="power").allocation
     assert given is not None
     assert given.selection.graph is graph.hierarchies["power"]
     assert scheduler.allocate(2, nodes, 0).allocation is None
     assert scheduler.allocate(3, nodes, 0, subsystem="power").allocation is None
     held = {v for v, mark in given.selection.marks.items() if mark.exclusive}
-    two = parse_jobspec(
-        {"resources": [{"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}]}
-    )
+    two = slots_of_nodes(2)
     rest = scheduler.allocate(4, two, 0).allocation
     assert rest is not None
     assert held.isdisjoint(rest.selection.marks)
@@ -257,9 +260,7 @@ def test_what_a_job_is_given_in_one_hierarchy_is_taken_in_the_other() -> None:
 
 def test_what_was_written_in_one_hierarchy_is_entered_by_who_walks_the_other() -> None:
     graph = grug.read(recipe())
-    nodes = parse_jobspec(
-        {"resources": [{"type": "slot", "count": 2, "label": "t", "with": [{"type": "node", "count": 1}]}]}
-    )
+    nodes = slots_of_nodes(2)
     given = Scheduler(graph, "high").allocate(1, nodes, 0).allocation
     assert given is not None
     written = write_jgf(graph, given)
@@ -271,6 +272,26 @@ def test_what_was_written_in_one_hierarchy_is_entered_by_who_walks_the_other() -
     other = scheduler.allocate(2, nodes, 0).allocation
     assert other is not None
     assert {v for v in other.selection.marks if fed.type[v] == "node"}.isdisjoint(taken.marks)
+
+
+def test_what_leaves_one_hierarchy_leaves_all_and_what_comes_joins_all() -> None:
+    graph = grug.read(recipe())
+    scheduler = Scheduler(graph, "low")
+    whole = export(graph)
+    power = graph.hierarchies["power"]
+    before = [dict(tree.totals[tree.root]) for tree in (graph, power)]
+    assert scheduler.allocate(1, slots_of_nodes(6), 0, subsystem="power").allocation is not None
+    lost = scheduler.prune(graph.find_path("/cluster0/rack0/node1"), take=True)
+    assert lost.reduced == [1]
+    assert [tree.totals[tree.root]["node"] for tree in (graph, power)] == [5, 5]
+    # Nothing else had its power.
+    assert power.totals[power.root]["power"] == before[1]["power"] - 20
+    assert not graph.find_path("/powerpanel0/pdu0/node1/power0")
+    scheduler.grow(jgf.read(whole))
+    assert [dict(tree.totals[tree.root]) for tree in (graph, power)] == before
+    assert graph.find_path("/powerpanel0/pdu0/node1") == graph.find_path("/cluster0/rack0/node1") != []
+    assert scheduler.allocate(2, slots_of_nodes(1), 0).allocation is not None
+    assert scheduler.allocate(3, slots_of_nodes(1), 0, subsystem="power").allocation is None
 
 
 @pytest.mark.parametrize(

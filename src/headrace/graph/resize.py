@@ -79,11 +79,34 @@ def insert(graph: Graph, part: Graph, difference: Difference) -> list[int]:
         graph.place(v, place[part.parent[u]])
         graph.totals[v] = part.totals[u]
         added.append(v)
-        if part.parent[u] in existing:
+        if part.parent[u] in existing and graph.plain:
             graph.adjust(v, 1)
+    if not graph.plain:
+        for tree in graph.others:
+            if tree.subsystem in part.hierarchies:
+                added += _place(graph, tree, part.hierarchies[tree.subsystem], place)
+        for tree in graph.hierarchies.values() or (graph,):
+            tree.recount()
     for subsystem, relation, source, target in part.edges:
         if source not in existing or target not in existing:
             graph.edges.append((subsystem, relation, place[source], place[target]))
+    return added
+
+
+def _place(graph: Graph, tree: Graph, part: Graph, place: dict[int, int]) -> list[int]:
+    """Let a hierarchy have what it has in another graph, too; returns the vertices that are in no other hierarchy."""
+    added = []
+    for u in part.preorder(part.root):
+        if u not in place:
+            known = [v for v in tree.find_path(part.path(u)) if tree.type[v] == part.type[u]]
+            if known:
+                place[u] = known[0]
+            else:
+                place[u] = graph.add_copy(part, u, max(graph.uniq) + 1)
+                added.append(place[u])
+        for above in part.parents(u):
+            if place[above] not in tree.parents(place[u]):
+                tree.place(place[u], place[above])
     return added
 
 
@@ -98,6 +121,8 @@ def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
     """Take subtrees out of a graph; returns every vertex that is gone. Raises GraphError for the graph's own root."""
     roots = list(roots)
     check(graph, roots)
+    if not graph.plain:
+        return _remove_everywhere(graph, {v for root in roots for v in graph.preorder(root)})
     gone: set[int] = set()
     parents: set[int] = set()
     for v in roots:
@@ -109,4 +134,31 @@ def remove(graph: Graph, roots: Iterable[int]) -> frozenset[int]:
         graph.children[parent] = [c for c in graph.children[parent] if c not in gone]
     graph.edges = [edge for edge in graph.edges if edge[2] not in gone and edge[3] not in gone]
     graph.vacate(gone)
+    return frozenset(gone)
+
+
+def _remove_everywhere(graph: Graph, gone: set[int]) -> frozenset[int]:
+    """Take vertices out of all hierarchies, and with them those that are in none any more."""
+    trees = list(graph.hierarchies.values()) or [graph]
+    roots = {tree.root for tree in trees}
+    lost = set(gone)
+    while lost:
+        for tree in trees:
+            for v in graph.vertices():
+                parents = [] if v in gone else tree.parents(v)
+                left = [up for up in parents if up not in gone]
+                if len(left) < len(parents):
+                    tree.parent[v] = left[0] if left else -1
+                    tree.more_parents.pop(v, None)
+                    if left[1:]:
+                        tree.more_parents[v] = left[1:]
+                if tree.children[v]:
+                    tree.children[v] = [child for child in tree.children[v] if child not in gone]
+        here = [v for v in graph.vertices() if v not in gone and v not in roots]
+        lost = {v for v in here if all(tree.parent[v] < 0 for tree in trees)}
+        gone |= lost
+    graph.edges[:] = [edge for edge in graph.edges if edge[2] not in gone and edge[3] not in gone]
+    graph.vacate(gone)
+    for tree in trees:
+        tree.recount()
     return frozenset(gone)

@@ -195,8 +195,11 @@ class Scheduler:
         short = next((n for n, amount in needs.items() if free[n] < amount), next(iter(needs)))
         return Failure(short, needs[short], free[short], root, totals.get(short, 0) < needs[short])
 
-    def satisfiable(self, request: JobRequest, subsystem: str | None = None) -> Outcome:
+    def satisfiable(self, request: JobRequest) -> Outcome:
         """Whether an idle graph, in its present status, could ever run the job."""
+        return self._satisfiable_in(request, None)
+
+    def _satisfiable_in(self, request: JobRequest, subsystem: str | None) -> Outcome:
         # Whether there is anything does not depend on which is preferred, so the first find will do.
         policy = self.policy._replace(order=0, stops=True, close=False)
         matcher = self.matcher(request, self.graph.start, idle=True, policy=policy, subsystem=subsystem)
@@ -220,7 +223,12 @@ class Scheduler:
         self._timeline.settle(now)
         selection, end, failure = self.match_at(request, now, subsystem=subsystem)
         if selection is None:
-            lasting = check_satisfiable and self.satisfiable(request, subsystem).unsatisfiable
+            lasting = (
+                check_satisfiable
+                and (
+                    self.satisfiable(request) if subsystem is None else self._satisfiable_in(request, subsystem)
+                ).unsatisfiable
+            )
             return Outcome(None, (failure or self._shortage(request, now, end)) if explain else None, lasting)
         return Outcome(self.enter(jobid, selection, now, end, False))
 
