@@ -14,6 +14,14 @@ def test_a_job_gets_its_own_identity_and_the_rest_of_the_submitters_environment(
     assert {"UNSET", "FLUX_TASK_RANK", "PMI_FD"}.isdisjoint(env)
 
 
+@pytest.mark.parametrize(("base", "host", "found"), [({"HOSTNAME": "login"}, "n1", "n1"), ({}, "n1", None)])
+def test_the_name_of_the_submitters_host_becomes_that_of_the_node(
+    base: dict[str, str], host: str, found: str | None
+) -> None:
+    env = job_environment(base, "f1", "/f1", 4, 2, "/tmp/job", "local:///x", "job-1", host)
+    assert env.get("HOSTNAME") == found
+
+
 @pytest.mark.parametrize(("gpus", "shown"), [(None, None), ("", ""), ("0,1", "0,1")])
 def test_a_task_sees_its_gpus_only_where_they_are_dealt_out(gpus: str | None, shown: str | None) -> None:
     job = {"A": "b"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.shell.layout import lay_out
+from headrace.shell.layout import LayoutError, lay_out, task_map
 from headrace.spec import jobspec_build
 
 HOSTS = ["a", "b"]
@@ -48,3 +49,16 @@ def test_of_a_range_of_slots_there_are_as_many_as_the_resources_hold() -> None:
     slot = {"type": "slot", "count": {"min": 1, "max": 64}, "label": "task", "with": [{"type": "core", "count": 2}]}
     for resources in ([slot], [{"type": "node", "count": 2, "with": [slot]}]):
         assert layout(0, {**command(2), "resources": resources}).counts == [2, 2]
+
+
+def test_a_hostfile_is_relative_to_the_jobs_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "hosts").write_text("b\na,a\n")
+    monkeypatch.chdir(tmp_path)
+    expected = [[1, 2], [0, 3]]
+    for path, where in (("hosts", str(folder)), (f"{folder}/hosts", "/nosuch")):
+        made = task_map([2, 2], f"hostfile:{path}", ["a", "b"], where)
+        assert [list(made.node_tasks(node)) for node in range(2)] == expected
+    with pytest.raises(LayoutError, match="No such file"):
+        task_map([2, 2], "hostfile:hosts", ["a", "b"], str(tmp_path))

@@ -43,7 +43,7 @@ LISTING = [
         "flux jobs --sort=name -o "
         "'{name} {instance.stats} {instance.progress} {instance.utilization!P:h} {instance.stats.active}'; "
         "flux cancel $(flux jobs -no {id} --name=none)",
-        like(r"NAME STATS PROG CPU% ACTIVE\nin PD:0 R:2 CD:0 F:0 0.0 [0-9]+% 2\nnone   - \n"),
+        like(r"NAME STATS PROG CORE% ACTIVE\nin PD:0 R:2 CD:0 F:0 0.0 [0-9]+% 2\nnone   - \n"),
     ),
     Line("flux jobs -R --level=1 -no {name}", like(f"in\n\n{ID}:\ndeep\njob1\n")),
     Line("flux jobs -R --level=1 --stats -no {name}", like(f"1 running, .*\nin\n\n{ID}:\n2 running, .*\ndeep\njob1\n")),
@@ -64,6 +64,11 @@ LISTING = [
     Line("flux jobs --user=nobody1", like("flux-jobs: ERROR: Invalid user nobody1 specified.*"), 1),
     Line("flux jobs --user=+1234 -n", ""),
     Line("flux job list-ids --wait-state=run $(flux jobs -no {id} | head -1) | jq -r .name", "in\n"),
+    Line(
+        "flux jobs --json -R | jq -c '[.jobs[] | [.name, (.jobs // [] | map([.name, (.jobs // [] | map(.name))]))]]'",
+        '[["in",[["deep",["job2"]],["job1",[]]]]]\n',
+    ),
+    Line("flux jobs --json -R --level=1 | jq -c '[.jobs[].jobs[] | has(\"jobs\")]'", "[false,false]\n"),
     Line("flux jobs -R --threads=2 -no {name} | tail -1", "job2\n"),
     Line("flux jobs -c -1", like("usage: .*argument -c/--count: '-1' must be 0 or a positive integer\n"), 2),
     Line("flux jobs --threads=0", like("usage: .*argument --threads: '0' must be a positive integer\n"), 2),

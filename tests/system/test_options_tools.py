@@ -52,10 +52,18 @@ REACHING = [
         "CSM_ALLOCATION_QUERY=./query FLUX_SSH=./there sh -c 'flux uri --local lsf:88 | cut -d: -f1'",
         "local\n",
     ),
+    Line("flux uri slurm:78", "flux-uri: ERROR: unable to query nodelist for Slurm job 78\n", 1),
     Line("flux uri lsf:89", "flux-uri: ERROR: No compute nodes found for LSF job 89\n", 1),
     Line("flux uri pid:0", "flux-uri: ERROR: No such file or directory: '/proc/0/environ'\n", 1),
     Line("flux alloc -n1 --bg >id; flux uri --wait $(cat id) | cut -d: -f1", "ssh\n"),
     Line("flux uri --local $(cat id) | cut -d: -f1", "local\n"),
+    # an instance knows itself by the id that it has outside
+    Line("flux proxy $(cat id) sh -c 'test $(flux uri --local $(cat id)) = $(flux getattr local-uri)'"),
+    Line(
+        "flux proxy $(cat id) flux uri f1",
+        like("flux-uri: ERROR: jobid f1 not found\n"),
+        1,
+    ),
     Line("flux alloc -n1 --bg -v true | wc -l", like("1\n.*: waiting for resources\n.*: waiting for instance\n")),
     Line(
         "flux alloc -n1 --bg --broker-opts=--xx", like(".*unrecognized option '--xx'.*: instance startup failed\n"), 1

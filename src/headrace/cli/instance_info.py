@@ -18,7 +18,7 @@ _SETS = ("all", "up", "down", "allocated", "free")
 HEADINGS = {
     "instance.stats": "STATS",
     "instance.stats.total": "NJOBS",
-    "instance.utilization": "CPU%",
+    "instance.utilization": "CORE%",
     "instance.gpu_utilization": "GPU%",
     "instance.progress": "PROG",
     **{f"instance.stats.{name}": name.upper() for name in ("pending", "running", "successful", "failed")},

@@ -164,7 +164,7 @@ def _show(jobs: List[JobInfo], args: Namespace, layout: Format) -> int:
             job.instance = instance_info.ask(job)
     _sort(jobs, args.sort)
     if args.json:
-        _print_json(jobs, bool(args.jobids))
+        _print_json(_objects(jobs, args), bool(args.jobids))
         return 0
     _print_table(layout, jobs, args)
     if args.recursive and args.level > 0:
@@ -241,13 +241,24 @@ def _sort(jobs: List[JobInfo], text: str) -> None:
         jobs.sort(key=lambda job: job.get(name) if numeric else str(job.get(name)), reverse=key[:1] == "-")
 
 
-def _print_json(jobs: List[JobInfo], by_id: bool) -> None:
+def _objects(jobs: List[JobInfo], args: Namespace) -> List[Dict[str, Any]]:
+    """The jobs as JSON objects; with --recursive those that are instances have their own jobs as `jobs`."""
+    objects = []
+    for job in jobs:
+        shown = job.to_dict()
+        handle = _instance(job, args) if args.recursive and args.level > 0 else None
+        if handle is not None:
+            below = _below(job, args)
+            shown["jobs"] = _objects(_fetch(handle, below, ["all"]), below)
+            handle.close()
+        objects.append(shown)
+    return objects
+
+
+def _print_json(objects: List[Dict[str, Any]], by_id: bool) -> None:
     import json
 
-    if by_id and len(jobs) == 1:
-        print(json.dumps(jobs[0].to_dict()))
-    else:
-        print(json.dumps({"jobs": [job.to_dict() for job in jobs]}))
+    print(json.dumps(objects[0] if by_id and len(objects) == 1 else {"jobs": objects}))
 
 
 def _print_table(layout: Format, jobs: List[JobInfo], args: Namespace) -> None:
@@ -289,30 +300,44 @@ def _visible(job: JobInfo) -> Callable[[str], Any]:
     return get
 
 
-def _recurse(job: JobInfo, args: Namespace) -> None:
-    """List the jobs of the instance that this job runs, under a heading; an instance out of reach is passed over."""
+def _instance(job: JobInfo, args: Namespace, heading: str = "") -> Optional[Handle]:
+    """The instance that a job runs, after `heading` is printed; None without one, or where it is out of reach, which is
+    told."""
     from headrace.cli.instances import reachable
 
     uri = job.get("uri")
     if not uri or job.get("state") != "RUN":
-        return
+        return None
     if job.get("userid") != os.getuid() and not args.recurse_all:
         # An instance lets its owner in, and nobody else.
-        return
-    path = f"{args.path}{job.get('id.f58')}"
-    sys.stdout.write(f"\n{path}:\n")
+        return None
+    sys.stdout.write(heading)
     sys.stdout.flush()
     try:
-        handle = Handle(reachable(uri))
+        return Handle(reachable(uri))
     except OSError as exc:
-        sys.stderr.write(f"flux-jobs: ERROR: {path}: {exc.strerror}\n")
-        return
+        sys.stderr.write(f"flux-jobs: ERROR: {args.path}{job.get('id.f58')}: {exc.strerror}\n")
+        return None
+
+
+def _below(job: JobInfo, args: Namespace) -> Namespace:
+    """The arguments for the instance that a job runs."""
     import copy
 
     below = copy.copy(args)
     below.jobids = []
-    below.path = f"{path}/"
+    below.path = f"{args.path}{job.get('id.f58')}/"
     below.level = args.level - 1
+    return below
+
+
+def _recurse(job: JobInfo, args: Namespace) -> None:
+    """List the jobs of the instance that this job runs, under a heading; an instance out of reach is passed over."""
+    heading = f"\n{args.path}{job.get('id.f58')}:\n"
+    handle = _instance(job, args, heading)
+    if handle is None:
+        return
+    below = _below(job, args)
     below.no_header = True
     if args.stats:
         _print_stats(handle, None)

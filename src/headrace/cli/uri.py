@@ -14,7 +14,7 @@ from headrace.spec import jobid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List
+    from typing import Any, Callable, Dict, List
 
 PREFIX = "flux-uri: ERROR: "
 
@@ -100,6 +100,10 @@ def _jobs(path: str, wait: bool) -> str:
         except ValueError:
             raise CommandError(f"{path} is not a valid Flux jobid") from None
         handle = Handle(reachable(uri) if uri else None)
+        if not uri and _is_job(handle, job):
+            # From inside an instance its own id, by which it is known outside, means itself.
+            uri = to_remote(handle.attr_get("local-uri"))
+            continue
         if wait:
             _wait_for_uri(handle, job, text)
         uri = job_uri(handle, job, text)
@@ -108,14 +112,27 @@ def _jobs(path: str, wait: bool) -> str:
     return uri
 
 
-def _parent(handle: Any) -> str:
-    """The URI of the enclosing instance, this one's where there is none."""
+def _is_job(handle: Any, job: int) -> bool:
+    """Whether the instance is this job of the enclosing one, and has no job of this id itself."""
+    own = _unless_missing(lambda: handle.attr_get("jobid"))
+    if own is None or jobid.parse(own) != job:
+        return False
+    return _unless_missing(handle.rpc("job-list.list-id", {"id": job, "attrs": ["state"]}).get) is None
+
+
+def _unless_missing(ask: Callable[[], Any]) -> Any:
+    """What `ask` returns, None where there is no such thing (ENOENT)."""
     try:
-        return str(handle.attr_get("parent-uri"))
+        return ask()
     except OSError as exc:
         if exc.errno != errno.ENOENT:
             raise
-        return str(handle.attr_get("local-uri"))
+        return None
+
+
+def _parent(handle: Any) -> str:
+    """The URI of the enclosing instance, this one's where there is none."""
+    return str(_unless_missing(lambda: handle.attr_get("parent-uri")) or handle.attr_get("local-uri"))
 
 
 def _wait_for_uri(handle: Any, job: int, text: str) -> None:
@@ -183,7 +200,10 @@ def _slurm(text: str) -> str:
             continue
         if uri:
             return to_remote(uri)
-    return _found(_output("srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", _LOOK % ""), "Slurm", text)
+    printed = _output("srun", "--overlap", f"--jobid={text}", "-n1", "-N1", "sh", "-c", _LOOK % "")
+    if not printed.strip() and not _output("squeue", "-h", "-j", text, "-o", "%N").strip():
+        raise CommandError(f"unable to query nodelist for Slurm job {text}")
+    return _found(printed, "Slurm", text)
 
 
 def _lsf(text: str) -> str:

@@ -28,12 +28,23 @@ _INSTANCE = (
 
 
 def job_environment(
-    base: Mapping[str, Any], jobid: str, idpath: str, size: int, nnodes: int, tmpdir: str, uri: str, namespace: str
+    base: Mapping[str, Any],
+    jobid: str,
+    idpath: str,
+    size: int,
+    nnodes: int,
+    tmpdir: str,
+    uri: str,
+    namespace: str,
+    host: str = "",
 ) -> dict[str, str]:
-    """What every task of the job gets."""
+    """What every task of the job gets on the node `host`."""
     env = {name: str(value) for name, value in base.items() if value is not None}
     for name in _INSTANCE:
         env.pop(name, None)
+    if "HOSTNAME" in env and host:
+        # Some shells set it, and it names the host of the submission.
+        env["HOSTNAME"] = host
     env["FLUX_JOB_ID"] = jobid
     env["FLUX_JOB_ID_PATH"] = idpath
     env["FLUX_JOB_SIZE"] = str(size)

@@ -221,6 +221,7 @@ class ShellJob:
             self.tmpdir,
             self.op["uri"],
             f"job-{self.id}",
+            self.host,
         )
         # Only these are templates: what a submitter's environment happens to hold is kept as it is.
         templates = known.templates(self.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import msgspec
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.jobspec import counts as request_counts
-from ..spec.jobspec import shell_option, walk
+from ..spec.jobspec import cwd, shell_option, walk
 from ..spec.os_error import text_of
 from ..spec.taskmap import TaskMap
 
@@ -74,7 +75,7 @@ def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], no
         return known
     nodes = node_resources(r)
     counts = task_counts(jobspec, nodes)
-    tasks = task_map(counts, str(scheme), hosts)
+    tasks = task_map(counts, str(scheme), hosts, cwd(jobspec) or "")
     mine = list(tasks.node_tasks(nodeid))
     pmi = {"PMI_process_mapping": tasks.pmi_mapping(), "flux.taskmap": tasks.encode()}
     usable, adjusted = used_slots(jobspec, nodes[nodeid], len(mine))
@@ -200,8 +201,9 @@ def _spread(total: int, room: Sequence[int]) -> list[int]:
     return counts
 
 
-def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str]) -> TaskMap:
-    """The task map of `-o taskmap=SCHEME` (block, cyclic[:N], manual:MAP, hostfile:FILE). Raises LayoutError."""
+def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str], folder: str = "") -> TaskMap:
+    """The task map of `-o taskmap=SCHEME` (block, cyclic[:N], manual:MAP, hostfile:FILE); FILE is relative to `folder`,
+    the job's. Raises LayoutError."""
     name, _, value = scheme.partition(":")
     try:
         if name in ("", "block"):
@@ -211,14 +213,14 @@ def task_map(counts: Sequence[int], scheme: str, hosts: Sequence[str]) -> TaskMa
         if name == "manual":
             return TaskMap.manual(value, counts)
         if name == "hostfile":
-            return _from_hostfile(value, counts, hosts)
+            return _from_hostfile(value, counts, hosts, folder)
     except (ValueError, OSError) as exc:
         raise LayoutError(f"taskmap={scheme}: {text_of(exc)}") from None
     raise LayoutError(f"taskmap={scheme}: known schemes are block, cyclic, manual and hostfile")
 
 
-def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str]) -> TaskMap:
-    with open(path, encoding="utf-8") as file:
+def _from_hostfile(path: str, counts: Sequence[int], hosts: Sequence[str], folder: str) -> TaskMap:
+    with open(os.path.join(folder, path), encoding="utf-8") as file:
         names = [name for line in file if line.strip() for name in Hostlist.parse(line.strip())]
     if not names:
         raise LayoutError(f"taskmap=hostfile:{path}: no hosts in it")
