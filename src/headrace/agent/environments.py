@@ -1,15 +1,14 @@
 """Environments that many jobs have in common: a start names one instead of carrying it.
 
 The environment is most of what a start says (some kilobytes), and thousands of jobs from one shell have the same. The
-broker writes one that it meets again into a file of its run directory, named by the hash of what is in it, and a start
-has that name and the variables in which the job differs. The file is there before the first start that names it is
-sent, so whoever gets the start, the agent or a deputy, reads it by itself and in no particular order. Both sides are
-here: `Named` for the broker, `Read` for the agent (docs/dev/interfaces.md).
+broker writes one that it meets again into a file of its run directory, and a start has the path of that file and the
+variables in which the job differs. The file is there before the first start that names it is sent, so whoever gets the
+start, the agent or a deputy, reads it by itself and in no particular order. Both sides are here: `Named` for the
+broker, `Read` for the agent (docs/dev/interfaces.md).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -47,7 +46,7 @@ class Named:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._known: list[_Known] = []
-        self._paths: set[str] = set()
+        self._paths: list[str] = []
 
     def name(self, environment: Mapping[str, Any]) -> dict[str, Any] | None:
         """`{base: path of a file, own: {variable: value}}` for a job's environment; None if it is to be sent as it is.
@@ -70,23 +69,21 @@ class Named:
 
     def _write(self, environment: Mapping[str, Any]) -> str:
         """The path of the file that has `environment`; "" if there can be none."""
-        data = _encode(environment)
-        path = os.path.join(self._folder, _PREFIX + hashlib.sha256(data).hexdigest()[:32])
-        if path in self._paths:
-            return path
         if len(self._paths) >= _FILES:
             return ""
+        # A name of its own, whoever wrote files here before: agents remember by the name what was in a file.
+        path = os.path.join(self._folder, _PREFIX + os.urandom(8).hex())
         try:
             # Whole or not there: nobody reads the first half of it.
             fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
-                file.write(data)
+                file.write(_encode(environment))
             os.rename(path + ".new", path)
         except OSError:
             with suppress(OSError):
                 os.unlink(path + ".new")
             return ""
-        self._paths.add(path)
+        self._paths.append(path)
         return path
 
     def clear(self) -> None:
