@@ -7,8 +7,9 @@ jobs with the same one.
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
+
+import msgspec
 
 from headrace.graph.candidates import numbers
 from headrace.graph.model import Graph
@@ -37,7 +38,7 @@ class ConstraintCache:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._allowed: dict[str, frozenset[int]] = {}
+        self._allowed: dict[bytes, frozenset[int]] = {}
         self._known: _Hosts | None = None
 
     def forget(self) -> None:
@@ -52,7 +53,7 @@ class ConstraintCache:
         """The vertices of HOSTS that satisfy `obj`; None for no constraint. Raises constraint.ConstraintError."""
         if not obj:
             return None
-        key = json.dumps(obj, sort_keys=True)
+        key = msgspec.json.encode(obj)
         found = self._allowed.get(key)
         if found is None:
             if len(self._allowed) > 1000:
@@ -67,10 +68,11 @@ class ConstraintCache:
             return frozenset(v for v in hosts.vertices if self._one(matcher, v))
 
         def named(name: str) -> int:
-            return sum([1 << rank for rank in hosts.ranks.get(name, ())])
+            ranks = hosts.ranks.get(name, ())
+            return 1 << ranks[0] if len(ranks) == 1 else sum([1 << rank for rank in ranks])
 
         bits = matcher(hosts.every, named, hosts.properties)
-        return frozenset(map(hosts.of_rank.__getitem__, numbers(bits)))
+        return frozenset([hosts.of_rank[rank] for rank in numbers(bits)])
 
     def _one(self, matcher: constraint.Matcher, v: int) -> bool:
         graph = self._graph

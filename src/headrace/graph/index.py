@@ -158,8 +158,10 @@ class FreeIndex:
     def _allowed_ranks(self, allowed: frozenset[int], ranked: bool) -> int:
         known = self._allowed.get(ranked)
         if known is None or known[0] is not allowed:
-            numbers = [n for n, node in enumerate(self.layout.nodes) if node in allowed]
-            known = self._allowed[ranked] = (allowed, self.layout.set_of(numbers, ranked))
+            nodes = self.layout.nodes
+            places = self.layout.by_rank if ranked else range(len(nodes))
+            digits = ["1" if nodes[n] in allowed else "0" for n in reversed(places)]
+            known = self._allowed[ranked] = (allowed, int("0" + "".join(digits), 2))
         return known[1]
 
     def _match_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:

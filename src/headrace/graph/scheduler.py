@@ -117,6 +117,7 @@ class Scheduler:
         self._timeline.prepare()
         self._order.prepare(self.graph.root)
         self._constraints.prepare()
+        self.graph.least("node")
         for v in self.graph.nodes():
             execution_ids(self.graph, v)
 
