@@ -280,6 +280,39 @@ def test_a_lost_broker_fails_its_jobs_and_the_rest_is_told_to_end() -> None:
     with_fleet(7, scenario)
 
 
+def test_a_killed_agent_is_a_lost_shell_that_the_lead_shell_is_told_of() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-2", "node[0-2]")
+        await fleet.settle()
+        for agent in fleet.agents:
+            agent.say("started")
+        await fleet.settle()
+        fleet.agents[2].say("gone")
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["start"]
+        assert [(op["from"], op["data"]["kind"]) for op in fleet.agents[0].got("peer")] == [(2, "lost-shell")]
+        assert fleet.agents[1].got("kill") == []
+        for rank in (0, 1):
+            fleet.agents[rank].say("finish", status=256)
+        await fleet.settle()
+        assert fleet.told[1:] == [("finish", {"status": 256}), DONE[1]]
+        assert ("shell-exit", {"rank": 2, "wait_status": 9}) in fleet.events()
+
+    with_fleet(3, scenario)
+
+
+def test_a_killed_agent_with_the_lead_shell_ends_the_job() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-1", "node[0-1]")
+        await fleet.settle()
+        fleet.agents[0].say("gone")
+        await fleet.settle()
+        told = dict(fleet.told)["exception"]
+        assert (told["severity"], told["type"]) == (0, "node-failure")
+
+    with_fleet(2, scenario)
+
+
 def test_a_job_for_ranks_that_are_gone_fails_at_once() -> None:
     async def scenario(fleet: Fleet) -> None:
         await fleet.lose(1)

@@ -307,6 +307,37 @@ def test_no_task_is_late_when_all_have_ended_though_something_holds_their_output
     world.finish(late)
 
 
+@pytest.mark.parametrize(
+    ("options", "ends"),
+    [
+        ({"exit-timeout": ".2s"}, "shell rank 1 (on host1): Killed and exit-timeout=0.2s has expired"),
+        ({"exit-on-error": 1}, "shell rank 1 (on host1): Killed and exit-on-error is set"),
+        ({}, None),
+    ],
+)
+def test_the_tasks_go_on_without_a_lost_shell_as_long_as_they_may(
+    world: World, options: dict[str, Any], ends: str | None
+) -> None:
+    job = world.start(
+        ["sh", "-c", "[ $FLUX_TASK_RANK = 1 ] && sleep 60; read line; exit 0"], 2, [0, 1], options=options
+    )
+    world.pump(lambda: "shell.start" in dict(job.events))
+    world.send({"op": "peer", "id": job.id, "from": 1, "data": {"kind": "lost-shell"}})
+    if ends is None:
+        world.rpc(job, "stdin", {"stream": "stdin", "rank": "0", "eof": True})
+    world.pump(lambda: 0 in job.finished)
+    assert [told["note"] for told in job.exceptions] == ([] if ends is None else [ends])
+    assert job.finished[0] == (256 if ends else 0)
+    world.kill(job, signal.SIGKILL)
+    world.finish(job)
+
+
+def test_an_id_is_written_in_ascii_where_the_jobs_own_environment_says_so(world: World) -> None:
+    job = world.run(["sh", "-c", "echo {{id}} $FLUX_JOB_ID"], env={"FLUX_F58_FORCE_ASCII": "1"})
+    plain = jobid.encode(job.id, "f58plain")
+    assert job.text() == f"{plain} {plain}\n"
+
+
 def test_what_other_nodes_say_after_a_signal_or_the_end_of_the_first_is_awaited(world: World) -> None:
     """For longer than after a SIGKILL."""
     last = "trap 'sleep 2.3; echo last; exit 0' TERM; echo up; while :; do sleep .01; done"

@@ -35,6 +35,18 @@ def test_a_task_that_kills_the_agent_ends_the_jobs_of_its_node_and_another_agent
     assert done.out == told + "".join(f"{end}\n" for end in sorted(ends)) + why, done.err
 
 
+def test_a_task_that_kills_another_nodes_agent_takes_its_own_node_from_the_job_and_no_more():
+    script = """
+    flux run -N2 -n2 -o exit-timeout=1s sh -c 'test $FLUX_TASK_RANK = 1 && kill -9 $PPID; sleep 600'; echo $?
+    flux run -N2 -n2 sh -c 'test $FLUX_TASK_RANK = 1 && kill -9 $PPID; sleep 1; echo went on'; echo $?
+    flux job eventlog $(flux job last) | grep -c exception
+    """
+    done = start("--test-size=2", "sh", "-c", script)
+    assert done.left == [], done.err
+    assert done.out == "1\nwent on\n137\n0\n", done.err
+    assert "WARN: exception: shell rank 1 (on" in done.err and "): Killed and exit-timeout=1s has expired" in done.err
+
+
 @SIZES
 @pytest.mark.parametrize("signal", ["STOP", "USR1", "TERM"])
 def test_what_else_a_task_sends_to_its_parent_stops_nothing(size: tuple[str, ...], signal: str):

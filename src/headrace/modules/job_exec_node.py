@@ -302,7 +302,17 @@ class Node:
             self.report({"op": "gone"})
         for part in list(self.parts.values()):
             if part.here and HERE not in part.heard_finish:
-                self._lost(part, HERE, 1 << self.rank)
+                if part.nodeid:
+                    self._shell_lost(part, part.nodeid)
+                else:
+                    self._lost(part, HERE, 1 << self.rank)
+
+    def _shell_lost(self, part: Part, nodeid: int) -> None:
+        """The agent with a shell of a job was killed: the node is there, and what that means the lead shell decides."""
+        job = part.job["id"]
+        self._to_shell(part.job["ranks"][0], {"op": "peer", "id": job, "from": nodeid, "data": {"kind": "lost-shell"}})
+        self._started(HERE, {"id": job})
+        self._finish(HERE, {"id": job, "status": LOST_STATUS})
 
     def _lost(self, part: Part, child: int, members: int) -> None:
         job = part.job["id"]

@@ -61,10 +61,12 @@ class ShellJob:
         self.id: int = op["id"]
         # In the kernel's ticks, no later than all that it starts.
         self.begun = linux.ticks()
-        self.f58 = jobid.encode(self.id)
         self.path: str = op["idpath"]
         self.jobspec: dict[str, Any] = op["jobspec"]
         self.environment = specs.environment(self.jobspec) if environment is None else environment
+        # The submitter's wish, not the broker's: scripts use the id that was printed for them as a file name.
+        ascii_only = self.environment.get("FLUX_F58_FORCE_ASCII")
+        self.f58 = jobid.encode(self.id, "f58plain") if ascii_only else jobid.encode(self.id)
         self.nodeid: int = op["nodeid"]
         self.nnodes: int = op["nnodes"]
         self.rank: int = op["rank"]
@@ -361,6 +363,8 @@ class ShellJob:
             self._absence.told(data)
         elif kind == "proctable":
             self._proctable.from_peer(source, data, self.tasks)
+        elif kind == "lost-shell":
+            self._shell_lost(source)
         elif kind == "overdue":
             if self._task_runs():
                 self.to_peer(0, {"kind": "runs"})
@@ -464,15 +468,30 @@ class ShellJob:
             return
         self._exit_told = True
         self.event("shell.task-exit", context)
+        self._expect_the_rest(f"{program}: task rank {context['rank']} on host {host} exited ({_how(context)})")
+
+    def _expect_the_rest(self, what: str) -> None:
+        """The others have `exit-timeout` to follow one that is gone as `what` says (lead only)."""
         limit = known.exit_timeout(self.options) if self.size > 1 else None
         if limit is not None:
-            note = (
-                f"{program}: task rank {context['rank']} on host {host} exited ({_how(context)}) "
-                f"and exit-timeout={limit:g}s has expired"
-            )
             fail = partial(self.fail, code=1, component="task-exit")
+            note = f"{what} and exit-timeout={limit:g}s has expired"
             self._deadline = Deadline(note, self._task_runs, self._ask_who_runs, fail)
             self._deadline.set(self.agent.after, limit)
+
+    def _shell_lost(self, nodeid: int) -> None:
+        """The agent of another node was killed, and with it the tasks there (lead only): this job goes on without."""
+        host = self.op["hosts"][nodeid]
+        what = f"shell rank {nodeid} (on {host}): Killed"
+        if self.output is not None:
+            self.output.log(_WARN, what, self.nodeid, "exception")
+        if self.options.get("exit-on-error"):
+            self.fail(f"{what} and exit-on-error is set", 1, component="task-exit")
+        elif not self._exit_told:
+            self._exit_told = True
+            self._expect_the_rest(what)
+        self._absence.told({"kind": "left-pmi", "note": f"{what}: others wait for its tasks in a barrier"})
+        self.from_peer(nodeid, {"kind": "done"})
 
     def _task_runs(self) -> bool:
         return any(task.pid > 0 for task in self.tasks)
