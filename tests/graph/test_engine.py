@@ -63,6 +63,46 @@ def test_part_of_a_job_is_given_back(session: Session) -> None:
     assert '"rank": "0,2"' in session.say("match allocate job.yaml")
 
 
+def document(*paths: str) -> str:
+    nodes = [
+        {"id": str(i), "metadata": {"type": path.split("/")[-1][:4], "paths": {"containment": path}}}
+        for i, path in enumerate(paths)
+    ]
+    return json.dumps({"graph": {"nodes": nodes, "edges": []}})
+
+
+def test_what_a_graph_names_is_given_back_if_the_job_holds_it(session: Session) -> None:
+    session.say("match allocate job.yaml")
+    (session.folder / "part.json").write_text(document("/cluster0/node0", "/cluster0/node0/core0"))
+    (session.folder / "other.json").write_text(document("/cluster0/node0/core0", "/cluster0/node2/core0"))
+    refused = session.say("partial-cancel 1 jgf other.json stats")
+    assert refused == (
+        "ERROR: /cluster0/node2/core0: is not held by job 1\nERROR: error encountered while removing job 1\n"
+    )
+    assert "No matching" in session.say("match allocate job.yaml")
+    (session.folder / "node.json").write_text(document("/cluster0/node1"))
+    # It is not said to be exclusive, and is given back all the same.
+    told = session.say("partial-cancel 1 jgf part.json stats")
+    assert [line.split("=")[0] for line in told.splitlines() if "COUNT" in line] == [
+        "INFO: PARTIAL CANCEL PREORDER COUNT",
+        "INFO: PARTIAL CANCEL POSTORDER COUNT",
+    ]
+    assert "No matching" not in session.say("match allocate job.yaml")
+    # What was given whole, which the other node was, goes back with all that is in it.
+    session.say("cancel 3", "partial-cancel 1 jgf node.json")
+    assert session.say("info 1").startswith("INFO: 1, CANCELED")
+    session.say("match allocate job.yaml")
+    assert "INFO: CANCEL POSTORDER COUNT=" in session.say("cancel 4 stats")
+
+
+def test_a_second_root_is_not_attached(session: Session) -> None:
+    (session.folder / "more.json").write_text(document("/other0").replace('"othe"', '"cluster", "name": "other0"'))
+    said = session.say("attach more.json")
+    assert said == (
+        "ERROR: can't attach JGF subgraph \nERROR: /other0: is another root of containment beside /cluster0\n"
+    )
+
+
 def test_jobs_are_known_with_state_start_and_file_after_their_end_too(session: Session) -> None:
     session.say("match allocate job.yaml", "m allocate_orelse_reserve job.yaml", "c 1", "match satisfiability job.yaml")
     session.say("match without_allocating job.yaml", "match allocate job.yaml")

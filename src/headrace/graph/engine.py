@@ -348,6 +348,11 @@ class Engine:
             return
         try:
             freed = update.freed(self.graph, form, text)
+            if form != "rv1exec":
+                held = {item.vertex for item in allocation.selection.items if item.exclusive}
+                for item in freed.items:
+                    if item.exclusive and item.vertex not in held:
+                        raise GraphError(f"{freed.graph.path(item.vertex)}: is not held by job {jobid}")
         except ValueError as exc:
             self.err(f"ERROR: {exc}\nERROR: error encountered while removing job {jobid}\n")
             return

@@ -216,12 +216,13 @@ class Graph:
         self.children.append(_NO_CHILDREN)
         if self.totals:
             self.totals.append({})
-        for tree in self.others:
-            tree.parent.append(-1)
-            tree.position.append(0)
-            tree.children.append(_NO_CHILDREN)
-            if tree.totals:
-                tree.totals.append({})
+        if self.hierarchies:
+            for tree in self.others:
+                tree.parent.append(-1)
+                tree.position.append(0)
+                tree.children.append(_NO_CHILDREN)
+                if tree.totals:
+                    tree.totals.append({})
         return self._describe(v, parent, unit, name, properties)
 
     def add_copy(self, other: Graph, u: int, uniq: int) -> int:

@@ -19,7 +19,7 @@ from headrace.graph.matcher import Failure, Matcher, Pick, View
 from headrace.graph.model import Graph, GraphError
 from headrace.graph.policies import Policy, by_name
 from headrace.graph.request import JobRequest, Request, total_needs
-from headrace.graph.selection import Selection, from_vertices, select
+from headrace.graph.selection import Selection, select
 from headrace.graph.timeline import Timeline
 from headrace.graph.usage import Allocation, SpanConflictError, Usage
 
@@ -396,19 +396,23 @@ class Scheduler:
     def release(self, jobid: int, part: Selection) -> None:
         """Give back part of what a job holds; a job that is left without anything exclusive is over.
 
-        Raises KeyError.
+        What was given whole is given back whole where nothing in it is named. Raises KeyError.
         """
         allocation = self.jobs[jobid]
+        selection = allocation.selection
+        tree = selection.graph
         freed = {item.vertex for item in part.items if item.exclusive}
-        kept = [
-            (item.vertex, item.needs, item.exclusive)
-            for item in allocation.selection.items
-            if item.vertex not in freed and not item.path
-        ]
+        kept: list[Pick] = []
+        for pick in _picks(selection):
+            inside = tree.preorder(pick.vertex)[1:] if pick.whole else []
+            named = not freed.isdisjoint(inside)
+            if pick.vertex not in freed:
+                kept.append(pick._replace(whole=pick.whole and not named))
+            if named:
+                kept += [Pick(v, tree.size[v], True, False, ()) for v in inside if v not in freed]
         self.cancel(jobid)
-        if any(exclusive for _, _, exclusive in kept):
-            selection = from_vertices(allocation.selection.graph, kept, allocation.selection.came)
-            self.add(jobid, selection, allocation.start, allocation.end, allocation.reserved)
+        if any(pick.exclusive for pick in kept):
+            self.add(jobid, _again(selection, kept), allocation.start, allocation.end, allocation.reserved)
 
     def set_property(self, v: int, key: str, value: str) -> None:
         self.graph.properties.setdefault(v, {})[key] = value
