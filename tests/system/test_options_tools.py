@@ -319,7 +319,17 @@ OTHERS = [
     Line("flux resource drain 1; flux hostlist avail; flux hostlist available", "n0\nn0\n"),
 ]
 
-LINES = [*REACHING, *LOGGING, *ASKING, *EXECUTING, *ENDING, *OTHERS]
+LINES = [*LOGGING, *ASKING, *EXECUTING, *ENDING, *OTHERS]
+
+
+@pytest.fixture(scope="module")
+def reaching_answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return answers(REACHING, tmp_path_factory.mktemp("reaching"), "--test-size=2", "--test-hosts=n[0-1]")
+
+
+@pytest.mark.parametrize("index", range(len(REACHING)), ids=names(REACHING))
+def test_option_that_reaches_other_instances_has_its_effect(index: int, reaching_answers: list[dict[str, Any]]) -> None:
+    check(REACHING[index], reaching_answers[index])
 
 
 @pytest.fixture(scope="module")
