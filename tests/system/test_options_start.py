@@ -37,14 +37,22 @@ STARTED = [
     Line("flux start -s2 --wrap=env,WRAPPED=yes sh -c 'printenv WRAPPED; flux getattr size'", "yes\n2\n"),
     Line("flux start -s2 --verbose=2 true 2>&1 | grep -c '^[01]: [CS]: cmd=init.* pmi_version=1 '", "2\n"),
     Line(
-        "flux broker -v true", "flux-broker: boot: rank=0 size=1\nflux-broker: parent: none\nflux-broker: child: none\n"
+        "flux broker -v true",
+        "flux-broker: boot: rank=0 size=1\nflux-broker: parent: none\nflux-broker: child: none\n"
+        "flux-broker: entering event loop\n",
     ),
     Line("flux broker -vv true 2>&1 | tail -1", "flux-broker: entering event loop\n"),
+    Line(
+        "flux batch -n1 --output=said --broker-opts=-v --wrap true >id; flux job wait-event -q $(cat id) clean; "
+        "grep -o 'boot: rank=0 size=1\\|entering event loop' said",
+        "boot: rank=0 size=1\nentering event loop\n",
+    ),
     Line(
         "flux start -s2 -o,--verbose true 2>&1 | sort",
         like(
             "flux-broker: boot: rank=0 size=2\nflux-broker: boot: rank=1 size=2\n"
             "flux-broker: child: ipc://(.*/tbon-0)\nflux-broker: child: (none|ipc://.*)\n"
+            "(flux-broker: entering event loop\n){2}"
             "flux-broker: parent: ipc://\\1\nflux-broker: parent: none\n"
         ),
     ),

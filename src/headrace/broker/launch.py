@@ -62,10 +62,9 @@ def run_broker(
             f"boot: rank={info.rank} size={info.size}",
             f"parent: {info.parent_uri or 'none'}",
             f"child: {info.bind or 'none'}",
+            "entering event loop",
         ):
             print(f"flux-broker: {line}", file=sys.stderr)
-    if options.verbose > 1:
-        print("flux-broker: entering event loop", file=sys.stderr)
     # The brokers of a test instance share a run directory, which is removed when the last has ended.
     own = not options.size and options.attrs.get("rundir-cleanup", "1") == "1"
     # A broker of a test instance is one of many forks; one alone keeps the command line that somebody gave it.
