@@ -43,6 +43,19 @@ def test_what_a_vertex_leaves_out_follows_from_the_rest(
     assert (graph.name(1), graph.basename[1], graph.id[1]) == (name, basename, id)
 
 
+@pytest.mark.parametrize(
+    ("more", "complete"),
+    [
+        ({}, True),
+        ({"writer": "fluxion:jgf_shorthand"}, False),
+        ({"graph": {"metadata": {"version": 1, "complete": False}}}, False),
+        ({"graph": {"metadata": {"version": 1, "complete": True}}}, True),
+    ],
+)
+def test_a_document_says_whether_something_is_left_out(more: dict[str, Any], complete: bool) -> None:
+    assert jgf.is_complete({"graph": {"nodes": []}, **more}) is complete
+
+
 def test_given_name_stays_where_it_differs_from_basename_and_id() -> None:
     nodes = [vertex("0", "cluster", "/c0"), vertex("1", "core", "/c0/core0", name="core0", basename="core", id=100)]
     graph = jgf.read(document(nodes, [("0", "1")]))

@@ -117,7 +117,11 @@ def from_object(obj: Any) -> Graph:
 
 def is_complete(obj: Mapping[str, Any]) -> bool:
     """Whether a decoded JGF object does not say of itself that something is left out, as shorthand may be."""
-    return obj.get("writer") != SHORTHAND
+    graph = obj.get("graph")
+    metadata = graph.get("metadata") if isinstance(graph, Mapping) else None
+    # Documents that Headrace wrote before it named the writer say it in the graph's metadata.
+    left_out = isinstance(metadata, Mapping) and metadata.get("complete") is False
+    return obj.get("writer") != SHORTHAND and not left_out
 
 
 class Vertex(msgspec.Struct):
