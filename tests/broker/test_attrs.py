@@ -33,18 +33,27 @@ def test_flux_attributes_do_not_change_in_a_running_broker_but_users_own_do():
     table = AttrTable()
     with pytest.raises(RpcError, match="may not be updated"):
         table.update("log-level", "5")
-    table.update("mine", "5")
-    assert table.get("mine") == "5"
+    table.update("log-level", "5", force=True)
+    assert table.get("log-level") == "5"
+    with pytest.raises(RpcError, match="may not be updated"):
+        table.update("rank", "5", force=True)
+    with pytest.raises(RpcError, match="unknown attribute"):
+        table.update("mine", "5")
+    table.update("user.mine", "5")
+    assert table.get("user.mine") == "5"
+    for level in ("-1", "0"):
+        for name in ("log-stderr-level", "log-forward-level", "log-critical-level"):
+            table.update(name, level)
     table.update("log-ring-size", "5")
     with pytest.raises(RpcError, match="value must be an integer"):
         table.update("log-ring-size", "many")
     table.update("log-stderr-level", "7")
     with pytest.raises(RpcError, match="'8' is no level"):
         table.update("log-stderr-level", "8")
-    assert {"config.path", "mine"} <= set(table.names())
-    table.remove("mine")
+    assert {"config.path", "user.mine"} <= set(table.names())
+    table.remove("user.mine")
     with pytest.raises(RpcError):
-        table.remove("mine")
+        table.remove("user.mine")
 
 
 @pytest.mark.parametrize("name", ["tbon.tcp_user_timeout", "tbon.torpid_max", "broker.quorum-warn"])
@@ -77,3 +86,14 @@ def test_a_limit_may_be_none_and_a_count_is_a_number():
         assert AttrTable({name: "none"}).get(name) == "none"
     with pytest.raises(AttrError, match="value must be an integer of"):
         AttrTable({"tbon.zmq_io_threads": "many"})
+
+
+def test_an_attribute_of_tests_is_made_up_at_the_start_and_changed_by_force_only():
+    table = AttrTable({"test-nr.mine": "1", "test.mine": "1", "tbon.connect_timeout": "0", "tbon.torpid_min": "90"})
+    table.update("test.mine", "2")
+    with pytest.raises(RpcError, match="may not be updated"):
+        table.update("test-nr.mine", "2")
+    table.update("test-nr.mine", "2", force=True)
+    assert (table.get("test.mine"), table.get("test-nr.mine")) == ("2", "2")
+    # No time has a unit, too.
+    assert (table.get("tbon.connect_timeout"), table.get("tbon.torpid_min")) == ("0s", "90")

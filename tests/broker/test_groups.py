@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.broker import groups
+from headrace.broker.module import RpcError
 from headrace.spec import message as m
 
 Run = Callable[..., None]
@@ -110,3 +111,26 @@ def test_a_broker_is_in_a_group_while_somebody_there_is(in_broker: Run) -> None:
         assert (reply.errnum, "only available on rank 0" in reply.text) == (errno.EPROTO, True)
 
     in_broker(scenario, rank=2)
+
+
+def test_a_member_joins_at_its_own_broker(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        service = groups.Groups(broker.context("groups"))
+        for method in ("join", "leave"):
+            elsewhere = m.request(f"groups.{method}", {"name": "g"}, matchtag=1)
+            elsewhere.routes = ["client of rank 3", "rank 3"]
+            with pytest.raises(RpcError, match="restricted to the local broker"):
+                await getattr(service, f"_{method}")(elsewhere)
+        assert service.members == {}
+
+    in_broker(scenario)
+
+
+def test_statistics_name_the_torpid_even_if_there_are_none(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        service = groups.Groups(broker.context("groups"))
+        service.change("g", [0])
+        (stats,) = await broker.owner_peer().ask("groups.stats-get")
+        assert stats.obj["subtree"] == {"broker.torpid": "", "g": "0"}
+
+    in_broker(scenario)

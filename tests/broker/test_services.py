@@ -114,13 +114,13 @@ def test_attributes_are_read_by_all_and_changed_by_the_owner(in_broker: Run) -> 
     async def scenario(broker: Any) -> None:
         built(broker)
         owner, guest = broker.owner_peer(), broker.guest()
-        assert await answer(owner, "attr.set", {"name": "mine", "value": "1"}) is None
-        assert (await answer(guest, "attr.get", {"name": "mine"}))["value"] == "1"
-        assert "mine" in (await answer(guest, "attr.list"))["names"]
-        assert await answer(guest, "attr.set", {"name": "mine", "value": "2"}) == errno.EPERM
-        assert await answer(owner, "attr.set", {"name": "mine", "value": 2}) == errno.EPROTO
-        assert await answer(owner, "attr.rm", {"name": "mine"}) is None
-        assert await answer(guest, "attr.get", {"name": "mine"}) == errno.ENOENT
+        assert await answer(owner, "attr.set", {"name": "user.mine", "value": "1"}) is None
+        assert (await answer(guest, "attr.get", {"name": "user.mine"}))["value"] == "1"
+        assert "user.mine" in (await answer(guest, "attr.list"))["names"]
+        assert await answer(guest, "attr.set", {"name": "user.mine", "value": "2"}) == errno.EPERM
+        assert await answer(owner, "attr.set", {"name": "user.mine", "value": 2}) == errno.EPROTO
+        assert await answer(owner, "attr.rm", {"name": "user.mine"}) is None
+        assert await answer(guest, "attr.get", {"name": "user.mine"}) == errno.ENOENT
 
     in_broker(scenario)
 

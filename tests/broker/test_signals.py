@@ -55,6 +55,7 @@ def leader(state: str = "run", ended_by: int = 0, program: Any = None) -> tuple[
     did: list[str] = []
     order = ("run", "cleanup", "shutdown")
     broker = SimpleNamespace(
+        attrs={},
         rank=0,
         state=state,
         ended_by=ended_by,

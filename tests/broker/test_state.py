@@ -13,16 +13,16 @@ from headrace.broker import state
 EVENTS = st.sampled_from(sorted({event for _state, event in state._NEXT}))
 
 
-def walk(*events: str, begin: str = "none") -> str:
+def walk(*events: str, begin: str = "load-builtins") -> str:
     return reduce(state.step, events, begin)
 
 
 def test_a_life_without_trouble_passes_every_state() -> None:
     events = (
-        "builtins-success parent-ready rc1-success quorum-full rc2-success cleanup-success children-complete "
-        "rc3-success goodbye"
+        "builtins-success parent-ready sync-success rc1-success quorum-full rc2-success cleanup-success "
+        "children-complete rc3-success goodbye builtins-done"
     )
-    seen = ["none"]
+    seen = ["load-builtins"]
     for event in events.split():
         seen.append(state.step(seen[-1], event))
     assert tuple(seen) == state.STATES
@@ -32,9 +32,9 @@ def test_a_life_without_trouble_passes_every_state() -> None:
     "events",
     [
         "builtins-success parent-fail",
-        "builtins-success parent-ready rc1-fail",
-        "builtins-success parent-ready rc1-success quorum-fail",
-        "builtins-success parent-ready rc1-success shutdown",
+        "builtins-success parent-ready sync-success rc1-fail",
+        "builtins-success parent-ready sync-success rc1-success quorum-fail",
+        "builtins-success parent-ready sync-success rc1-success shutdown",
     ],
 )
 def test_what_fails_before_it_runs_has_nothing_to_clean_up(events: str) -> None:
@@ -43,7 +43,7 @@ def test_what_fails_before_it_runs_has_nothing_to_clean_up(events: str) -> None:
 
 @given(st.lists(EVENTS, max_size=30))
 def test_no_event_leads_back(events: list[str]) -> None:
-    here = "none"
+    here = "load-builtins"
     for event in events:
         new = state.step(here, event)
         assert new == here or state.before(here, new)

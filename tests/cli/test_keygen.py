@@ -33,16 +33,16 @@ def test_every_certificate_is_another(tmp_path: Path) -> None:
 
 def test_names_and_metadata_are_in_it(tmp_path: Path) -> None:
     path = tmp_path / "cert"
-    assert keygen.main(["--name=Jörg's cluster", "--meta=rack=a=b,,row=", str(path)]) == 0
+    assert keygen.main(["--name=Jörg's cluster", "--meta=rack=a=b,,row=,level", str(path)]) == 0
     lines = path.read_text(encoding="utf-8").splitlines()
-    for line in ('    name = "Jörg\'s cluster"', '    rack = "a=b"', '    row = ""'):
+    for line in ('    name = "Jörg\'s cluster"', '    rack = "a=b"', '    row = ""', '    level = ""'):
         assert line in lines
     assert read_certificate(str(path))
 
 
 @pytest.mark.parametrize(
     "option",
-    ["--meta=a", "--meta==b", '--meta=a="', "--meta=a b=c", '--name=a"b', "--name=a\nsecret-key = x", "--name=\udcff"],
+    ["--meta==b", '--meta=a="', "--meta=a b=c", '--name=a"b', "--name=a\nsecret-key = x", "--name=\udcff"],
 )
 def test_what_has_no_place_in_a_certificate_is_refused_and_the_old_one_is_kept(option: str, tmp_path: Path) -> None:
     path = tmp_path / "cert"

@@ -134,8 +134,16 @@ LOGGING = [
     Line("flux dmesg --color=always | grep two", like(".*: \033\\[31mtwo\033\\[0m\n")),
     Line("flux dmesg --delta", "flux-dmesg: --delta can only be used with --human\n", 1),
     Line("printf 'in1\\n\\nin2\\r\\n' | flux logger -n me; flux dmesg | sed -n 's/.*me.notice.*: //p'", "in1\nin2\n"),
+    Line("flux setattr own 1", "flux-setattr: own: unknown attribute\n", 1),
     Line(
-        "flux setattr own 1; flux getattr own; flux setattr --expunge own; flux getattr own", like("1\nflux-g.*\n"), 1
+        "flux setattr broker.shutdown-warn 5m", "flux-setattr: broker.shutdown-warn: attribute may not be updated\n", 1
+    ),
+    Line("flux setattr --force broker.shutdown-warn 5m; flux getattr broker.shutdown-warn", "5m\n"),
+    Line("flux setattr log-forward-level -1; flux getattr log-forward-level; flux setattr log-forward-level 7", "-1\n"),
+    Line(
+        "flux setattr user.own 1; flux getattr user.own; flux setattr --expunge user.own; flux getattr user.own",
+        like("1\nflux-g.*\n"),
+        1,
     ),
     Line("flux exec -r 1 flux ping -c1 -r upstream broker | grep -o '^0!broker.ping'", "0!broker.ping\n"),
     Line("flux dmesg --color=nosuch", like("flux-dmesg: Invalid argument to --color: nosuch.*\n"), 1),
@@ -273,7 +281,7 @@ ENDING = [
 OTHERS = [
     Line("flux keygen --meta=a=1,b.c=x cert; grep -E '(a|b.c) =' cert", '    a = "1"\n    b.c = "x"\n'),
     Line("flux keygen --name=me cert; grep name cert", like('.*name = "me"\n.*')),
-    Line("flux keygen --meta=a cert", "flux-keygen: --meta: 'a' is not KEY=VALUE\n", 1),
+    Line("flux keygen --meta==a cert", "flux-keygen: --meta: '=a' is not KEY or KEY=VALUE\n", 1),
     # pmi: how often, and who tells
     Line("flux run -n2 flux pmi -v barrier --count=2 --test-timing 2>&1 | grep -c 'barrier:\\| in 0'", "5\n"),
     Line("flux run -n2 flux pmi --verbose barrier --test-count=3 2>&1 | grep -c barrier:", "6\n"),

@@ -104,13 +104,16 @@ def spawn(
     limits: Mapping[int, int] | None = None,
     terminal: str = "",
     group: int = 0,
+    runs_text: bool = True,
 ) -> int:
     """Start `argv` in a process group of its own; `fds` are (ours, its) pairs. Returns the pid.
+
+    A file that is executable but no program, and names no interpreter, is a script of /bin/sh if `runs_text`.
 
     With `terminal`, a device that controls no session yet, it leads a session of its own with that as its standard
     streams and its controlling terminal, in the foreground.
 
-    Raises OSError: ENOENT and EACCES mean the program, E2BIG the arguments.
+    Raises OSError: ENOENT, EACCES and ENOEXEC mean the program, E2BIG the arguments.
     """
     path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
     actions: list[_Action] = [(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in fds]
@@ -129,7 +132,7 @@ def spawn(
         path = find_program(argv[0], env.get("PATH", _DEFAULT_PATH))
         return _spawn(path, argv, env, actions, *how)
     except OSError as exc:
-        if exc.errno != errno.ENOEXEC:
+        if exc.errno != errno.ENOEXEC or not runs_text:
             raise
         return _spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, actions, *how)
 

@@ -33,7 +33,7 @@ _USER_DEFAULTS = {
     "broker.shutdown-timeout": "none",
     "broker.shutdown-warn": "1m",
     "broker.starttime": "",
-    "broker.unload-builtins-timeout": "10s",
+    "broker.unload-builtins-timeout": "1m",
     "broker.uuid": "",
     "conf.shell_initrc": "",
     "conf.shell_pluginpath": "",
@@ -104,12 +104,22 @@ _LIMITS = (
 _COUNTS = ("log-ring-size", "tbon.child_rcvhwm", "tbon.zmq_io_threads", "tbon.zmqdebug")
 _LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-level", "log-syslog-level")
 # Flux's own attributes that may change in a running broker.
-_RUNTIME = ("broker.module-nopanic", "log-ring-size", "log-stderr-level", "tbon.torpid_max", "tbon.torpid_min")
+_RUNTIME = (
+    "broker.module-nopanic",
+    "log-critical-level",
+    "log-forward-level",
+    "log-ring-size",
+    "log-stderr-level",
+    "tbon.torpid_max",
+    "tbon.torpid_min",
+)
 # Listed by those who show what is not set, too.
 _OPTIONAL = ("config.path", "tbon.endpoint")
 
 # Set empty by default means "not set": attr.get answers ENOENT.
-_SETTABLE_PREFIXES = ("user.", "test.", "config.path", "sched.")
+_SETTABLE_PREFIXES = ("user.", "test.", "test-nr.", "config.path", "sched.")
+# Names that somebody may make up while the broker runs.
+_MADE_UP = ("user.", "test.", "sched.")
 
 
 class AttrError(ValueError):
@@ -127,7 +137,8 @@ class AttrTable:
             if name not in _USER_DEFAULTS and not name.startswith(_SETTABLE_PREFIXES):
                 raise AttrError(f"{name}: unknown attribute")
             _check(name, value)
-            self._values[name] = value
+            # Durations are shown with their unit.
+            self._values[name] = "0s" if name in _DURATIONS and not duration.parse(value) else value
         # Called with name and new value (None: removed) on every change.
         self.watchers: list[Callable[[str, str | None], None]] = []
 
@@ -160,11 +171,16 @@ class AttrTable:
             raise RpcError(errno.ENOENT)
         return {"value": self._values[name], "flags": FLAG_IMMUTABLE}
 
-    def update(self, name: str, value: str) -> None:
-        """attr.set: few of Flux's own names may change in a running broker. Raises RpcError(EPERM, EINVAL)."""
-        if (name in _USER_DEFAULTS or name in _READ_ONLY) and name not in _RUNTIME:
+    def update(self, name: str, value: str, force: bool = False) -> None:
+        """attr.set: few of Flux's own names may change in a running broker, without `force`. Raises RpcError(ENOENT,
+        EPERM, EINVAL)."""
+        known = name in _USER_DEFAULTS or name in _READ_ONLY or name in self._values
+        if not known and not name.startswith((*_MADE_UP, "test-nr.")):
+            raise RpcError(errno.ENOENT, "unknown attribute")
+        may_change = name in _RUNTIME or name.startswith(_MADE_UP) or (force and name not in _READ_ONLY)
+        if not may_change:
             raise RpcError(errno.EPERM, "attribute may not be updated")
-        if name in _RUNTIME:
+        if name in _USER_DEFAULTS:
             try:
                 _check(name, value)
             except AttrError as exc:
@@ -195,5 +211,11 @@ def _check(name: str, value: str) -> None:
         raise AttrError(f"{name}: give a folder, or leave it out")
     elif name == "content.backing-module" and value not in ("content-sqlite", "none"):
         raise AttrError(f"{name}: '{value}' is neither content-sqlite nor none")
-    elif name in _LEVELS and value not in tuple("01234567"):
-        raise AttrError(f"{name}: '{value}' is no level from 0 to 7")
+    elif name in _LEVELS and value not in ("-1", *"01234567"):
+        raise AttrError(f"{name}: '{value}' is no level from 0 to 7, nor -1 for none")
+    elif name == "tbon.child_rcvhwm" and value == "1":
+        raise AttrError(f"{name}: value must be 0 (unlimited) or >= 2")
+    elif name == "log-syslog-enable" and value not in ("0", "1"):
+        raise AttrError(f"{name}: '{value}' is neither 0 nor 1")
+    elif name == "log-filename" and not value:
+        raise AttrError(f"{name}: give a file, or leave it out")

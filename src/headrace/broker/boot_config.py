@@ -82,10 +82,16 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
 
 def _topology(entries: list[dict[str, str]], topo: str) -> Topology:
     names = [entry["host"] for entry in entries]
+    for entry in entries:
+        parent = entry.get("parent", "")
+        if parent == entry["host"]:
+            raise BootError(f"bootstrap.hosts: {parent} cannot be its own parent")
+        if parent and parent not in names:
+            raise BootError(f"bootstrap.hosts: parent '{parent}' of {entry['host']} is not in list")
     try:
         parents = None
         if not topo or any("parent" in entry for entry in entries):
-            parents = [-1] + [names.index(entry.get("parent", names[0])) for entry in entries[1:]]
+            parents = [-1] + [names.index(entry.get("parent") or names[0]) for entry in entries[1:]]
         return Topology(len(names), topo or _FLAT, parents)
     except (TopologyError, ValueError) as exc:
         raise BootError(f"bootstrap.hosts: {exc}") from None

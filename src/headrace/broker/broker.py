@@ -83,7 +83,7 @@ class Broker:
         self.uuid = new_uuid()
         self.version = __version__
         self.exit_code = 0
-        self.state = "none"
+        self.state = state.STATES[0]
         self.state_since = time.monotonic()
         self.run_waiters: list[Message] = []
         self.shutdown_watchers: list[Message] = []
@@ -222,7 +222,7 @@ class Broker:
         self.state_since = time.monotonic()
         for msg in self.context.streams("monitor"):
             self.context.respond(msg, {"state": self.state_number})
-        action = getattr(self, "_enter_" + new, None)
+        action = getattr(self, "_enter_" + new.replace("-", "_"), None)
         if action is not None:
             action()
 
@@ -234,6 +234,9 @@ class Broker:
         for msg in self.shutdown_watchers:
             if level <= (msg.obj or {}).get("loglevel", 6):
                 self.context.respond(msg, {"log": f"{appname}.{LEVEL_NAMES[level]}[{host}]: {text}\n"})
+
+    def _enter_config_sync(self) -> None:
+        self.advance("sync-success" if self.rank else "sync-none")
 
     def _enter_init(self) -> None:
         self.spawn(self._init())
@@ -292,6 +295,8 @@ class Broker:
         if self.state == "quorum" and len(self.online) >= int(self.attrs.get("broker.quorum")):
             if self._quorum_was_slow:
                 self.log(logging.ERROR, "broker", "quorum reached")
+            names = Hostlist([self.boot.hosts[rank] for rank in self.online if rank < len(self.boot.hosts)])
+            self.log(logging.INFO, "broker", f"online: {names} (ranks {self.online})")
             self.advance("quorum-full")
 
     def _enter_run(self) -> None:
@@ -305,11 +310,16 @@ class Broker:
             self.spawn(asyncio.to_thread(self._tell_parent))
         if self.attrs.get("broker.rc2_none") == "1":
             return
+        if not self.command and not os.isatty(0):
+            self.exit_code = 1
+            self.log(logging.ERROR, "broker", "stdin is not a tty - can't run interactive shell")
+            self.advance("rc2-fail")
+            return
         self.program = Program(self, self.command, self._program_done)
         try:
             self.program.start()
         except OSError as exc:
-            self.exit_code = 126 if exc.errno == errno.EACCES else 127
+            self.exit_code = 126 if exc.errno in (errno.EACCES, errno.ENOEXEC) else 127
             self.log(logging.ERROR, "broker", f"rc2.0: {exc.filename or self.program.title}: {exc.strerror}")
             self.advance("rc2-fail")
 
@@ -367,8 +377,11 @@ class Broker:
         status = await self.pushed.run(limit)
         self.exit_code = self.exit_code or status
         # The jobs' ends cannot be seen without an agent: waiting for them would be for ever.
-        await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
-        self.advance("cleanup-success")
+        steps = await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
+        if status:
+            self.advance("cleanup-fail")
+        else:
+            self.advance("cleanup-success" if self.pushed.commands or steps else "cleanup-none")
 
     def _timeout(self, name: str) -> float | None:
         text = self.attrs.get(name, "none")
@@ -422,6 +435,9 @@ class Broker:
             self.context.respond_error(msg, errno.ENODATA)
         self.loop.call_soon(self.advance, "goodbye")
 
+    def _enter_unload_builtins(self) -> None:
+        self.advance("builtins-done")
+
     def _enter_exit(self) -> None:
         self.log.flush()
         # One more turn, so that what was flushed by the last handlers reaches its socket.
@@ -439,7 +455,7 @@ class Broker:
             self.boot.hosts = [str(host) for host in hosts]
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
         self._leader_runs = body.get("state") == "run"
-        self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye")
+        self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye", "unload-builtins")
         if has_own_rc1(self.attrs) and not self._unwanted:
             when_parent_is_through(self, self.advance)
         else:

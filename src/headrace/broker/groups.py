@@ -7,6 +7,7 @@ his connection. Only rank 0 knows all members; a lost subtree leaves every group
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,7 +37,7 @@ class Groups:
             requests=GROUPS,
         )
         ctx.on_disconnect(self._disconnected)
-        ctx.on_stats(lambda: {"groups": {name: str(ranks) for name, ranks in self.members.items()}})
+        ctx.on_stats(self._stats)
 
     def change(self, name: str, add: Iterable[int] = (), remove: Iterable[int] = ()) -> None:
         """On rank 0: change the members of a group. Raises RpcError(EINVAL, ENOSPC)."""
@@ -52,9 +53,14 @@ class Groups:
             self.members[name] = new
         else:
             del self.members[name]
+        self.ctx.log(logging.DEBUG, f"{name}: members are {new}" if new else f"{name}: has no members")
         for msg in self._watchers:
             if (msg.obj or {}).get("name") == name:
                 self.ctx.respond(msg, {"members": str(new)})
+
+    def _stats(self) -> dict[str, Any]:
+        """The members of each group; torpid brokers have one even where there are none."""
+        return {"subtree": {"broker.torpid": "", **{name: str(ranks) for name, ranks in self.members.items()}}}
 
     def lost(self, ranks: Iterable[int]) -> None:
         """Take `ranks` out of every group."""
@@ -74,6 +80,7 @@ class Groups:
         return None
 
     async def _join(self, msg: Message) -> _Empty:
+        _must_be_near(msg)
         name, sender = _name(msg), _sender(msg)
         joined = self._joined.setdefault(name, set())
         if sender in joined:
@@ -88,6 +95,7 @@ class Groups:
         return EMPTY
 
     async def _leave(self, msg: Message) -> _Empty:
+        _must_be_near(msg)
         name, sender = _name(msg), _sender(msg)
         if sender not in self._joined.get(name, ()):
             raise RpcError(errno.ENOENT, f"requestor is not a member of {name}")
@@ -134,6 +142,12 @@ class Groups:
     def _on_leader(self, method: str) -> None:
         if self.ctx.rank:
             raise RpcError(errno.EPROTO, f"groups.{method} is only available on rank 0")
+
+
+def _must_be_near(msg: Message) -> None:
+    """Raises RpcError(EPROTO) for a request that came from another broker, which would not tell of a disconnect."""
+    if len(msg.routes) > 1:
+        raise RpcError(errno.EPROTO, f"{msg.topic} is restricted to the local broker")
 
 
 def _name(msg: Message) -> str:

@@ -6,8 +6,11 @@ import os
 import stat
 from typing import Any
 
-# A socket path has 108 bytes; what we append to the run directory ("/local-12345", "/tbon-12345") takes a dozen.
-_RUNDIR_LIMIT = 88
+# A socket path has 108 bytes with its end; what we append to the run directory takes eleven ("/local-1234").
+_RUNDIR_LIMIT = 96
+_SOCKET_PATH = 108
+# Of a run directory or a URI; Flux has a buffer of this size for each.
+_LONGEST_PATH = 1024
 
 
 class LaunchError(Exception):
@@ -71,6 +74,10 @@ def check(options: LaunchOptions) -> None:
     from .config import ConfigError
 
     try:
+        os.getcwd()
+    except OSError as exc:
+        raise LaunchError(f"Unable to get current working directory: {exc.strerror}") from None
+    try:
         if options.config:
             # Tables that most instances need not read, nor keep in each of their brokers.
             from . import config_keys
@@ -93,12 +100,39 @@ def make_rundir(options: LaunchOptions, later: bool = False) -> str:
         options.new_statedir = options.attrs["statedir"] if new else ""
     try:
         path = _rundir(options)
+        if "local-uri" in options.attrs:
+            _check_local_uri(options.attrs["local-uri"], path)
     except LaunchError:
         _leave_no_statedir(options)
         raise
     if not later:
         make_unmade(options)
     return path
+
+
+def _check_local_uri(uri: str, rundir: str) -> None:
+    """Raises LaunchError for a URI at which no socket can be made."""
+    path = uri.removeprefix("local://")
+    if path == uri or not path.startswith("/"):
+        raise LaunchError(f"local-uri is malformed: '{uri}' is not local:///PATH")
+    size = len(os.fsencode(path))
+    if size >= _LONGEST_PATH:
+        raise LaunchError(f"local-uri of {size} bytes: buffer overflow")
+    if size >= _SOCKET_PATH:
+        raise LaunchError(f"local-uri length of {size} bytes exceeds max {_SOCKET_PATH - 1}, the path of a socket")
+    folder = os.path.dirname(path)
+    if folder == rundir:
+        # It may have only a name yet.
+        return
+    try:
+        mode = os.stat(folder).st_mode
+    except OSError as exc:
+        raise LaunchError(f"local-uri directory cannot stat {folder}: {exc.strerror}") from None
+    if not stat.S_ISDIR(mode):
+        raise LaunchError(f"local-uri directory {folder}: Not a directory")
+    # The superuser may write everywhere, so the mode is looked at, too.
+    if not mode & stat.S_IWUSR or not os.access(folder, os.W_OK | os.X_OK):
+        raise LaunchError(f"local-uri directory permissions: {folder} is not writable")
 
 
 def _leave_no_statedir(options: LaunchOptions) -> None:
@@ -108,12 +142,13 @@ def _leave_no_statedir(options: LaunchOptions) -> None:
 
 def _rundir(options: LaunchOptions) -> str:
     if options.rundir and not os.path.isdir(options.rundir):
-        why = "not a directory" if os.path.exists(options.rundir) else "No such file or directory"
-        raise RundirError(f"{options.rundir}: {why}")
+        why = _why_no_folder(options.rundir)
+        raise RundirError(f"{options.rundir}: {why[0].lower() + why[1:] if why[:3] == 'Not' else why}")
     given = options.attrs.get("rundir") or options.rundir
     if given:
         if len(os.fsencode(given)) > _RUNDIR_LIMIT:
-            raise LaunchError(f"rundir {given}: longer than {_RUNDIR_LIMIT} bytes, socket paths would not fit")
+            size = len(os.fsencode(given))
+            raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
         path, new = _folder("rundir", given)
         if os.stat(path).st_mode & stat.S_ISVTX:
             # A place that many share, like /tmp.
@@ -122,9 +157,17 @@ def _rundir(options: LaunchOptions) -> str:
         options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
         return path
     base = os.environ.get("TMPDIR") or "/tmp"
-    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 12:
+    if len(os.fsencode(base)) >= _LONGEST_PATH:
+        raise LaunchError(f"rundir buffer overflow: TMPDIR has {len(os.fsencode(base))} bytes")
+    if not os.path.isdir(base):
+        raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
+    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
         base = "/tmp"
     return _new_name(options, base)
+
+
+def _why_no_folder(path: str) -> str:
+    return "Not a directory" if os.path.exists(path) else "No such file or directory"
 
 
 def _new_name(options: LaunchOptions, base: str) -> str:
@@ -144,7 +187,7 @@ def make_unmade(options: LaunchOptions) -> None:
             _leave_no_statedir(options)
             base = os.path.dirname(path)
             raise LaunchError(
-                f"cannot make a run directory in {base}: {exc.strerror}; TMPDIR names another place"
+                f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
             ) from None
 
 

@@ -110,3 +110,5 @@ class Logbook:
             self.ring = deque(self.ring, maxlen=int(value))
         elif name == "log-stderr-level" and value is not None:
             self.stderr_level = int(value)
+        elif name == "log-critical-level" and value is not None:
+            self.critical_level = int(value)

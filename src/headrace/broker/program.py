@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import shlex
 import signal
 import sys
@@ -24,6 +23,7 @@ from .signals import YOUNG
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .program_output import LoggedOutput
 
 
 # What an environment has of a job, a launcher or for this one instance, and says nothing of its programs: an mpiexec
@@ -43,29 +43,39 @@ _NOT_OURS = (
     "I_MPI_PMI_LIBRARY",
 )
 _LAUNCHERS = ("PMI_", "SLURM_")
-# What means something to a shell.
-_SPECIAL = re.compile(r"""[\s"'$`\\;&|<>(){}\[\]*?!#~]""")
 
 
-def _is_special_file(word: str) -> bool:
-    """True for the whole path of a program, as of a batch script, that a shell would take for something else."""
-    return os.path.isabs(word) and bool(_SPECIAL.search(word)) and os.path.isfile(word) and os.access(word, os.X_OK)
+def _is_file(word: str) -> bool:
+    """True for the path of a program, as of a batch script: that is executed itself, whatever it means to a shell."""
+    return os.path.isfile(word) and os.access(word, os.X_OK)
+
+
+# The name of the initial program in the log.
+INITIAL = "rc2.0"
 
 
 class Program:
     """One run of the initial program; `done(status, log text)` is called once with a shell's exit status."""
 
     def __init__(
-        self, broker: Broker, command: list[str] | None, done: Callable[[int, str], None], name: str = "rc2.0"
+        self,
+        broker: Broker,
+        command: list[str] | None,
+        done: Callable[[int, str], None],
+        name: str = INITIAL,
+        output: LoggedOutput | None = None,
     ) -> None:
         self._broker = broker
         self._done = done
         self._name = name
+        self._output = output
         shell = user_shell(broker.env)
         if not command:
             self.argv = [shell]
-        elif len(command) == 1 and not _is_special_file(command[0]):
+        elif len(command) == 1 and not _is_file(command[0]):
             self.argv = [shell, "-c", command[0]]
+        elif len(command) == 1:
+            self.argv = [command[0] if "/" in command[0] else f"./{command[0]}"]
         else:
             self.argv = list(command)
         self.title = " ".join(command) if command else shell
@@ -86,6 +96,9 @@ class Program:
             for name, value in broker.env.items()
             if name not in _NOT_OURS and not name.startswith(_LAUNCHERS)
         }
+        if self._name != INITIAL:
+            # The initial program's job is known by what is left of these, even if the program leaves its process group.
+            env = {name: value for name, value in env.items() if not name.startswith(("FLUX_JOB_", "FLUX_TASK_"))}
         env["FLUX_URI"] = broker.attrs.get("local-uri")
         # Of the job that the instance is: that of an instance around us is not ours.
         env.pop("FLUX_ENCLOSING_ID", None)
@@ -98,8 +111,12 @@ class Program:
         self._tell_agent(0, uri=env["FLUX_URI"], since=linux.ticks())
         # Not by subprocess: a signal that its child gets between fork and exec is lost.
         try:
-            self._pid = spawn(self.argv, env, (), group=0 if self._own_group else os.getpgrp())
+            group = 0 if self._own_group else os.getpgrp()
+            fds = self._output.fds if self._output is not None else ()
+            self._pid = spawn(self.argv, env, fds, group=group, runs_text=self._name != INITIAL)
         finally:
+            if self._output is not None:
+                self._output.started()
             self._tell_agent(self._pid)
         self._pidfd = os.pidfd_open(self._pid)
         broker.loop.add_reader(self._pidfd, self._ended)
@@ -144,6 +161,8 @@ class Program:
         os.close(self._pidfd)
         self._pid = 0
         self._tell_agent(0)
+        if self._output is not None:
+            self._output.close()
         took = time.monotonic() - self._begin
         code = os.waitstatus_to_exitcode(status)
         if code < 0:
@@ -179,7 +198,9 @@ def _extra_scripts(folders: str, name: str) -> list[str]:
     return [path for folder in folders.split(":") if folder for path in sorted(glob(f"{escape(folder)}/{name}.d/*"))]
 
 
-async def run_command(broker: Broker, command: str, name: str, limit: float | None = None) -> int:
+async def run_command(
+    broker: Broker, command: str, name: str, limit: float | None = None, output: LoggedOutput | None = None
+) -> int:
     """Run a command line by the user's shell, for `limit` seconds at most; its exit status, logged as `name`'s."""
     ended: asyncio.Future[int] = broker.loop.create_future()
 
@@ -187,13 +208,15 @@ async def run_command(broker: Broker, command: str, name: str, limit: float | No
         broker.log(logging.ERROR if status else logging.INFO, "broker", text)
         ended.set_result(status)
 
-    broker.program = Program(broker, [command], done, name)
+    broker.program = Program(broker, [command], done, name, output)
     timer = broker.loop.call_later(limit, broker.program.stop) if limit else None
     try:
         broker.program.start()
         return await ended
     except OSError as exc:
         broker.log(logging.ERROR, "broker", f"{name}: {exc.filename or command}: {exc.strerror}")
+        if output is not None:
+            output.close()
         return 127
     finally:
         broker.program = None

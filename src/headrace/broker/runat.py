@@ -44,16 +44,21 @@ class Cleanup:
 
     async def run(self, limit: float | None) -> int:
         """Run them all, one after the other, each for `limit` seconds at most; the first status that is not 0."""
+        if not self.commands:
+            return 0
+        from .program_output import LoggedOutput
+
         status = 0
         for number, command in enumerate(self.commands):
-            own = await run_command(self._broker, command, f"cleanup.{number}", limit)
+            name = f"cleanup.{number}"
+            own = await run_command(self._broker, command, name, limit, LoggedOutput(self._broker, name))
             status = status or own
         return status
 
 
-async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> None:
+async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> int:
     """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
-    `limit` seconds at most."""
+    `limit` seconds at most. Returns how many there were: none without a job manager."""
     running = {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"}
     steps: list[tuple[str, str, dict[str, Any]]] = [
         ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
@@ -61,7 +66,8 @@ async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool)
     ]
     if wait:
         steps.append(("wait for running jobs", "job-manager.idle", {}))
-    for step, (what, topic, body) in enumerate(steps, number):
+    step = number
+    for what, topic, body in steps:
         begin = time.monotonic()
         try:
             await asyncio.wait_for(broker.context.rpc(topic, body), limit)
@@ -69,6 +75,11 @@ async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool)
         except asyncio.TimeoutError:
             outcome = "timed out"
         except RpcError as exc:
-            outcome = str(exc) if exc.errnum != errno.ENOSYS else "skipped"
+            if exc.errnum == errno.ENOSYS:
+                # There is no job manager, and so there are no jobs.
+                continue
+            outcome = str(exc)
         text = f"cleanup.{step}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
         broker.log(logging.INFO, "broker", text)
+        step += 1
+    return step - number

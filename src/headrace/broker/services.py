@@ -53,7 +53,7 @@ def _attrs(broker: Broker, ctx: ModuleContext) -> None:
     attrs = broker.attrs
 
     def set_(msg: Message) -> _Empty:
-        attrs.update(msg.obj["name"], msg.obj["value"])
+        attrs.update(msg.obj["name"], msg.obj["value"], msg.obj.get("force", False))
         return EMPTY
 
     def remove(msg: Message) -> _Empty:

@@ -141,7 +141,8 @@ def received(broker: Broker, number: int) -> None:
         return
     again = broker.ended_by != 0
     broker.ended_by = broker.ended_by or number
-    broker.exit_code = broker.exit_code or 128 + number
+    if broker.attrs.get("broker.rc2_none") != "1":
+        broker.exit_code = broker.exit_code or 128 + number
     if not broker.past("run"):
         broker.begin_shutdown()
     elif again and broker.state == "cleanup":

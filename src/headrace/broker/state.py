@@ -1,18 +1,35 @@
 """The broker's state machine: which states there are, what leads from one to the next, and who is waiting for it. Pure.
 
-join → init → quorum → run → cleanup → shutdown → finalize → goodbye → exit, as Flux names them. A failure before `run`
-skips what never started: `init` fails to `shutdown`, `quorum` to `shutdown`.
+They have the names and numbers of Flux. A failure before `run` skips what never started: `init` fails to `shutdown`,
+`quorum` to `shutdown`. Two are passed at once here: the broker's own services are there before its loop runs and end
+with it, and each broker has read its configuration before it joins.
 """
 
 from __future__ import annotations
 
-STATES = ("none", "join", "init", "quorum", "run", "cleanup", "shutdown", "finalize", "goodbye", "exit")
+# A state's number is its place here (`state-machine.monitor`).
+STATES = (
+    "load-builtins",
+    "join",
+    "config-sync",
+    "init",
+    "quorum",
+    "run",
+    "cleanup",
+    "shutdown",
+    "finalize",
+    "goodbye",
+    "unload-builtins",
+    "exit",
+)
 
 _NEXT = {
-    ("none", "builtins-success"): "join",
-    ("join", "parent-none"): "init",
-    ("join", "parent-ready"): "init",
+    ("load-builtins", "builtins-success"): "join",
+    ("join", "parent-none"): "config-sync",
+    ("join", "parent-ready"): "config-sync",
     ("join", "parent-fail"): "shutdown",
+    ("config-sync", "sync-none"): "init",
+    ("config-sync", "sync-success"): "init",
     ("init", "rc1-none"): "quorum",
     ("init", "rc1-success"): "quorum",
     ("init", "rc1-fail"): "shutdown",
@@ -31,7 +48,8 @@ _NEXT = {
     ("finalize", "rc3-none"): "goodbye",
     ("finalize", "rc3-success"): "goodbye",
     ("finalize", "rc3-fail"): "goodbye",
-    ("goodbye", "goodbye"): "exit",
+    ("goodbye", "goodbye"): "unload-builtins",
+    ("unload-builtins", "builtins-done"): "exit",
 }
 
 

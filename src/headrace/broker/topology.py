@@ -44,7 +44,7 @@ class Topology:
                     raise TopologyError(f"tbon.topo={uri}: write mincrit:K with K a number of routers, or mincrit")
                 parents = _few_critical(size, int(arg) if arg else None)
             else:
-                text = "unknown topology scheme, give kary:K, mincrit:K, binomial or custom"
+                text = f"unknown topology scheme '{scheme}', give kary:K, mincrit:K, binomial or custom"
                 raise TopologyError(f"tbon.topo={uri}: {text}")
         if parents is None:
             parents = [-1] + [(rank - 1) // self.fanout for rank in range(1, size)]

@@ -20,7 +20,10 @@ _SETATTR = Command(
     "flux-setattr",
     "[OPTIONS] NAME VALUE",
     "Change a broker attribute while the instance runs",
-    [("e", "expunge", "", "Remove the attribute; no VALUE is given then")],
+    [
+        ("e", "expunge", "", "Remove the attribute; no VALUE is given then"),
+        ("f", "force", "", "Change one that may not be changed while the instance runs, too"),
+    ],
 )
 _LSATTR = Command(
     "flux-lsattr",
@@ -48,7 +51,8 @@ def _getattr(argv: List[str]) -> int:
 
 
 def _setattr(argv: List[str]) -> int:
-    options = _SETATTR.parse(argv)
+    # A value may begin with a dash, as -1 does.
+    options = _SETATTR.parse(argv, stop_early=True)
     expunge = options.has("expunge")
     attr, *value = options.need(1, 1) if expunge else options.need(2, 2)
     handle = Handle()
@@ -56,7 +60,8 @@ def _setattr(argv: List[str]) -> int:
         if expunge:
             handle.rpc("attr.rm", {"name": attr}).get()
         else:
-            handle.rpc("attr.set", {"name": attr, "value": value[0]}).get()
+            forced = {"force": True} if options.has("force") else {}
+            handle.rpc("attr.set", {"name": attr, "value": value[0], **forced}).get()
     except OSError as exc:
         raise CommandError(f"{attr}: {exc.strerror}") from None
     return 0

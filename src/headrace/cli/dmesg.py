@@ -75,7 +75,7 @@ def main(argv: List[str]) -> int:
 def format_line(line: str, human: Optional[HumanTime], colored: bool = False) -> str:
     """`TIME APPNAME.SEVERITY[RANK]: TEXT` of one log line; `human` shows the time for people."""
     stamp, severity, app, rank, text = split(line)
-    shown = stamp if human is None else human.show(_seconds(stamp))
+    shown = local_stamp(stamp) if human is None else human.show(_seconds(stamp))
     if not colored:
         return f"{shown} {app}.{severity}[{rank}]: {text}"
     time_tint = _BREAK if human is not None and human.breaks else _TIME
@@ -90,6 +90,18 @@ def split(line: str) -> Tuple[str, str, str, str, str]:
     words = rest.split(" ", 7)
     severity = _SEVERITIES[int(priority[1:]) & 7]
     return words[1], severity, words[3], words[2], words[7].strip("\n\0") if len(words) > 7 else ""
+
+
+def local_stamp(text: str) -> str:
+    """A time of the log in the local time zone, with its offset (RFC 3339); `Z` where that is UTC."""
+    seconds = _seconds(text)
+    now = time.localtime(seconds)
+    if not now.tm_gmtoff:
+        return text
+    minutes = abs(now.tm_gmtoff) // 60
+    offset = f"{'-' if now.tm_gmtoff < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    fraction = text.rstrip("Z").partition(".")[2]
+    return time.strftime("%Y-%m-%dT%H:%M:%S", now) + (f".{fraction}" if fraction else "") + offset
 
 
 def _seconds(text: str) -> float:

@@ -26,7 +26,7 @@ _COMMAND = Command(
     "Make a key pair that brokers of one instance know each other by",
     (
         ("n", "name", "NAME", "Name in the certificate (default: this host's)"),
-        ("", "meta", "KEYVALS", "More facts for the certificate: KEY=VALUE, split at commas"),
+        ("", "meta", "KEYVALS", "More facts for the certificate: KEY[=VALUE], split at commas"),
     ),
 )
 
@@ -48,7 +48,7 @@ def main(argv: List[str]) -> int:
 def certificate(name: str, meta: str = "") -> str:
     """The text of a new certificate with its secret key.
 
-    Raises CommandError for metadata that is not KEY=VALUE, and for what the format has no place for.
+    Raises CommandError for metadata that is not KEY or KEY=VALUE, and for what the format has no place for.
     """
     zmq = __import__("zmq")
     public, secret = zmq.curve_keypair()
@@ -62,9 +62,9 @@ def certificate(name: str, meta: str = "") -> str:
         "keygen.zmq-version": zmq.zmq_version(),
     }
     for pair in [pair for pair in meta.split(",") if pair]:
-        key, sep, value = pair.partition("=")
-        if not sep or not key:
-            raise CommandError(f"--meta: '{pair}' is not KEY=VALUE")
+        key, _, value = pair.partition("=")
+        if not key:
+            raise CommandError(f"--meta: '{pair}' is not KEY or KEY=VALUE")
         entries[key] = value
     for key, value in entries.items():
         if '"' in value or not (key + value).isprintable() or len(key.split()) != 1:

@@ -13,7 +13,7 @@ _NAME = form({"name": str})
 _SERVICE = form({"service": str})
 _TOPIC = form({"topic": str})
 
-ATTR: Methods = {"get": _NAME, "set": form({"name": str, "value": str}), "rm": _NAME, "list": _NONE}
+ATTR: Methods = {"get": _NAME, "set": form({"name": str, "value": str, "force?": bool}), "rm": _NAME, "list": _NONE}
 
 BROKER: Methods = {"getenv": form({"names": [str]}), "setenv": form({"env": dict}), "disconnect": None}
 

@@ -1,0 +1,70 @@
+"""What a command of the state `cleanup` prints, as lines of the broker's log: nobody may look at the broker's own
+output by then."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# Bytes without a newline that make a line of their own.
+_LONGEST_LINE = 1 << 16
+
+
+class LoggedOutput:
+    """Two pipes to a command's stdout and stderr, whose lines are logged as `name`'s: level info and err."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        """Raises OSError."""
+        self._broker = broker
+        self._name = name
+        self._levels: dict[int, int] = {}
+        self._partial: dict[int, bytes] = {}
+        # (ours, the command's) pairs, to be inherited.
+        self.fds: list[tuple[int, int]] = []
+        for number, level in ((1, logging.INFO), (2, logging.ERROR)):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(reader, False)
+            self._levels[reader] = level
+            self._partial[reader] = b""
+            self.fds.append((writer, number))
+
+    def started(self) -> None:
+        """The command has the other ends, or was not started."""
+        for writer, _ in self.fds:
+            os.close(writer)
+        self.fds = []
+        for reader in self._levels:
+            self._broker.loop.add_reader(reader, partial(self._read, reader))
+
+    def close(self) -> None:
+        """The command has ended: log what is left. What it has left running writes to nobody."""
+        for reader in self._levels:
+            self._read(reader)
+            self._log(reader, [self._partial[reader]])
+            self._broker.loop.remove_reader(reader)
+            os.close(reader)
+
+    def _read(self, reader: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = os.read(reader, _LONGEST_LINE)
+                if not data:
+                    self._broker.loop.remove_reader(reader)
+                    return
+                *lines, rest = (self._partial[reader] + data).split(b"\n")
+                if len(rest) > _LONGEST_LINE:
+                    lines, rest = [*lines, rest], b""
+                self._partial[reader] = rest
+                self._log(reader, lines)
+
+    def _log(self, reader: int, lines: list[bytes]) -> None:
+        for line in lines:
+            if line:
+                text = line.decode("utf-8", "replace")
+                self._broker.log(self._levels[reader], "broker", f"{self._name}: {text}")
