@@ -86,7 +86,11 @@ def test_who_waits_for_a_broker_that_has_ended_is_told() -> None:
             loop.readers[fd]()
     pmi.ended(1)
     thread.join()
-    assert failures == ["the process manager closed the connection"]
+    # Which of the two it is depends on whether the request was sent by then.
+    assert failures[0] in (
+        "the process manager closed the connection",
+        "the process manager does not answer: Broken pipe",
+    )
     assert not loop.readers
 
 

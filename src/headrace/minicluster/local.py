@@ -168,6 +168,7 @@ def _stopping() -> Iterator[list[int]]:
 def _write_files(plan: Plan, work: str, flux: str) -> None:
     os.mkfifo(os.path.join(work, "marks"), 0o600)
     config = {**plan.config, "resource": resources(plan)}
+    os.mkdir(os.path.join(work, "run"), 0o700)
     with open(os.path.join(work, "broker.json"), "w", encoding="utf-8") as handle:
         json.dump(config, handle)
     for name, text in (("outer", outer_text(plan, start_command(plan, work, flux))), ("inner", inner_text(plan))):
