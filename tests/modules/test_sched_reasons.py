@@ -15,6 +15,7 @@ from headrace.modules import sched_graph, sched_reasons, sched_simple
 from headrace.modules.sched_forecast import Place
 from headrace.modules.sched_reasons import Reasons, text
 from headrace.spec.idset import Idset
+from waiting import until_in_loop
 
 Run = Callable[..., None]
 BOTH = pytest.mark.parametrize("module", [sched_graph, sched_simple])
@@ -164,6 +165,7 @@ def test_an_answer_for_thousands_is_made_in_slices(in_broker: Run, module: Any) 
         world = world_of(broker, module)
         ids = range(2, 3002)
         world.submit(1, jobspec(nslots=8, duration=HOUR))
+        await until_in_loop(lambda: world.started(1))
         for job in ids:
             world.submit(job, jobspec(duration=HOUR), t_submit=float(job))
         await world.settle()
