@@ -12,6 +12,8 @@ from typing import NamedTuple
 from headrace.graph.layout import Demand, Layout, Parts
 from headrace.graph.request import Request
 
+_MAX_KNOWN = 1000
+
 
 class WholeNodes(NamedTuple):
     """So many whole nodes, each of which must have what `inside` says; None: it does not matter."""
@@ -26,6 +28,8 @@ class Demands:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._policy = layout.policy
+        # Demands that were asked for before, which most are.
+        self._known: dict[tuple[Parts, int], Demand] = {}
 
     def whole(self, requests: Sequence[Request]) -> WholeNodes | None:
         """What is asked for if it is whole nodes and nothing else."""
@@ -61,7 +65,16 @@ class Demands:
         if len(item.with_) == 1 and item.with_[0].with_:
             return self._of_holders(item.with_[0], count) if count == item.count.high else None
         parts = self.parts(item)
-        return Demand(parts, count) if parts else None
+        return self.of_slots(parts, count) if parts else None
+
+    def of_slots(self, parts: Parts, slots: int) -> Demand:
+        """So many slots of single resources on a node; 0: one, each for itself."""
+        known = self._known.get((parts, slots))
+        if known is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[parts, slots] = Demand(parts, slots)
+        return known
 
     def _of_holders(self, holder: Request, slots: int) -> Demand | None:
         """Slots made of sockets and the like, which a slot has for itself with what is asked for inside."""

@@ -50,7 +50,7 @@ class FreeState:
         self.layout = layout
         self.users: dict[int, int] = {}
         # How many jobs use a holder, or anything below it.
-        self.holder_users: dict[int, int] = {}
+        self.holder_users = dict.fromkeys(layout.every, 0)
         # Single resources that several jobs were entered with, by holder: how many more than one.
         self.extra: dict[int, dict[int, int]] = {}
         # Nodes that changed, by number.
@@ -96,10 +96,10 @@ class FreeState:
             n = self.layout.node_of[h]
             self._harmed.add(n)
             if up:
-                self._give_bits(((h, bit, n),))
+                self._give_bits(((h, bit, n),), 0)
                 self.unused[h] |= bit
             else:
-                self._take_bits(((h, bit, n),))
+                self._take_bits(((h, bit, n),), 0)
                 self.unused[h] &= ~bit
 
     def _weigh_idle(self, n: int) -> None:
@@ -165,19 +165,19 @@ class FreeState:
 
     def took_rest(self, job: Footprint) -> None:
         """As `took`, without the whole nodes; others may hold the same, which is counted."""
-        users, holder_users = self.users, self.holder_users
+        users = self.users
         for n in job.users:
             users[n] = users.get(n, 0) + 1
             self._weigh_idle(n)
-        for h, _, _ in job.bits:
-            holder_users[h] = holder_users.get(h, 0) + 1
-        self._take_bits(job.bits)
+        self._take_bits(job.bits, 1)
         for v in job.blocks:
             self._block(v, 1)
 
-    def _take_bits(self, taken: Sequence[tuple[int, int, int]]) -> None:
-        free, changes = self.free, self.changes
+    def _take_bits(self, taken: Sequence[tuple[int, int, int]], jobs: int) -> None:
+        """Single resources are no longer free, for so many jobs."""
+        free, changes, holder_users = self.free, self.changes, self.holder_users
         for h, bits, n in taken:
+            holder_users[h] += jobs
             held = free[h]
             if held & bits == bits:
                 free[h] = held ^ bits
@@ -190,19 +190,19 @@ class FreeState:
 
     def gave_rest(self, job: Footprint) -> None:
         """As `gave`, without the whole nodes."""
-        users, holder_users = self.users, self.holder_users
+        users = self.users
         for n in job.users:
             users[n] -= 1
             self._weigh_idle(n)
-        for h, _, _ in job.bits:
-            holder_users[h] -= 1
-        self._give_bits(job.bits)
+        self._give_bits(job.bits, 1)
         for v in job.blocks:
             self._block(v, -1)
 
-    def _give_bits(self, given: Sequence[tuple[int, int, int]]) -> None:
-        free, changes = self.free, self.changes
+    def _give_bits(self, given: Sequence[tuple[int, int, int]], jobs: int) -> None:
+        """Single resources are free again, which so many jobs had."""
+        free, changes, holder_users = self.free, self.changes, self.holder_users
         for h, bits, n in given:
+            holder_users[h] -= jobs
             counts = self.extra.get(h)
             if counts is not None:
                 for bit in bitsets.each(bits):
@@ -267,14 +267,14 @@ class FreeState:
 
     def holder_serves(self, demand: Demand, h: int) -> bool:
         """Whether a holder is one of those that are wanted of its node."""
-        return self.fit(demand.parts, h) >= demand.slots and not (demand.alone and self.holder_users.get(h))
+        return self.fit(demand.parts, h) >= demand.slots and not (demand.alone and self.holder_users[h])
 
     def is_idle(self, n: int) -> bool:
         """Whether nobody uses single resources of a node, and all of them are up."""
         layout, free, every, blocked = self.layout, self.free, self.layout.every, self.blocked
         if blocked and (blocked.get(layout.nodes[n]) or any(blocked.get(h) for h in layout.holders[n])):
             return False
-        return not any([free[h] != every[h] or self.holder_users.get(h) for h in layout.holders[n]])
+        return not any([free[h] != every[h] or self.holder_users[h] for h in layout.holders[n]])
 
     def able_unused(self, demand: Demand) -> int:
         """The nodes, by rank, that could serve what is wanted if nobody used them; they may not be `sound`."""

@@ -131,7 +131,7 @@ class FreeIndex:
 
     def _nodes_for_slots(self, parts: Parts, count: int, allowed: frozenset[int] | None) -> Answer:
         """As many whole nodes as `count` slots fill."""
-        shape = self._shapes.get(Demand(parts, 1))
+        shape = self._shapes.get(self._demands.of_slots(parts, 1))
         bits = self.state.idle & shape.can & self._mask(allowed, True)
         if self._window is not None:
             bits &= ~self._window.touched()
@@ -171,7 +171,7 @@ class FreeIndex:
             among = self._mask(allowed, False) & ((1 << len(layout.nodes)) - 1)
             chosen = self._closest_slots(parts, self._holders_of(among), count)
             return Answer((), {h: layout.run(parts, h, bits) for h, bits in chosen.items()}) if chosen else NOTHING
-        shape = self._shapes.get(Demand(parts, 0))
+        shape = self._shapes.get(self._demands.of_slots(parts, 0))
         mask = self._mask(allowed, not shape.scored)
         runs: dict[int, Run] = {}
         if shape.scored:

@@ -15,6 +15,7 @@ from headrace.graph.layout import Demand
 _MAX_SHAPES = 64
 # How many changes are remembered for shapes that are asked for rarely, before those are weighed anew.
 _MAX_CHANGES = 8192
+_FEW = 8
 
 
 class Shape:
@@ -92,7 +93,7 @@ class Shapes:
         if shape.scored:
             shape.scores.clear()
             shape.buckets.clear()
-            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, {}) for kind in layout.kinds]
+            shape.idle_scores = [self._score(shape, kind.example, layout.every, {}, None) for kind in layout.kinds]
             for score, kind in zip(shape.idle_scores, layout.kinds, strict=True):
                 if score is not None:
                     shape.buckets[score] = shape.buckets.get(score, 0) | kind.numbers
@@ -115,7 +116,8 @@ class Shapes:
                 elif shape.can & bit:
                     shape.can ^= bit
             return
-        known: dict[tuple[int, ...], int | None] = {}
+        # Few nodes are not worth remembering what they have in common.
+        known: dict[tuple[int, ...], int | None] | None = {} if len(changed) > _FEW else None
         for n in changed:
             score = self._score(shape, n, state.free, state.blocked, known)
             old = shape.scores[n] if n in shape.scores else shape.idle_scores[layout.kind_of[n]]
@@ -138,7 +140,7 @@ class Shapes:
         n: int,
         free: Mapping[int, int],
         blocked: Mapping[int, int],
-        known: dict[tuple[int, ...], int | None],
+        known: dict[tuple[int, ...], int | None] | None,
     ) -> int | None:
         """How good the best slot of a node is; None where there is none. `known` are scores of holders that were looked
         at before.
@@ -151,13 +153,17 @@ class Shapes:
         for h in layout.holders[n]:
             if blocked and blocked.get(h):
                 continue
-            # Most holders are alike; one without a map of shifts is like no other.
-            key = id(masks[h]), id(shift[h]) if h in shift else -1 - h, free[h]
-            if key in known:
-                score = known[key]
-            else:
+            if known is None:
                 found = layout.next_slot(parts, h, free[h])
-                score = known[key] = None if found is None else found[1]
+                score = None if found is None else found[1]
+            else:
+                # Most holders are alike; one without a map of shifts is like no other.
+                key = id(masks[h]), id(shift[h]) if h in shift else -1 - h, free[h]
+                if key in known:
+                    score = known[key]
+                else:
+                    found = layout.next_slot(parts, h, free[h])
+                    score = known[key] = None if found is None else found[1]
             if score is not None and (best is None or score * order > best * order):
                 best = score
         if best is not None and layout.grade:
