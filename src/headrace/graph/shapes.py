@@ -145,8 +145,7 @@ class Shapes:
         """How good the best slot of a node is; None where there is none. `known` are scores of holders that were looked
         at before.
         """
-        layout, order = self._layout, self._order
-        masks, shift, parts = layout.masks, layout.shift, shape.demand.parts
+        layout, order, parts = self._layout, self._order, shape.demand.parts
         if blocked and blocked.get(layout.nodes[n]):
             return None
         best: int | None = None
@@ -158,7 +157,8 @@ class Shapes:
                 score = None if found is None else found[1]
             else:
                 # Most holders are alike; one without a map of shifts is like no other.
-                key = id(masks[h]), id(shift[h]) if h in shift else -1 - h, free[h]
+                shift = layout.shift.get(h)
+                key = id(layout.masks[h]), -1 - h if shift is None else id(shift), free[h]
                 if key in known:
                     score = known[key]
                 else:
