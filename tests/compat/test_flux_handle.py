@@ -79,14 +79,43 @@ def test_a_sent_request_is_answered_to_a_watcher():
     assert lines == ["(1, 'echo.it', '{\"a\": [1, 2]}') request", "(2, 'echo.it', '{\"a\":[1,2]}') 5", "0 True"]
 
 
+def test_what_no_watcher_walk_or_attribute_can_be_is_refused_at_once():
+    lines = run(
+        """
+        import os
+        from flux import kvs
+        from flux.hostlist import Hostlist
+        def refused(what, *args):
+            try:
+                what(*args)
+            except (OSError, ValueError) as exc:
+                print(type(exc).__name__)
+        for signum in (-500, 0, 500):
+            refused(h.signal_watcher_create, signum, print)
+        refused(kvs.walk, "dir")
+        refused(h.attr_remove, 1)
+        refused(Hostlist("a[1-3]").find, "a4")
+        print(Hostlist("a[1-3]").find("a3"))
+        r, w = os.pipe()
+        os.close(w)
+        def ended(handle, watcher, fd, revents, args):
+            print(fd == r, bool(revents), os.read(fd, 1))
+            watcher.stop()
+        h.fd_watcher_create(r, ended).start()
+        h.reactor_run()
+        """
+    )
+    assert lines == [*["OSError"] * 3, "ValueError", "ValueError", "FileNotFoundError", "2", "True True b''"]
+
+
 def test_watchers_tell_what_they_are_about_and_need_not_hold_the_reactor():
     lines = run(
         """
         import os, signal
         from flux.constants import FLUX_POLLOUT
         r, w = os.pipe()
-        def writable(handle, watcher, fd, args):
-            print("fd", fd == w, args)
+        def writable(handle, watcher, fd, revents, args):
+            print("fd", fd == w, revents == FLUX_POLLOUT, args)
             watcher.stop()
         def signalled(handle, watcher, signum, args):
             print("signal", int(signum))
@@ -109,7 +138,7 @@ def test_watchers_tell_what_they_are_about_and_need_not_hold_the_reactor():
         print(h.reactor_run(), len(turns))
         """
     )
-    assert lines == ["fd True 1", "signal 10", "0 ['prepare', 'check'] True", "0 3"]
+    assert lines == ["fd True True 1", "signal 10", "0 ['prepare', 'check'] True", "0 3"]
 
 
 def test_watchers_are_made_with_no_more_than_they_need():
@@ -119,7 +148,7 @@ def test_watchers_are_made_with_no_more_than_they_need():
         from flux.constants import FLUX_POLLOUT
         from flux.core.watchers import FDWatcher, MessageWatcher, SignalWatcher, TimerWatcher
         r, w = os.pipe()
-        FDWatcher(h, w, FLUX_POLLOUT, lambda h, watcher, fd, args: (print("fd", args), watcher.stop())).start()
+        FDWatcher(h, w, FLUX_POLLOUT, lambda h, watcher, fd, events, args: (print("fd", args), watcher.stop())).start()
         SignalWatcher(h, signal.SIGUSR1, lambda h, w, signum, args: (print("signal", args), w.stop())).start()
         TimerWatcher(h, 0.05, lambda *_: os.kill(os.getpid(), signal.SIGUSR1)).start()
         print(h.reactor_run(), MessageWatcher(h, 1, print).topic_glob)

@@ -22,6 +22,9 @@ QUEUE = [
     Line("flux queue stop -q debug", "debug: Scheduling is stopped\n"),
     Line("flux queue start --queue=debug", "debug: Scheduling is started\n"),
     Line("flux queue disable --queue=debug -m x", "debug: Job submission is disabled: x\n"),
+    # Both directions of a switch have one name, and so has the message.
+    Line("flux queue disable nosuch", "flux-queue: ERROR: enable: 'nosuch' is not a valid queue\n", 1),
+    Line("flux queue stop nosuch", "flux-queue: ERROR: start: 'nosuch' is not a valid queue\n", 1),
     Line("flux queue enable -q debug", "debug: Job submission is enabled\n"),
     Line("flux queue stop debug --message='one and two'", "debug: Scheduling is stopped: one and two\n"),
     Line(

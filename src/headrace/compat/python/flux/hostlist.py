@@ -63,10 +63,17 @@ class Hostlist(_hostlist.Hostlist):
         super().uniq()
         return self
 
+    def find(self, host: str) -> int:
+        """The index of a host. Raises FileNotFoundError for one that is not there."""
+        found = super().find(host)
+        if found < 0:
+            raise FileNotFoundError(errno.ENOENT, f"Unable to find '{host}'")
+        return found
+
     def index(self, hosts: Any, ignore_nomatch: bool = False) -> Any:
         """The index of a host, a list of them for a hostlist. Raises FileNotFoundError for one that is not there."""
         wanted = _names(hosts)
-        found = [self.find(host) for host in wanted]
+        found = [super(Hostlist, self).find(host) for host in wanted]
         if -1 in found and not ignore_nomatch:
             raise FileNotFoundError(errno.ENOENT, f"Unable to find '{wanted[found.index(-1)]}'")
         return found[0] if isinstance(hosts, str) and len(wanted) == 1 else [index for index in found if index >= 0]

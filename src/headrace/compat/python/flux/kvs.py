@@ -285,13 +285,13 @@ def walk(
 ) -> Iterator[Any]:
     """(path, names of directories, names of values) of a directory and all below it, as os.walk has it.
 
-    `directory` is a KVSDir, or a key with `flux_handle`; the path of the first is "".
+    `directory` is a KVSDir, or a key with `flux_handle`; the path of the first is "". Raises ValueError.
     """
     if not isinstance(directory, KVSDir):
         if flux_handle is None:
             raise ValueError("walk: a key needs flux_handle")
         directory = KVSDir(flux_handle, directory, namespace)
-    yield from _walk(directory, "", topdown)
+    return _walk(directory, "", topdown)
 
 
 def _walk(directory: KVSDir, path: str, topdown: bool) -> Iterator[Any]:

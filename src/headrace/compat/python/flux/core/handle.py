@@ -74,6 +74,9 @@ class Flux:
         self.rpc("attr.set", {"name": name, "value": value}).get()
 
     def attr_remove(self, name: str) -> None:
+        """Remove a broker attribute. Raises ValueError for anything but a string, OSError where it must stay."""
+        if not isinstance(name, str):
+            raise ValueError(f"an attribute's name is a string, not {type(name).__name__}")
         self.rpc("attr.rm", {"name": name}).get()
 
     def conf_get(self, key: Optional[str] = None, default: Any = None, update: bool = False) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import select
+from _signal import NSIG  # type: ignore[import-not-found]
 from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from flux.constants import FLUX_POLLERR, FLUX_POLLIN, FLUX_POLLOUT
@@ -118,7 +119,8 @@ class TimerWatcher(Watcher):
 
 
 class FDWatcher(Watcher):
-    """Fires while `fd` is ready; `events` is a mask of FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR."""
+    """Fires while `fd` is ready: `callback(handle, watcher, fd, revents, args)`; `events` and `revents` are masks of
+    FLUX_POLLIN, FLUX_POLLOUT and FLUX_POLLERR."""
 
     def __init__(
         self, handle: Flux, fd: int, events: Optional[int], callback: Callable[..., Any], args: Any = None
@@ -129,10 +131,17 @@ class FDWatcher(Watcher):
 
     def _begin(self, reactor: Reactor) -> None:
         mask = sum(bit for event, bit in _POLL_EVENTS if self.events & event)
-        reactor.add_fd(self.fd, lambda _ready: self._fire(self.fd), mask)
+        reactor.add_fd(self.fd, self._ready, mask)
 
     def _end(self, reactor: Reactor) -> None:
         reactor.remove_fd(self.fd)
+
+    def _ready(self, ready: int) -> None:
+        revents = sum(event for event, bit in _POLL_EVENTS if ready & bit)
+        if ready & select.POLLHUP:
+            # The end of a stream is read, as libev has it.
+            revents |= self.events & FLUX_POLLIN or FLUX_POLLERR
+        self.flux_handle.guard(self.callback, self.flux_handle, self, self.fd, revents, self.args)
 
 
 class SignalWatcher(Watcher):
@@ -140,6 +149,8 @@ class SignalWatcher(Watcher):
 
     def __init__(self, handle: Flux, signum: int, callback: Callable[..., Any], args: Any = None) -> None:
         super().__init__(handle, callback, args)
+        if not 0 < signum < NSIG:
+            raise OSError(errno.EINVAL, f"there is no signal {signum}")
         self.signum = signum
 
     def _begin(self, reactor: Reactor) -> None:
