@@ -72,6 +72,7 @@ class Little(SimpleNamespace):
             events=Events(rank, router, os.getuid()),
             log=Logbook(table, rank),
             past=lambda _state: False,
+            connector=SimpleNamespace(debug=0),
         )
 
     async def settle(self) -> None:

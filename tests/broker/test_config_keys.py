@@ -9,7 +9,7 @@ import pytest
 
 from headrace.broker.config import ConfigError
 from headrace.broker.config_foreign import FOREIGN
-from headrace.broker.config_keys import attributes, check, doubts
+from headrace.broker.config_keys import RefusedTable, attributes, check, doubts
 from headrace.modules.sched_graph_settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 
 if sys.version_info >= (3, 11):
@@ -85,10 +85,8 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("queues.b.policy.limits.job-size.max.nodes = 1", "queues.b.policy.limits.job-size.max.nodes: unknown key, "),
         ("policy.limits.duraton = '1h'", "policy.limits.duraton: unknown key, did you mean duration?"),
         ("policy.jobspec.defaults.duration = '1h'", "policy.jobspec.defaults.duration: unknown key, not system"),
-        ("resource.noverfiy = true", "resource.noverfiy: unknown key, did you mean noverify?"),
         ("exec.kill_timeout = '1s'", "exec.kill_timeout: unknown key, did you mean kill-timeout?"),
         ("tbon.tcp-user-timeout = '1s'", "tbon.tcp-user-timeout: unknown key, did you mean tcp_user_timeout?"),
-        ("access.guests = true", "access.guests: unknown key, not allow-guest-user or allow-root-owner"),
         ("headrace.exec-module = []", "headrace.exec-module: unknown key, did you mean exec-modules?"),
         ("queue.batch.requires = []", "queue: unknown table, did you mean queues?"),
         ("acounting.x = 1", "acounting: unknown table, did you mean accounting?"),
@@ -98,7 +96,6 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("job-manager.inactive-age-limt = 3", "job-manager.inactive-age-limt: unknown key, did you mean inactive"),
         ("job-manager.epilog.command = ['x']", "job-manager.epilog: has no effect in Headrace"),
         ("job-manager.stop-queues-on-restart = true", "job-manager.stop-queues-on-restart: has no effect in Headrace"),
-        ("ingest.validator.arg = []", "ingest.validator.arg: unknown key, did you mean args?"),
         ("bootstrap.enable-ipv6 = true", "bootstrap.enable-ipv6: unknown key, did you mean enable_ipv6?"),
         ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
@@ -200,3 +197,60 @@ def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhe
     with pytest.raises(ConfigError) as refused:
         check({"queues": {"b": {"requirs": []}}}, str(tmp_path))
     assert str(refused.value).startswith(f"{tmp_path}/a.toml: queues.b.requirs: unknown key")
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "message"),
+    [
+        (
+            "access.guests = true",
+            "connector-local",
+            "error parsing [access] configuration: 1 object item(s) left unpacked: guests; "
+            "known are allow-guest-user, allow-root-owner, private-mode and roles",
+        ),
+        (
+            "resource = {noverfiy = true, x = 1}",
+            "resource",
+            "error parsing [resource] configuration: 2 object item(s) left unpacked: noverfiy, x; "
+            "did you mean noverify?",
+        ),
+        (
+            "ingest.validator.arg = []",
+            "job-ingest",
+            "error parsing [ingest.validator] configuration: 1 object item(s) left unpacked: arg; did you mean args?",
+        ),
+        (
+            "heartbeat.z = 1",
+            "heartbeat",
+            "error parsing [heartbeat] configuration: 1 object item(s) left unpacked: z; "
+            "known are period, timeout and warn_thresh",
+        ),
+        (
+            "access.roles.foo.users = []",
+            "connector-local",
+            "unknown role 'foo' in [access.roles]: there is admin alone",
+        ),
+        (
+            "access.private-mode = true",
+            "connector-local",
+            "access.private-mode: guests see the jobs of others in Headrace: only false is possible",
+        ),
+    ],
+)
+def test_a_table_that_a_module_reads_whole_must_have_nothing_else(
+    text: str, module: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RefusedTable) as refused:
+        check(tomllib.loads(text))
+    assert (refused.value.module, str(refused.value)) == (module, message)
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(RefusedTable) as refused:
+        check(tomllib.loads(text), str(tmp_path))
+    assert str(refused.value) == f"{message} (in {tmp_path}/a.toml)"
+
+
+def test_roles_may_be_given_and_other_tables_may_have_keys_of_others() -> None:
+    check(tomllib.loads("access = {private-mode = false, roles.admin = {users = [], groups = ['flux']}}"))
+    check(tomllib.loads("job-manager.foo = 1"))
+    with pytest.raises(ConfigError, match=r"access\.roles\.admin\.users: must be a list of strings, not 'x'"):
+        check(tomllib.loads("access.roles.admin.users = 'x'"))

@@ -10,6 +10,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ class LittleBroker:
     """What a local socket needs of its broker."""
 
     def __init__(self) -> None:
+        self.connector = SimpleNamespace(debug=0)
         self.loop = asyncio.get_running_loop()
         self.router = Router(0, self.loop)
         self.owner = os.getuid()
@@ -277,3 +279,17 @@ def test_without_a_known_command_there_is_no_link(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     assert link_command(str(tmp_path)) == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_bits_of_the_connector_are_for_one_client(tmp_path: Path):
+    async def main() -> None:
+        broker = LittleBroker()
+        server = LocalServer(broker, str(tmp_path / "local"))  # type: ignore[arg-type]
+        owner = m.ROLE_OWNER | m.ROLE_LOCAL
+        broker.connector.debug = 1 | 2 | 4
+        roles = [server.role_of(broker.owner) for _ in range(3)]
+        assert roles == [m.ROLE_NONE, m.ROLE_USER | m.ROLE_LOCAL, owner]
+        assert broker.connector.debug == 2
+        assert f"connect by uid={broker.owner} denied by debug flag" in broker.told
+
+    asyncio.run(main())

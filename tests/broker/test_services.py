@@ -96,7 +96,7 @@ def test_a_configuration_that_one_module_refuses_is_taken_back_from_all(in_broke
         broker.modules.loaded.update({name: Module(name) for name in ("a", "b", "c")})
         owner = broker.owner_peer()
         (reply,) = await owner.ask("config.load", {"bad": "b"}, tag=1)
-        assert (reply.errnum, reply.text) == (errno.EINVAL, "b: no")
+        assert (reply.errnum, reply.text) == (errno.EINVAL, "error updating b: no")
         assert seen == [("a", {"bad": "b"}), ("b", {"bad": "b"}), ("a", {}), ("b", {})]
         assert broker.config == {}
         assert await answer(owner, "config.load", {"tbon": {"topoo": "x"}}) is None

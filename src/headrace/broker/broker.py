@@ -92,6 +92,8 @@ class Broker:
         self.indispensable = Idset()
         self.local: LocalServer | None = None
         self.context: ModuleContext
+        # What `flux module debug connector-local` sets bits of.
+        self.connector: ModuleContext
         self.groups: Groups | None = None
         self.program: Program | None = None
         self._agent_socket, self._another_agent = agent, another_agent
@@ -488,12 +490,16 @@ class Broker:
         """There is no exec agent any more, and there will be none."""
         self._agent_is_lost = True
         self.log(logging.CRITICAL, "broker", why)
+        self.leave_lost("exec agent ended")
+
+    def leave_lost(self, why: str) -> None:
+        """End with an error what is of no use any more: the instance with its leader, or a follower without it."""
         self.exit_code = self.exit_code or 1
         if self.rank == 0:
             self.begin_shutdown()
         else:
             self.overlay.close()
-            self._parent_lost("exec agent ended")
+            self._parent_lost(why)
 
     def leave(self) -> None:
         """A follower goes, after those below it; the instance stays. From `init` it goes when modules are loaded."""

@@ -3,9 +3,9 @@ follow, and values of another kind than their reader looks for.
 
 A typing error in a table costs a limit or a queue's nodes, silently: every other part of the broker reads the keys it
 knows and sees no others. What nobody here reads is told as a doubt and taken all the same, because configurations hold
-tables of many projects (those known are in `config_foreign`); only in policies and queues an unknown key is an error,
-as in Flux (RFC 33). A value of a wrong kind, such as "yes" for true, is an error. Values of which somebody else says
-what is wrong with them are not looked at here.
+tables of many projects (those known are in `config_foreign`); an unknown key is an error in policies and queues, as in
+Flux (RFC 33), and in tables that one of Flux's modules reads whole. A value of a wrong kind, such as "yes" for true, is
+an error. Values of which somebody else says what is wrong with them are not looked at here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _POLICY = {
 }
 _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
 _TABLES: dict[str, dict[str, Any]] = {
-    "access": dict.fromkeys(("allow-guest-user", "allow-root-owner"), _BOOL),
+    "access": {
+        **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), _BOOL),
+        "roles": {"admin": dict.fromkeys(("users", "groups"), _TEXTS)},
+    },
     "bootstrap": {
         **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "hosts"), _ANY),
         "default_port": _PORT,
@@ -63,7 +66,7 @@ _TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _NO_EFFECT),
     },
     "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
-    "heartbeat": {"period": _ANY, **dict.fromkeys(("timeout", "warn_thresh"), _NO_EFFECT)},
+    "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
     "ingest": {
         # What Flux's frobnicator and workers do is done here without them.
         **dict.fromkeys(("batch-count", "buffer-size", "frobnicator"), _ANY),
@@ -80,7 +83,7 @@ _TABLES: dict[str, dict[str, Any]] = {
     "policy": _POLICY,
     "resource": {
         **dict.fromkeys(("config", "exclude", "norestrict", "noverify", "path", "rediscover"), _ANY),
-        "reserve": _NO_EFFECT,
+        **dict.fromkeys(("history", "journal-max", "reserve", "verify"), _NO_EFFECT),
         "scheduling": _ANY,
     },
     "sched": {"module": _ANY},
@@ -110,15 +113,26 @@ _TABLES: dict[str, dict[str, Any]] = {
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
 # Tables in which a key that Flux does not have is refused.
 _STRICT = ("policy", "queues")
+# Those of them that a module of Flux reads whole, and that module: its error is one that scripts look for.
+_STRICT_FOR = {"access": "connector-local", "heartbeat": "heartbeat", "ingest": "job-ingest", "resource": "resource"}
 
 
 class _Wrong(Exception):
     """Where a key is that is refused, what to say of it, and its value if that is what is wrong."""
 
-    def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
+    def __init__(self, path: tuple[str, ...], text: str, *values: Any, module: str = "") -> None:
         super().__init__(text)
         self.path = path
         self.values = values
+        self.module = module
+
+
+class RefusedTable(ConfigError):
+    """A table that a module reads has something that the module does not know; `module` is its name."""
+
+    def __init__(self, module: str, text: str) -> None:
+        super().__init__(text)
+        self.module = module
 
 
 def check(config: dict[str, Any], path: str = "") -> None:
@@ -129,7 +143,11 @@ def check(config: dict[str, Any], path: str = "") -> None:
     try:
         _check_all(config)
     except _Wrong as exc:
-        raise ConfigError(_in_file(exc.path, _read(path), exc.values) + str(exc)) from None
+        where = _in_file(exc.path, _read(path), exc.values)
+        if exc.module:
+            file = where.removesuffix(": ")
+            raise RefusedTable(exc.module, f"{exc} (in {file})" if file else str(exc)) from None
+        raise ConfigError(where + str(exc)) from None
 
 
 def _check_all(config: dict[str, Any]) -> None:
@@ -143,9 +161,35 @@ def _check_all(config: dict[str, Any]) -> None:
             if not name:
                 raise _Wrong(("queues", name), 'queues."": the name of a queue cannot be empty')
             _check(table, _QUEUE, ("queues", name))
+    _check_access(config.get("access", {}))
     for doubt in _all(config):
         if doubt.path[0] in _STRICT and doubt.unknown:
             raise _Wrong(doubt.path, str(doubt))
+        if doubt.path[0] in _STRICT_FOR and doubt.unknown:
+            raise _left_unpacked(config, doubt)
+
+
+def _left_unpacked(config: dict[str, Any], doubt: _Doubt) -> _Wrong:
+    """The error for a table with a key that its module does not know: all of them, and what the first one may mean."""
+    table, parent = doubt.path[0], doubt.path[:-1]
+    others = [other.path[-1] for other in _all(config) if other.path[:-1] == parent and other.unknown]
+    told = f"{len(others)} object item(s) left unpacked: {', '.join(others)}"
+    hint = doubt.text.partition(", ")[2]
+    if hint.startswith("not "):
+        hint = "known are " + hint.removeprefix("not ").replace(" or ", " and ")
+    text = f"error parsing [{'.'.join(parent)}] configuration: {told}; {hint}"
+    return _Wrong(doubt.path, text, module=_STRICT_FOR[table])
+
+
+def _check_access(access: dict[str, Any]) -> None:
+    """Roles there are not, and what is not kept from guests."""
+    for role in access.get("roles", {}):
+        if role != "admin":
+            text = f"unknown role {role!r} in [access.roles]: there is admin alone"
+            raise _Wrong(("access", "roles", role), text, module=_STRICT_FOR["access"])
+    if access.get("private-mode"):
+        text = "access.private-mode: guests see the jobs of others in Headrace: only false is possible"
+        raise _Wrong(("access", "private-mode"), text, True, module=_STRICT_FOR["access"])
 
 
 def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:

@@ -99,7 +99,7 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
 
     log.followers.append(appended)
     methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
-    ctx.service("log", methods, open=("append", "dmesg"), requests=LOG)
+    ctx.service("log", methods, open=("append",), requests=LOG)
     if broker.rank:
         forwarding = _Forwarding(ctx)
         log.forward, log.flush = forwarding, forwarding.send

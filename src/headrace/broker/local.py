@@ -44,6 +44,9 @@ MOST_SERVICES = 1 << 16
 _AT_ONCE = 32
 _QUIET = 60.0
 _CRED = struct.Struct("3i")
+# Bits that `flux module debug` sets for `connector-local`, as in flux-core: the next client may not connect, or is a
+# guest even if it is the owner.
+_REFUSE_NEXT, _NEXT_IS_GUEST = 1, 4
 _COUNTED = {m.REQUEST: "request", m.RESPONSE: "response", m.EVENT: "event", m.CONTROL: "control"}
 
 
@@ -251,7 +254,15 @@ class LocalServer:
         return {way: {name: table[kind] for kind, name in _COUNTED.items()} for way, table in tables.items()}
 
     def role_of(self, uid: int) -> int:
-        """The rolemask of a uid, ROLE_NONE when it may not connect ([access] allow-guest-user, allow-root-owner)."""
+        """The rolemask of a uid, ROLE_NONE when it may not connect ([access] allow-guest-user, allow-root-owner).
+
+        A debug bit of `connector-local` refuses the next client, or makes a guest of it.
+        """
+        if self._debug_bit(_REFUSE_NEXT):
+            self.broker.log(logging.ERROR, "connector-local", f"connect by uid={uid} denied by debug flag")
+            return m.ROLE_NONE
+        if self._debug_bit(_NEXT_IS_GUEST):
+            return m.ROLE_USER | m.ROLE_LOCAL
         owner = self.broker.owner
         access = self.broker.config.get("access", {})
         if uid == owner or (uid == 0 and access.get("allow-root-owner") is True):
@@ -259,6 +270,13 @@ class LocalServer:
         if access.get("allow-guest-user") is True:
             return m.ROLE_USER | m.ROLE_LOCAL
         return m.ROLE_NONE
+
+    def _debug_bit(self, bit: int) -> bool:
+        """Whether a debug bit of `connector-local` is set; it is for one client, and is cleared."""
+        connector = self.broker.connector
+        found = bool(connector.debug & bit)
+        connector.debug &= ~bit
+        return found
 
     def start(self) -> None:
         """Listen. Raises OSError, also where somebody listens already: another instance with this run directory."""

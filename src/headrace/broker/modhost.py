@@ -46,7 +46,7 @@ LEADER_MODULES = (
     "rexec",
     "heartbeat",
 )
-FOLLOWER_MODULES = ("resource", "job-exec", "rexec")
+FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
 # With an rc1 script of the user's own: what a broker has before, and what of it the script may load as well, because
 # Flux has it as a module. Until then that is not listed: content serves scripts that take it for a part of the broker,
 # a follower's job-exec those that load job-exec where it leads.

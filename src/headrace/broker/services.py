@@ -37,16 +37,38 @@ def register(broker: Broker) -> None:
         open=("publish", "subscribe", "unsubscribe"),
         requests=forms.EVENT,
     )
-    ctx.service(
-        "broker", {"getenv": _getenv, "setenv": _setenv, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER
-    )
+
+    def heartbeat_lost(_msg: Message) -> _Empty:
+        broker.leave_lost("no heartbeat")
+        return EMPTY
+
+    methods = {"getenv": _getenv, "setenv": _setenv, "heartbeat-lost": heartbeat_lost}
+    ctx.service("broker", {**methods, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER)
     ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
     _config(broker, broker.modules.builtin("config"))
     _overlay(broker, broker.modules.builtin("overlay"))
     connector = broker.modules.builtin("connector-local")
     connector.service("connector-local", {})
+    broker.connector = connector
+    _access(connector)
     connector.on_stats(lambda: broker.local.stats() if broker.local else {})
     connector.on_stats_clear(lambda: broker.local.clear_stats() if broker.local else None)
+
+
+def _access(connector: ModuleContext) -> None:
+    """Log who may connect, now and whenever that changes (`LocalServer.role_of`)."""
+    told: list[str] = []
+
+    def tell(config: dict[str, Any]) -> None:
+        access = config.get("access", {})
+        lines = [f"{key}={str(access.get(key) is True).lower()}" for key in ("allow-guest-user", "allow-root-owner")]
+        if lines != told:
+            for line in lines:
+                connector.log(logging.DEBUG, line)
+            told[:] = lines
+
+    connector.on_config(tell)
+    tell(connector.config)
 
 
 def _attrs(broker: Broker, ctx: ModuleContext) -> None:
@@ -160,10 +182,12 @@ def _setenv(msg: Message) -> _Empty:
 def _config(broker: Broker, ctx: ModuleContext) -> None:
     async def take(new: dict[str, Any], path: str = "") -> _Empty:
         """Give every module the new configuration; if one refuses it, all go back to the old one."""
-        from .config_keys import check
+        from .config_keys import RefusedTable, check
 
         try:
             check(new, path)
+        except RefusedTable as exc:
+            raise RpcError(errno.EINVAL, f"error updating {exc.module}: {exc}") from None
         except configuration.ConfigError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         old, told = broker.config, []
@@ -177,7 +201,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
                 for other in told:
                     with contextlib.suppress(RpcError):
                         await other.reconfigure(old)
-                raise RpcError(exc.errnum, f"{name}: {exc}") from None
+                raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None
         broker.log(logging.INFO, "config", "configuration was reloaded")
         doubt(new)
         if broker.rank == 0:

@@ -17,7 +17,6 @@ _LEADER_ALONE = {
     "barrier": "the leader counts who enters",
     "content": "blobs are kept on the leader, there is no cache in between",
     "content-sqlite": "the leader stores blobs",
-    "heartbeat": "the leader's pulse reaches everybody",
     "job-info": "the leader's job manager has the logs",
     "job-ingest": "the leader validates and numbers jobs, many in one go",
     "job-list": "the leader lists jobs",

@@ -1,55 +1,150 @@
 """The heartbeat: rank 0 publishes `heartbeat.pulse` once a period, and everyone who subscribes shares one clock.
 
-The period is `[heartbeat] period` of the configuration or the module argument `period=FSD`, 2 s by default.
+Each broker counts the pulses it gets. One that hears none for too long logs that, and after `timeout` it ends: what
+leads it is gone, whatever its connection says. The table `[heartbeat]` has `period` and `timeout` (FSD, RFC 23; 2 s and
+5 minutes by default) and `warn_thresh`, a number of periods; module arguments of these names are stronger.
 """
 
 from __future__ import annotations
 
 import errno
-from typing import Any
+import logging
+from math import inf
+from typing import Any, NamedTuple
 
 from ..broker.module import ModuleContext, RpcError
 from ..spec import duration
+from ..spec.message import Message
 
 NAME = "heartbeat"
-DEFAULT_PERIOD = 2.0
+_PULSE = "heartbeat.pulse"
+_NEVER = -1.0
 
 
-def period_of(args: list[str], config: dict[str, Any]) -> float:
-    """Seconds between pulses; an argument is stronger than the configuration. Raises RpcError(EINVAL)."""
+class Settings(NamedTuple):
+    """Seconds between pulses, and without one until the broker ends (-1: never); periods without one until it is
+    logged (0: never)."""
+
+    period: float = 2.0
+    timeout: float = 300.0
+    warn_thresh: int = 3
+
+
+def settings_of(args: list[str], config: dict[str, Any]) -> Settings:
+    """What arguments and the table `[heartbeat]` say. Raises RpcError(EINVAL) with the key and what would be right."""
     table = config.get("heartbeat", {})
     if not isinstance(table, dict):
         raise RpcError(errno.EINVAL, f"heartbeat: must be a table, not {table!r}")
-    text: Any = table.get("period", DEFAULT_PERIOD)
-    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
-        raise RpcError(errno.EINVAL, f"heartbeat.period: must be a duration such as 2s, not {text!r}")
+    values: dict[str, Any] = {key: value for key, value in table.items() if key in Settings._fields}
     for arg in args:
-        name, _, value = arg.partition("=")
-        if name != "period":
-            raise RpcError(errno.EINVAL, f"heartbeat: unknown argument {arg!r}, known is period=FSD")
-        text = value
+        name, _, text = arg.partition("=")
+        if name not in Settings._fields:
+            known = "period=FSD, timeout=FSD, warn_thresh=N"
+            raise RpcError(errno.EINVAL, f"heartbeat: unknown argument {arg!r}, known are {known}")
+        values[name] = int(text) if name == "warn_thresh" and text.isascii() and text.isdigit() else text
+    usual = Settings()
+    period = _seconds("period", values.get("period"), usual.period)
+    timeout = _seconds("timeout", values.get("timeout"), usual.timeout)
+    if not 0 < period < inf:
+        raise RpcError(errno.EINVAL, f"heartbeat.period is {period:g}s, it must be finite and greater than 0")
+    if timeout in (0, inf):
+        timeout = _NEVER
+    elif timeout < period:
+        raise RpcError(errno.EINVAL, f"heartbeat.timeout is {timeout:g}s, less than the period of {period:g}s")
+    thresh = values.get("warn_thresh", usual.warn_thresh)
+    if isinstance(thresh, bool) or not isinstance(thresh, int) or thresh < 0:
+        raise RpcError(errno.EINVAL, f"heartbeat.warn_thresh: must be a number of periods, 0 or more, not {thresh!r}")
+    return Settings(period, timeout, thresh)
+
+
+def _seconds(key: str, text: Any, usual: float) -> float:
+    if text is None:
+        return usual
+    if not isinstance(text, str):
+        raise RpcError(errno.EINVAL, f"heartbeat.{key}: must be a duration such as '2s', not {text!r}")
     try:
-        period = float(text) if isinstance(text, (int, float)) else duration.parse(text)
+        return duration.parse(text)
     except ValueError as exc:
-        raise RpcError(errno.EINVAL, f"heartbeat.period: {exc}") from None
-    if not 0 < period < float("inf"):
-        raise RpcError(errno.EINVAL, f"heartbeat.period is {text}, it must be finite and greater than 0")
-    return period
+        raise RpcError(errno.EINVAL, f"heartbeat.{key}: {exc}") from None
+
+
+class _Heartbeat:
+    """One broker's: the leader beats, all count."""
+
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.args = args
+        self.settings = settings_of(args, ctx.config)
+        self.count = 0
+        self.heard = ctx.monotonic()
+        self.warned = False
+        self.beating: Any = None
+        self.watching: Any = None
+        ctx.service(NAME, {})
+        ctx.on_stats(lambda: {**self.settings._asdict(), "count": self.count})
+        ctx.on_stats_clear(self._clear)
+        ctx.on_config(self._configure)
+        ctx.subscribe(_PULSE, self._pulse)
+        self._begin()
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        new = settings_of(self.args, config)
+        if new != self.settings:
+            self.settings = new
+            self._begin()
+
+    def _clear(self) -> None:
+        self.count = 0
+
+    def _begin(self) -> None:
+        """Beat and watch with the present settings, from now on."""
+        if self.ctx.rank == 0:
+            if self.beating is not None:
+                self.beating.cancel()
+            self.beating = self.ctx.call_later(self.settings.period, self._beat)
+        self.heard = self.ctx.monotonic()
+        self._watch()
+
+    def _beat(self) -> None:
+        self.beating = self.ctx.call_later(self.settings.period, self._beat)
+        self.ctx.publish(_PULSE)
+
+    def _pulse(self, _msg: Message) -> None:
+        self.count += 1
+        self.heard = self.ctx.monotonic()
+        if self.warned:
+            # It was late, not gone: what to look for next is another one.
+            self._watch()
+
+    # -- what does not come
+
+    def _watch(self) -> None:
+        """Look again when the next thing would have to be said."""
+        if self.watching is not None:
+            self.watching.cancel()
+        self.watching = None
+        self.warned = False
+        self._look()
+
+    def _look(self) -> None:
+        """A pulse moves both deadlines and no timer: a broker wakes for this once in a few periods."""
+        period, timeout, thresh = self.settings
+        silent = self.ctx.monotonic() - self.heard
+        warn_at = period * thresh if thresh and not self.warned else inf
+        if timeout > 0 and silent >= timeout:
+            self._end(silent)
+            return
+        if silent >= warn_at:
+            self.warned, warn_at = True, inf
+            self.ctx.log(logging.WARNING, f"heartbeat overdue: the last one was {silent:.1f}s ago")
+        next_at = min(warn_at, timeout if timeout > 0 else inf)
+        if next_at < inf:
+            self.watching = self.ctx.call_later(next_at - silent, self._look)
+
+    def _end(self, silent: float) -> None:
+        self.ctx.log(logging.CRITICAL, f"no heartbeat for {silent:.1f}s: this broker ends")
+        self.ctx.call("broker.heartbeat-lost")
 
 
 def load(ctx: ModuleContext, args: list[str]) -> None:
-    if ctx.rank != 0:
-        return
-    state = {"period": period_of(args, ctx.config)}
-
-    def beat() -> None:
-        ctx.publish("heartbeat.pulse")
-        ctx.call_later(state["period"], beat)
-
-    def reload(config: dict[str, Any]) -> None:
-        state["period"] = period_of(args, config)
-
-    ctx.service(NAME, {})
-    ctx.on_stats(lambda: dict(state))
-    ctx.on_config(reload)
-    ctx.call_later(state["period"], beat)
+    _Heartbeat(ctx, args)
