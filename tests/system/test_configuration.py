@@ -9,10 +9,10 @@ from instance import start
 
 def test_unknown_keys_are_named_on_stderr_also_at_a_reload_and_once_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
-    path.write_text("[resource]\nnoverfiy = true\n")
-    script = "flux dmesg | grep -c noverfiy; flux config reload; flux dmesg | grep -c noverfiy"
+    path.write_text("[exec]\nkill_timeout = '5s'\n")
+    script = "flux dmesg | grep -c kill_timeout; flux config reload; flux dmesg | grep -c kill_timeout"
     done = start("--test-size=2", f"--config-path={path}", script)
-    told = f"warning: {path}: resource.noverfiy: unknown key, did you mean noverify?\n"
+    told = f"warning: {path}: exec.kill_timeout: unknown key, did you mean kill-timeout?\n"
     assert done.err == f"flux-broker: {told}flux-config: {told}"
     assert done.out == "1\n1\n"
 
