@@ -68,7 +68,8 @@ def _access(connector: ModuleContext) -> None:
             told[:] = lines
 
     connector.on_config(tell)
-    tell(connector.config)
+    # The log begins with the broker's own first state.
+    connector.call_soon(tell, connector.config)
 
 
 def _attrs(broker: Broker, ctx: ModuleContext) -> None:
