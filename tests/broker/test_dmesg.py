@@ -33,10 +33,10 @@ def test_the_ring_is_answered_line_by_line_and_ends(in_broker: Run) -> None:
         wanted = [f"line {number}" for number in range(3 * dmesg.PORTION)]
         for text in wanted:
             broker.log(logging.INFO, "test", text)
-        replies = await broker.guest().ask("log.dmesg", {}, m.FLAG_STREAMING)
+        replies = await broker.owner_peer().ask("log.dmesg", {}, m.FLAG_STREAMING)
         while not replies[-1].errnum:
             await asyncio.sleep(0)
-            replies = [*broker.router.peers[b"guest"].got]
+            replies = [*broker.router.peers[b"owner"].got]
         assert texts(replies) == wanted
         assert replies[-1].errnum == errno.ENODATA
 
@@ -59,12 +59,13 @@ def test_who_follows_gets_new_lines_once_and_in_order(in_broker: Run) -> None:
     in_broker(scenario)
 
 
-def test_a_guest_may_append_a_line_but_not_clear_or_speak_for_a_broker(in_broker: Run) -> None:
+def test_a_guest_may_append_a_line_but_not_read_clear_or_speak_for_a_broker(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         served(broker)
         guest = broker.guest()
         assert (await guest.ask("log.append", payload=b"no line\0"))[0].errnum == errno.EPROTO
         assert (await guest.ask("log.clear", tag=2))[0].errnum == errno.EPERM
+        assert (await guest.ask("log.dmesg", {}, m.FLAG_STREAMING, tag=4))[0].errnum == errno.EPERM
         assert (await guest.ask("log.forward", tag=3, payload=b"x\0"))[0].errnum == errno.EPERM
 
     in_broker(scenario)

@@ -15,7 +15,12 @@ _TOPIC = form({"topic": str})
 
 ATTR: Methods = {"get": _NAME, "set": form({"name": str, "value": str, "force?": bool}), "rm": _NAME, "list": _NONE}
 
-BROKER: Methods = {"getenv": form({"names": [str]}), "setenv": form({"env": dict}), "disconnect": None}
+BROKER: Methods = {
+    "getenv": form({"names": [str]}),
+    "setenv": form({"env": dict}),
+    "heartbeat-lost": _NONE,
+    "disconnect": None,
+}
 
 # A configuration is any object.
 CONFIG: Methods = {"get": _NONE, "doubts": _NONE, "reload": _NONE, "load": _NONE}
