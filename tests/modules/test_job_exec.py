@@ -244,11 +244,12 @@ def test_signals_reach_all_tasks_and_only_of_running_jobs() -> None:
             fleet.agents[rank].say("started")
         await fleet.settle()
         await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 10})
-        fleet.manager.publish(f"shell-{JOB}.kill", {"signum": 12})
+        for event in ({"signum": 12}, {}, {"signum": 199}):
+            fleet.manager.publish(f"shell-{JOB}.kill", event)
         await fleet.manager.rpc("job-exec.expiration", {"id": JOB, "expiration": 99.0})
         await fleet.settle()
         for rank in (1, 2):
-            assert [op["signum"] for op in fleet.agents[rank].got("kill")] == [9, 10, 12]
+            assert [op["signum"] for op in fleet.agents[rank].got("kill")] == [9, 10, 12, None, 199]
             assert fleet.agents[rank].got("expiration")[0]["expiration"] == 99.0
         with pytest.raises(RpcError, match="signal number 99"):
             await fleet.manager.rpc("job-exec.kill", {"id": JOB, "signum": 99})

@@ -498,3 +498,20 @@ def test_a_file_in_the_private_folder_is_that_of_the_first_node_and_has_all(worl
     world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "eof": True})
     assert world.finish(job).status == 0
     assert sorted((tmp_path / "0").read_text().split()) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("signum", "told"),
+    [(None, "ignoring malformed event"), (199, "signal 199: Invalid argument"), (0, "signal 0: Invalid argument")],
+)
+def test_a_signal_that_there_is_not_is_logged_by_each_shell_and_ignored(
+    world: World, signum: int | None, told: str
+) -> None:
+    job = world.start(["sh", "-c", "echo up; read line; echo $line"], 2, nodes=[0, 1])
+    world.pump(lambda: job.text().count("up") == 2)
+    for node in (0, 1):
+        world.send({"op": "kill", "id": job.id, "signum": signum}, node)
+    world.pump(lambda: sum(told in text for text in job.logs()) == 2)
+    world.rpc(job, "stdin", {"stream": "stdin", "rank": "all", "data": "on\n", "eof": True})
+    assert world.finish(job).status == 0
+    assert job.text().count("on") == 2

@@ -445,15 +445,21 @@ class Leader:
             self.node.down({"op": "kill", "id": job.id, "signum": signum})
 
     def _shell_event(self, msg: Message) -> None:
-        """`shell-<id>.kill {signum}`: how flux-core's job manager passes a signal on."""
+        """`shell-<id>.kill {signum}`: how flux-core's job manager passes a signal on.
+
+        The shells tell in the job's log what is wrong with an event, where its sender looks for the effect.
+        """
         name, _, verb = msg.topic.removeprefix("shell-").partition(".")
         job = self.jobs.get(int(name)) if name.isdigit() else None
         if job is None or verb != "kill":
             return
-        try:
-            self._signal(job, (msg.obj or {}).get("signum"))
-        except RpcError as exc:
-            self.ctx.log(logging.WARNING, f"{msg.topic}: ignoring malformed event: {exc}")
+        signum = msg.obj.get("signum") if isinstance(msg.obj, dict) else None
+        if isinstance(signum, bool) or not isinstance(signum, int):
+            signum = None
+        if job.sim is None:
+            self.node.down({"op": "kill", "id": job.id, "signum": signum})
+        elif signum is not None and 0 < signum < 65:
+            self._end(job, signum)
 
     def _expiration(self, msg: Message) -> Any:
         job_id, expiration = msg.obj["id"], msg.obj["expiration"]

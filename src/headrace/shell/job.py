@@ -24,6 +24,7 @@ from . import options as known
 from .absence import Absence
 from .deadline import Deadline
 from .environment import job_environment, task_environment
+from .group import SharedGroup
 from .input import Input, opened
 from .mustache import expand
 from .names import Names
@@ -44,6 +45,8 @@ _PEER_GRACE = 2.0
 _CLEANING = 0.5
 # Seconds until the streams of a job whose last processes were killed count as closed.
 _CLOSE_AFTER = 1.0
+# The highest signal number of Linux.
+_SIGNALS = 64
 _FATAL = 0
 _WARN = 4
 _NOTICE = 5
@@ -78,6 +81,8 @@ class ShellJob:
         self.names: Names | None = None
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
+        # With nosetpgrp the tasks of this node share a process group, else each has its own.
+        self.group = SharedGroup() if self.options.get("nosetpgrp") else None
         self.size = 0
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = Window(self._hold)
@@ -391,8 +396,14 @@ class ShellJob:
 
     # -- signals and the end
 
-    def kill(self, signum: int) -> None:
-        """Signal every task's process group."""
+    def kill(self, signum: int | None) -> None:
+        """Signal every task's process group; a signal that there is not (None: not told) is logged and ignored."""
+        if signum is None or not 0 < signum <= _SIGNALS:
+            if self.output is not None:
+                wrong = "ignoring malformed event: signum must be a number"
+                text = wrong if signum is None else f"signal {signum}: {os.strerror(errno.EINVAL)}"
+                self.output.log(_WARN, text, self.nodeid, "kill")
+            return
         self._signal_tasks(signum)
         if signum == signal.SIGKILL and not self._killed:
             # The tasks of other nodes got it, too, and nothing that takes long can come from there any more.
@@ -402,6 +413,8 @@ class ShellJob:
     def _signal_tasks(self, signum: int) -> None:
         if signum == signal.SIGKILL:
             self._window.open()
+        if self.group is not None:
+            self.group.kill(signum)
         for task in self.tasks:
             task.kill(signum)
 
@@ -436,6 +449,8 @@ class ShellJob:
 
     def task_exited(self, task: Task, status: int) -> None:
         """A task's process ended (its streams may still be open)."""
+        if self.group is not None:
+            self.group.task_exited()
         if not self._failed and not self._absence.excuses(status):
             self._status = max(self._status, _exit_status(status))
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -506,6 +521,10 @@ class ShellJob:
     def _maybe_finish(self) -> None:
         if self._finished or not all(task.closed for task in self.tasks):
             return
+        if self.group is not None:
+            # What the tasks left in it; a group of a task's own is killed when that task has closed.
+            self.group.kill(signal.SIGKILL)
+            self.group = None
         if self._others:
             # Output of the other nodes is still to come: of one that was lost, we are told that it is done.
             if self._killed and not self._waiting_for_peers:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.feed import Feed
 from ..agent.spawn import spawn
+from .group import is_empty
 from .pty import Pty
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Task:
         "_open",
         "_pmi",
         "_pmi_buffer",
+        "_shares_group",
         "_swept",
         "closed",
         "feed",
@@ -56,6 +58,8 @@ class Task:
         self._held = False
         # Whether its process group is empty or was killed: from then on the number may be another's.
         self._swept = False
+        # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
+        self._shares_group = False
         self._pmi = -1
         self._pmi_buffer = b""
 
@@ -97,7 +101,13 @@ class Task:
                 env["PMI_RANK"] = str(self.rank)
                 env["PMI_SIZE"] = str(job.size)
                 env["PMI_SPAWNED"] = "0"
-            self.pid = spawn(argv, env, fds, limits, terminal=os.ttyname(terminal.slave) if terminal else "")
+            # A terminal's process leads a session, and with it a process group, in any case.
+            self._shares_group = job.group is not None and terminal is None
+            group = job.group.number if job.group is not None and self._shares_group else 0
+            device = os.ttyname(terminal.slave) if terminal else ""
+            self.pid = spawn(argv, env, fds, limits, terminal=device, group=group)
+            if job.group is not None and self._shares_group:
+                job.group.joined(self.pid)
         except BaseException:
             for fd in [*ours, *its]:
                 os.close(fd)
@@ -214,7 +224,8 @@ class Task:
             os.close(fd)
 
     def kill(self, signum: int) -> None:
-        if self.pid and not self.closed and not self._swept:
+        """Signal the task's process group, unless it is that of several tasks, which the job signals once."""
+        if self.pid and not self.closed and not self._swept and not self._shares_group:
             # A negative pid is a collected process whose group may still hold background members.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(abs(self.pid), signum)
@@ -226,12 +237,11 @@ class Task:
             self.feed.close()
         self._close_pmi()
         self._job.task_exited(self, status)
-        try:
-            os.killpg(self.pid, 0)
-        except ProcessLookupError:
+        if self._shares_group:
+            # What is left in the group goes when the job's last task on this node has closed.
             self._swept = True
-        except PermissionError:
-            pass
+        else:
+            self._swept = self._swept or is_empty(self.pid)
         # A negative pid marks a collected process whose group may still hold background members.
         self.pid = -self.pid
         if self.pty is not None:
