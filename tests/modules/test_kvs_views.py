@@ -218,3 +218,30 @@ def test_an_answer_of_the_job_store_is_asked_for_once_a_request(in_broker):
         assert len(asked) == len(set(asked))
 
     in_broker(scenario)
+
+
+def test_a_job_that_waits_fails_when_its_signed_jobspec_is_written(in_broker):
+    async def scenario(broker):
+        here = jobs()
+        job_store(broker, here)
+        raised = []
+
+        def raise_(msg):
+            raised.append(msg.obj)
+            return EMPTY
+
+        broker.context("other").service("job-manager", {"raise": raise_})
+        client = store(broker)
+        path = "job.0000.0008.d200.0000"
+        for other in (f"{path}.guest.J", f"{path}.jobspec", "job.0000.0008.d200.0001.J", "J", "jobs.J"):
+            await client.rpc("kvs.commit", commit(put(other, b"x")))
+        assert raised == []
+        await client.rpc("kvs.commit", commit(put("job.0000..0008.d200.0000.J", b"x")))
+        (body,) = raised
+        assert (body["id"], body["type"], body["severity"]) == (JOBID, "exec", 0)
+        assert "signed jobspec" in body["note"]
+        here["0000"]["0008"]["d200"]["0000"]["eventlog"] = LOG + '{"timestamp":2.0,"name":"start"}\n'
+        await client.rpc("kvs.commit", commit(put(f"{path}.J", b"y")))
+        assert len(raised) == 1
+
+    in_broker(scenario)

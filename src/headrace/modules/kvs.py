@@ -31,6 +31,7 @@ NAME = "kvs"
 
 _FOR_GUESTS = ("lookup", "lookup-plus", "getroot", "commit", "fence", "wait-version")
 _LOST = "What is in the key-value store is lost then, jobs are not."
+_SIGNED_JOBSPEC = re.compile(r"job\.((?:[0-9a-f]{4}\.){3}[0-9a-f]{4})\.J\Z")
 _JOB_SPACE = re.compile(r"job-([0-9]{1,20})\Z")
 
 
@@ -256,7 +257,32 @@ class Kvs:
             ops = [op._replace(key=f"job.{job}.guest.{op.key}") for op in ops]
         elif name == PRIMARY:
             self._refuse_unlinking_jobs(space, ops)
+            for op in ops:
+                self._guard_jobspec(op)
         return space, ops
+
+    def _guard_jobspec(self, op: Op) -> None:
+        """Fail a waiting job whose signed jobspec (`J`, RFC 16) somebody writes, as Flux does when it starts it.
+
+        The job would run what its user submitted, because the job store has that; but whoever reads `J` in the KVS
+        would be told otherwise. A job that has started has read its `J`, and goes on.
+        """
+        if not op.key.endswith("J") or not op.key.startswith("job"):
+            return
+        match = _SIGNED_JOBSPEC.match(".".join(split_key(op.key)))
+        if match is None:
+            return
+        path = match[1]
+
+        def looked_up(reply: Message) -> None:
+            log = "" if reply.errnum else (reply.obj or {}).get("val", "")
+            if log and '"name":"start"' not in log:
+                note = f"the signed jobspec {op.key} was changed in the KVS after the job was submitted"
+                job = {"id": int(path.replace(".", ""), 16), "type": "exec", "severity": 0, "note": note}
+                # A job that has ended meanwhile refuses the exception, and needs none.
+                self.ctx.call("job-manager.raise", job, lambda _reply: None)
+
+        self.ctx.call("job-store.lookup", {"path": f"{path}.eventlog"}, looked_up)
 
     def _refuse_unlinking_jobs(self, space: Namespace, ops: list[Op]) -> None:
         """Unlinking what only the job store has would succeed and change nothing."""
