@@ -48,6 +48,12 @@ LINES = [
     ("flux queue stop -m x; flux uptime | tail -1; flux queue start --quiet", 0, ".*stopped: x\n  scheduler stopped\n"),
     ("flux queue list -no '{nnodes} {free.nnodes}'", 0, "2 2\n"),
     ("flux uri pid:$$ | cut -c1-9", 0, "local:///\n"),
+    ("flux uri pid:$(flux getattr broker.pid) | cut -c1-9", 0, "local:///\n"),
+    (
+        "flux uri pid:$(flux exec -r1 flux getattr broker.pid)",
+        1,
+        r"flux-uri: ERROR: PID \d+ is a flux-broker and no child found\n",
+    ),
     ("flux uri $(flux job last)", 1, f"flux-uri: ERROR: jobid {ID} is not running\n"),
     ("flux jobs -a --since=-1h -no '{name}' -c1", 0, ".*\n"),
     ("flux jobs --since=nonsense", 1, 'flux-jobs: ERROR: Invalid datetime: "nonsense"\n'),

@@ -99,6 +99,18 @@ def test_scripts_and_pipes_see_what_terminals_do():
     assert done.err == "flux-job: Cannot connect to pty in readonly mode\n"
 
 
+SHELL_KILLED = """
+id=$(flux submit -o pty.interactive sh -c 'read line; kill -9 $PPID; sleep 60')
+echo go | flux job attach $id
+"""
+
+
+def test_who_is_attached_is_told_that_the_shell_with_the_terminal_is_gone():
+    done = start("sh", "-c", SHELL_KILLED)
+    assert done.rc == 137
+    assert done.err.count("flux-job: remote pty disappeared\n") == 1
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
 def test_an_instance_with_a_terminal_that_nobody_has_seen_ends_when_it_is_told_to(signum):
     script = "id=$(flux submit -o pty.interactive echo lost); flux job wait-event $id start >&2; echo up; exec sleep 60"

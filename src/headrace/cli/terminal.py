@@ -27,6 +27,8 @@ _ESCAPE = b"~"
 _END = b"\x04"
 # Why there is nothing to join: the job has ended, before or while we asked, or its node is lost, of which we hear.
 _OVER = (errno.ENODATA, errno.ENOSYS, errno.ENOENT, errno.EHOSTUNREACH)
+# The shell that had the terminal is gone: it was killed, or its node is lost.
+_LOST = (errno.ENOSYS, errno.EHOSTUNREACH, errno.ENOENT)
 
 
 class TerminalLink:
@@ -89,8 +91,11 @@ class TerminalLink:
         try:
             answer = call.get()
         except OSError as exc:
+            joined = settled is None and self._open
             self.close()
-            if exc.errno not in _OVER:
+            if joined and exc.errno in _LOST:
+                sys.stderr.write("flux-job: remote pty disappeared\n")
+            elif exc.errno not in _OVER:
                 sys.stderr.write(f"flux-job: pty: {exc.strerror}\n")
             if settled is not None:
                 settled(False)

@@ -151,10 +151,23 @@ def _process(text: str) -> str:
     pid = text
     if not pid.isdigit():
         raise CommandError(f"{text} is not a process id")
+    if _is_follower(pid):
+        # Its FLUX_URI, if any, is that of whoever started it.
+        raise CommandError(f"PID {pid} is a flux-broker and no child found")
     uri = _broker_uri(pid) or _environment(pid).get("FLUX_URI")
     if not uri:
         raise CommandError(f"PID {pid} doesn't seem to have a FLUX_URI")
     return uri
+
+
+def _is_follower(pid: str) -> bool:
+    """Whether a process is the broker of another rank than 0: those run no initial program, which names an instance."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            broker, _, rank = file.read().strip().rpartition("-")
+    except OSError:
+        return False
+    return broker == "flux-broker" and rank.isdigit() and rank != "0"
 
 
 def _environment(pid: str) -> Dict[str, str]:
