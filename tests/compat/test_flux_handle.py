@@ -191,3 +191,71 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_of_the_future():
         """
     )
     assert lines == ["[Errno 110] Connection timed out", "0"]
+
+
+def test_the_owner_sends_as_another_user_or_role():
+    lines = run(
+        """
+        from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_ROLE_USER
+        from flux.message import Message
+        h.service_register("who").get()
+        def served(handle, watcher, msg, args):
+            print(msg.userid, msg.rolemask & FLUX_ROLE_USER, msg.topic)
+            if msg.topic == "who.last":
+                handle.reactor_stop()
+        first, last = Message(), Message()
+        first.topic, last.topic = "who.first", "who.last"
+        first.userid, first.rolemask = 42, FLUX_ROLE_USER
+        last.pimpl.set_userid(43)
+        last.pimpl.set_rolemask(FLUX_ROLE_USER)
+        print(first.userid, first.rolemask == FLUX_ROLE_USER)
+        with h.msg_watcher_create(served, FLUX_MSGTYPE_REQUEST, "who.*", rolemask=FLUX_ROLE_USER):
+            h.send(first)
+            h.send(last)
+            h.reactor_run()
+        """
+    )
+    assert lines == ["42 True", "42 2 who.first", "43 2 who.last"]
+
+
+def test_an_event_may_carry_text_that_is_not_json():
+    lines = run(
+        """
+        from flux.constants import FLUX_MSGTYPE_EVENT
+        h.event_subscribe("talk")
+        def heard(handle, watcher, msg, args):
+            print(msg.topic, msg.payload_str)
+            handle.reactor_stop()
+        with h.msg_watcher_create(heard, FLUX_MSGTYPE_EVENT, "talk.*"):
+            h.event_send("talk.text", "hello")
+            h.reactor_run()
+        """
+    )
+    assert lines == ["talk.text hello"]
+
+
+def test_a_watch_whose_callback_raised_is_over():
+    lines = run(
+        """
+        from flux import kvs
+        def put(value):
+            with flux.Flux() as other:
+                kvs.put(other, "a", value)
+                kvs.commit(other)
+        def failing(watch):
+            print("called", watch.get())
+            raise RuntimeError("bad")
+        put(1)
+        kvs.kvs_watch_async(h, "a").then(failing)
+        try:
+            h.reactor_run()
+        except RuntimeError as exc:
+            print(exc)
+        put(2)
+        # Its answer comes after the watched key's second value.
+        after = h.rpc("kvs.ping", {"seq": 1})
+        after.then(lambda call: print("over", call.get()["seq"]))
+        h.reactor_run()
+        """
+    )
+    assert lines == ["called 1", "bad", "over 1"]

@@ -107,3 +107,33 @@ def test_the_job_manager_says_which_resources_jobs_have():
         """
     )
     assert lines == ["0", "1", "0"]
+
+
+def test_a_queue_below_another_has_the_others_resources_and_limits():
+    lines = run(
+        """
+        from flux.queue import QueueInfo
+        from flux.resource import resource_list
+        limits = {"duration": "2h", "job-size": {"max": {"nnodes": 3}}}
+        config = {
+            "queues": {
+                "batch": {"hosts": "nosuch", "policy": {"limits": limits}},
+                "short": {"parent": "batch", "policy": {"limits": {"duration": "1h"}}},
+            }
+        }
+        resources = resource_list(h).get()
+        short = QueueInfo("short", config, resources, True, True, False, parent="batch")
+        print(short.parent, short.limits.timelimit, short.limits.max.nnodes, short.resources.all.nnodes)
+        alone = QueueInfo("short", config, resources, True, True, False)
+        print(alone.parent, alone.limits.timelimit, alone.limits.max.nnodes, alone.resources.all.nnodes)
+        try:
+            print("no error", QueueInfo("short", config, resources, True, True, False, parent="nosuch"))
+        except ValueError as exc:
+            print(exc)
+        """
+    )
+    assert lines == [
+        "batch 3600.0 3 0",
+        "None 3600.0 inf 1",
+        "queue short: parent queue 'nosuch' is not configured",
+    ]

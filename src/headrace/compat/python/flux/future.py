@@ -111,8 +111,8 @@ class Future:
     def then(self: F, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any) -> F:
         """Call `callback(future, ...)` for every answer, from the reactor.
 
-        An answer that does not come in `timeout` seconds (negative: for ever) is the error ETIMEDOUT. Raises OSError
-        EEXIST when there is a callback already.
+        A callback that raises is not called again. An answer that does not come in `timeout` seconds (negative: for
+        ever) is the error ETIMEDOUT. Raises OSError EEXIST when there is a callback already.
         """
         if self._call.has_callback:
             raise OSError(errno.EEXIST, "the future has a callback already")
@@ -120,7 +120,8 @@ class Future:
         def answered(call: Rpc) -> None:
             self._stop_timer()
             self._message = call.next_message()
-            self._handle.guard(lambda: callback(self, *args, **kwargs))
+            if not self._handle.guard(lambda: callback(self, *args, **kwargs)):
+                self.stop()
 
         reactor = self._handle.reactor
         if timeout >= 0:

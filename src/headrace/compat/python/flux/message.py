@@ -26,8 +26,10 @@ class Message:
 
     @classmethod
     def from_event_encode(cls, topic: Union[str, bytes], payload: Any = None) -> Message:
-        """An event; `payload` is an object, or JSON text."""
-        return cls(message=m.event(to_text(topic), json.loads(payload) if isinstance(payload, str) else payload))
+        """An event; `payload` is an object, or text that is sent as it is."""
+        if isinstance(payload, str):
+            return cls(message=m.event(to_text(topic), payload=payload.encode("utf-8") + b"\0"))
+        return cls(message=m.event(to_text(topic), payload))
 
     @property
     def type(self) -> int:
@@ -83,9 +85,22 @@ class Message:
     def userid(self) -> int:
         return int(self.message.userid)
 
+    @userid.setter
+    def userid(self, value: int) -> None:
+        self.message.userid = value
+
     @property
     def rolemask(self) -> int:
         return int(self.message.rolemask)
+
+    @rolemask.setter
+    def rolemask(self, value: int) -> None:
+        self.message.rolemask = value
+
+    @property
+    def pimpl(self) -> Credentials:
+        """The setters of the C bindings' inner object."""
+        return Credentials(self)
 
     def decode(self) -> Tuple[int, str, Optional[str]]:
         """(type, topic, payload as text)."""
@@ -93,3 +108,16 @@ class Message:
 
     def __str__(self) -> str:
         return f"{self.type_str} {self.topic} {self.payload_str or ''}".rstrip()
+
+
+class Credentials:
+    """Says as whom a message is sent (RFC 12). A broker accepts another user or role from the instance's owner only."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def set_userid(self, userid: int) -> None:
+        self._message.userid = userid
+
+    def set_rolemask(self, rolemask: int) -> None:
+        self._message.rolemask = rolemask

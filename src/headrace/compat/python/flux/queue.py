@@ -43,7 +43,9 @@ class QueueInfo:
     """A queue: `name` ("" for the anonymous one), whether it is `enabled`, `started` and the `default` one (also
     `is_default`), its `limits`, `defaults` and `resources` (`all`, `up`, `down`, `allocated`, `free`).
 
-    Made of an instance's configuration and resources, so a program can try it on others.
+    Made of an instance's configuration and resources, so a program can try it on others. With the name of a `parent`
+    it is a virtual queue (RFC 33): it has the parent's resources, and the parent's limits and defaults where it has
+    none of its own. Raises ValueError for a parent that is not configured.
     """
 
     def __init__(
@@ -54,13 +56,20 @@ class QueueInfo:
         enabled: bool,
         started: bool,
         default: bool,
+        parent: Optional[str] = None,
     ) -> None:
         self.name = name
         self.enabled, self.started = enabled, started
         self.default = self.is_default = default
-        table = config.get("queues", {}).get(name, {}) if name else {}
-        policies = [table.get("policy", {}), config.get("policy", {})]
-        constraint = of_queue(table)
+        self.parent = parent
+        queues = config.get("queues", {})
+        tables = [queues.get(name, {}) if name else {}]
+        if parent is not None:
+            if parent not in queues:
+                raise ValueError(f"queue {name}: parent queue '{parent}' is not configured")
+            tables.append(queues[parent])
+        policies = [*(table.get("policy", {}) for table in tables), config.get("policy", {})]
+        constraint = of_queue(tables[-1])
         self.resources = resources.copy_constraint(constraint) if constraint else resources
         self.defaults = QueueDefaults(seconds(policy_value(policies, "jobspec", "defaults", "system", "duration")))
         least = {kind: policy_value(policies, "limits", "job-size", "min", kind) or 0 for kind in _KINDS}

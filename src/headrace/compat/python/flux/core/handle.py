@@ -120,7 +120,7 @@ class Flux:
         return 0
 
     def event_create(self, topic: Union[str, bytes], payload: Any = None) -> Message:
-        """An event to `send`."""
+        """An event to `send`; `payload` is an object, or text that is sent as it is."""
         return Message.from_event_encode(topic, payload)
 
     def event_recv(self, topic: Optional[str] = None) -> Message:
@@ -232,13 +232,15 @@ class Flux:
         if failure is not None:
             raise failure
 
-    def guard(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Run a user's callback; what it raises ends the reactor and comes out of `reactor_run`."""
+    def guard(self, fn: Callable[..., Any], *args: Any) -> bool:
+        """Run a user's callback; what it raises ends the reactor and comes out of `reactor_run`. False if it raised."""
         try:
             fn(*args)
         except BaseException as exc:
             self.set_exception(exc)
             self.reactor_stop_error()
+            return False
+        return True
 
     def service_register(self, name: str) -> RPC:
         return self.rpc("service.add", {"service": name})
