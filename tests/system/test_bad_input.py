@@ -138,3 +138,20 @@ def test_a_stranger_at_the_trees_port_gets_no_answer(tmp_path):
     assert lines[1] == "2"
     assert lines[2].endswith("full")
     assert not done.left
+
+
+def test_an_eventlog_that_is_overwritten_in_the_kvs_ends_its_followers_with_an_error() -> None:
+    done = start(
+        """
+        id=$(LC_ALL=C flux submit --urgency=hold true); key=$(flux job id --to=kvs $id).eventlog
+        flux job attach $id & attach=$!
+        while [ $(flux module stats -p watchers job-info) -lt 1 ]; do flux kvs put a=1; done
+        flux kvs put $key=foo; wait $attach; echo $?
+        flux job info $id eventlog; echo $?
+        flux kvs unlink $key; flux cancel $id; flux job info $id eventlog | grep -c clean
+        """
+    )
+    assert done.out == "1\n1\n1\n"
+    attach, info = done.err.splitlines()
+    assert attach.endswith("the eventlog was overwritten in the KVS")
+    assert info == "flux-job: error parsing eventlog"

@@ -7,15 +7,17 @@ owner may look. A reader of a long log is given pieces, and no further piece whi
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any
 
 from headrace.broker import drain
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.modules.jobs_logs import Log
+from headrace.modules.jobs_overlays import Overlays
 from headrace.modules.jobs_pack import event_line
 from headrace.modules.jobs_pipeline import News
 from headrace.modules.jobs_store import GUEST_LOGS, Store
-from headrace.spec import jobid
+from headrace.spec import eventlog, jobid
 from headrace.spec.message import ROLE_OWNER, Message
 from headrace.spec.requests.jobs import JOB_INFO
 from headrace.spec.treeobj import decode_val
@@ -53,6 +55,7 @@ class JobInfo:
         self.guest: dict[int, list[_Watch]] = {}
         self.updates: dict[int, list[tuple[Message, str]]] = {}
         self.over: set[int] = set()
+        self.overlays = Overlays(ctx, self._overlaid)
         self.streams = ctx.streams("eventlog-watch")
         self.streams.on_remove = self._gone
         self.update_streams = ctx.streams("update-watch")
@@ -90,7 +93,11 @@ class JobInfo:
         current = bool(flags & _CURRENT)
         out: dict[str, Any] = {"id": id}
         elsewhere = []
+        overlaid = self.overlays.of(id)
         for key in msg.obj["keys"]:
+            if key in overlaid:
+                elsewhere.append(key)
+                continue
             try:
                 if flags & _DECODE and key == "jobspec":
                     out[key] = self.store.jobspec(id, current)
@@ -104,14 +111,25 @@ class JobInfo:
                 elsewhere.append(key)
             except OSError as exc:
                 raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
-        return self._from_kvs(out, elsewhere) if elsewhere else out
+        return self._from_kvs(out, elsewhere, bool(flags & _DECODE)) if elsewhere else out
 
-    async def _from_kvs(self, out: dict[str, Any], keys: list[str]) -> dict[str, Any]:
-        """Complete `out` with what the job itself put into its namespace."""
+    async def _from_kvs(self, out: dict[str, Any], keys: list[str], decode: bool) -> dict[str, Any]:
+        """Complete `out` with what was committed to the KVS: by the job itself, or over the job store's data.
+
+        Raises RpcError(ENOENT; EINVAL for an eventlog, and with `decode` for a jobspec or R, that cannot be parsed).
+        """
         folder = jobid.encode(out["id"], "kvs")
         for key in keys:
             found = await self.ctx.rpc("kvs.lookup", {"key": f"{folder}.{key}", "flags": 0, "namespace": "primary"})
-            out[key] = decode_val(found["val"]).decode("utf-8", "surrogateescape")
+            text = decode_val(found["val"]).decode("utf-8", "surrogateescape")
+            out[key] = text
+            if key == "eventlog":
+                _events(text)
+            elif decode and key in _UPDATES:
+                try:
+                    out[key] = json.loads(text)
+                except ValueError:
+                    raise RpcError(errno.EINVAL, f"error decoding {key}") from None
         return out
 
     def _r(self, id: int, current: bool) -> dict[str, Any]:
@@ -143,6 +161,9 @@ class JobInfo:
 
     def _watch_main(self, msg: Message, id: int) -> None:
         self.streams.add(msg)
+        if "eventlog" in self.overlays.of(id):
+            self.ctx.spawn(self._send_overlay(msg, id))
+            return
         events = self.store.events(id)
         for event in events:
             self.ctx.respond(msg, {"event": event_line(event).decode("utf-8", "surrogateescape")})
@@ -150,6 +171,26 @@ class JobInfo:
             self.main.setdefault(id, []).append(msg)
         else:
             self._end(msg)
+
+    async def _send_overlay(self, msg: Message, id: int) -> None:
+        """Send the eventlog that was committed to the KVS, which is complete: new events go to the job store."""
+        try:
+            text = (await self._from_kvs({"id": id}, ["eventlog"], False))["eventlog"]
+        except RpcError as exc:
+            self.streams.remove(msg)
+            self.ctx.respond_error(msg, exc.errnum, exc.text)
+            return
+        if msg in self.streams:
+            for event in _events(text):
+                self.ctx.respond(msg, {"event": eventlog.encode(event)})
+            self._end(msg)
+
+    def _overlaid(self, id: int, key: str) -> None:
+        """End the watches of an eventlog that was overwritten in the KVS: what they were sent is no part of it."""
+        if key == "eventlog":
+            for msg in list(self.main.get(id, ())):
+                self.streams.remove(msg)
+                self.ctx.respond_error(msg, errno.EINVAL, "the eventlog was overwritten in the KVS")
 
     def _end(self, msg: Message) -> None:
         """The log is complete."""
@@ -300,6 +341,14 @@ def _flags(msg: Message, known: int) -> int:
     if flags & ~known:
         raise RpcError(errno.EPROTO, f"{msg.topic} request rejected with invalid flag")
     return flags
+
+
+def _events(text: str) -> list[eventlog.Event]:
+    """Raises RpcError(EINVAL)."""
+    try:
+        return eventlog.decode(text)
+    except eventlog.EventlogError:
+        raise RpcError(errno.EINVAL, "error parsing eventlog") from None
 
 
 def _ends_with_done(log: Log) -> bool:

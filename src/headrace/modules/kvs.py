@@ -21,6 +21,7 @@ from ..spec.kvs_flags import NO_MERGE, READLINK, SYNC, TREEOBJ
 from ..spec.message import Message
 from ..spec.requests.kvs import KVS
 from .kvs_commit import PRIMARY, Change, Committer, Estate, Namespace
+from .kvs_job_data import committed
 from .kvs_log import Log, LogError
 from .kvs_tree import Dir, DirRef, KvsError, Refs, dir_of_ref, from_treeobj, to_treeobj
 from .kvs_txn import Op, decode_ops, largest_blob
@@ -71,6 +72,10 @@ class Kvs:
         # Bytes; None when the content service was loaded without a limit of its own.
         self.blob_limit: int | None = None
         ctx.subscribe("content.limits", lambda msg: self._limit(msg.obj))
+        # A job-info service that was there before is told what of jobs is committed; a later one asks.
+        present = self.job_data(None)
+        if present["keys"]:
+            ctx.publish("kvs.job-data", present, private=True)
         ctx.call("content.limits", {}, lambda reply: None if reply.errnum else self._limit(reply.obj))
 
     def _limit(self, limits: Any) -> None:
@@ -200,6 +205,13 @@ class Kvs:
             return {"rootseq": space.seq, "rootref": space.root.reference(self.refs)}
         space.waiters.append((body["rootseq"], msg))
         return None
+
+    def job_data(self, _msg: Message | None) -> dict[str, Any]:
+        """kvs.job-data -> {keys: {KEY: true}}: data of jobs that were committed over those of the job store.
+
+        An event of this name has the keys that changed, false for those that were unlinked.
+        """
+        return {"keys": committed(self.store.primary_root)}
 
     # Writing
 
@@ -441,6 +453,7 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
         "namespace-remove": kvs.namespace_remove,
         "namespace-list": kvs.namespace_list,
         "blob": kvs.blob,
+        "job-data": kvs.job_data,
         "dropcache": nothing,
     }
     for name, handler in methods.items():

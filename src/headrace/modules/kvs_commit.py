@@ -20,6 +20,7 @@ from ..broker import state_disk
 from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
 from .background import Background
+from .kvs_job_data import touched
 from .kvs_log import Log, Space, create_record, remove_record, version_record
 from .kvs_tree import Dir, DirRef, KvsError, Missing, Refs
 from .kvs_txn import Op, apply
@@ -280,6 +281,10 @@ class Committer:
                 "owner": space.owner,
             }
             self.ctx.publish(f"kvs.namespace-{space.name}-setroot", event, private=True)
+            if space.name == PRIMARY:
+                data = touched(op for change in version.changes for op in change.ops)
+                if data:
+                    self.ctx.publish("kvs.job-data", {"keys": data}, private=True)
             self._wake(space, result)
 
     async def _respond_synced(self, space: Namespace, change: Change, result: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ KVS: Methods = {
     "namespace-remove": form({"namespace": str}),
     "namespace-list": _NONE,
     "blob": form({"ref": str}),
+    "job-data": _NONE,
     "dropcache": _NONE,
 }
 

@@ -1,0 +1,52 @@
+"""Which data of jobs the KVS has over those of the job store, as the KVS tells it (`kvs.job-data`).
+
+Almost no job has any: they are there when somebody commits to a key of a job's directory, to repair or to damage it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.broker.module import ModuleContext
+from headrace.spec import jobid
+from headrace.spec.message import Message
+
+_TOPIC = "kvs.job-data"
+_NONE: frozenset[str] = frozenset()
+
+
+class Overlays:
+    """`overlaid(id, key)` is called when a key of a job has got a value in the KVS."""
+
+    def __init__(self, ctx: ModuleContext, overlaid: Callable[[int, str], None]) -> None:
+        self._keys: dict[int, set[str]] = {}
+        self._overlaid = overlaid
+        ctx.subscribe(_TOPIC, lambda event: self._take(event.obj))
+        ctx.subscribe("job-purge-inactive", self._purged)
+        # Without the KVS there is nothing over the job store's data.
+        ctx.call(_TOPIC, {}, lambda reply: None if reply.errnum else self._take(reply.obj))
+
+    def of(self, id: int) -> set[str] | frozenset[str]:
+        """The keys of a job that the KVS has."""
+        return self._keys.get(id, _NONE)
+
+    def _take(self, body: dict[str, Any]) -> None:
+        for path, present in body["keys"].items():
+            folder, _, key = path.rpartition(".")
+            try:
+                id = jobid.parse(folder)
+            except ValueError:
+                # A key that looks like a job's, and is below no job's directory.
+                continue
+            if present:
+                self._keys.setdefault(id, set()).add(key)
+                self._overlaid(id, key)
+            elif id in self._keys:
+                self._keys[id].discard(key)
+                if not self._keys[id]:
+                    del self._keys[id]
+
+    def _purged(self, event: Message) -> None:
+        for id in (event.obj or {}).get("jobs", ()):
+            self._keys.pop(id, None)
