@@ -56,7 +56,8 @@ NO_OBJECTS = [b"[]", b"5", b'"x"', b"null", b"nul", b"\xff\xfe", b"{" * 5000, b'
 # Requests that a fuzzer of well-formed payloads must not make: they end, change or block what the others need.
 DRASTIC = {
     *("shutdown.start", "overlay.disconnect-subtree", "module.remove", "module.load", "config.load", "config.reload"),
-    *("broker.setenv", "broker.disconnect", "content.store", "log.append", "log.forward", "job-list.job-state-pause"),
+    *("broker.setenv", "broker.disconnect", "broker.heartbeat-lost"),
+    *("content.store", "log.append", "log.forward", "job-list.job-state-pause"),
     *("attr.set", "attr.rm", "event.publish", "rexec.exec", "runat.push", "resource.reload", "resource.gather"),
     # Between parts of one instance, which trust each other beyond the types.
     *("groups.update", "job-exec.launch", "job-exec.up", "job-exec.down", "job-exec.peer", "job-exec.start"),
