@@ -175,3 +175,13 @@ def test_cores_are_never_more_than_mask_or_quota_allow(
     found = discover(root, mask)
     assert len(found.cores) == min(len(mask), max(1, quota // 100000))
     assert {cpu for cpus in found.core_cpus for cpu in cpus} <= mask
+
+
+def test_the_cpus_that_could_be_bound_to_are_told_and_the_binding_stays() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert discovery.bindable_cpus() >= before
+        assert os.sched_getaffinity(0) == {min(before)}
+    finally:
+        os.sched_setaffinity(0, before)

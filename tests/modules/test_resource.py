@@ -6,6 +6,7 @@ import asyncio
 import base64
 import errno
 import json
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.module import RpcError
-from headrace.modules import resource, resource_leader, resource_log
+from headrace.modules import node_topology, resource, resource_leader, resource_log
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
@@ -468,6 +469,87 @@ def test_a_sub_instance_takes_the_r_of_its_job_and_follows_it(in_broker: Run, tm
         server.close()
 
     in_broker(scenario, hostlist="node[2-3]", hostname="node2")
+
+
+def test_norestrict_counts_cpus_that_the_broker_is_not_bound_to(in_broker: Run) -> None:
+    before = os.sched_getaffinity(0)
+    threads = {}
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker, size=1)
+        await world.settle()
+        threads[len(threads)] = (await world.client.call("resource.topo-get")).text.count('type="PU"')
+
+    # An answer is kept, as a broker's binding does not change.
+    node_topology.xml.cache_clear()
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        in_broker(scenario)
+        in_broker(scenario, config={"resource": {"norestrict": True}})
+    finally:
+        os.sched_setaffinity(0, before)
+        node_topology.xml.cache_clear()
+    assert threads[0] == 1 and threads[1] >= len(before)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_r_of_a_job_is_looked_up_once_where_it_cannot_be_followed(in_broker: Run, tmp_path: Path, known: bool) -> None:
+    """By `resource.no-update-watch`, and where the enclosing instance knows no `job-info.update-watch`."""
+    asked: list[str] = []
+    r = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "5", "children": {"core": "3"}}],
+            "nodelist": ["node5"],
+            "starttime": 1.0,
+            "expiration": 99.0,
+        },
+    }
+
+    async def parent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\0")
+        deframer = m.Deframer()
+        while data := await reader.read(65536):
+            deframer.feed(data)
+            for msg in deframer:
+                asked.append(msg.topic)
+                if msg.topic == "job-info.lookup":
+                    assert msg.obj["keys"] == ["R"]
+                    writer.write(m.frame(m.response(msg, {"id": msg.obj["id"], "R": json.dumps(r)})))
+                else:
+                    writer.write(m.frame(m.error_response(msg, errno.ENOSYS)))
+        writer.close()
+
+    async def scenario(broker: Any) -> None:
+        path = str(tmp_path / "local")
+        server = await asyncio.start_unix_server(parent, path)
+        broker.attrs.set("parent-uri", f"local://{path}")
+        broker.attrs.set("jobid", "ƒ2AniAMV")
+        if known:
+            broker.config["resource"] = {"no-update-watch": True}
+        world = World(broker, size=1)
+        first = await world.take(world.acquire())
+        assert first["resources"]["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "3"}}]
+        assert asked == ["job-info.update-watch", "job-info.lookup"][known:]
+        assert any("falling back to job-info.lookup" in str(line) for line in broker.logged)
+        server.close()
+
+    in_broker(scenario, hostlist="node5", hostname="node5")
+
+
+def test_each_broker_tells_its_node_s_topology(in_broker: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    file = tmp_path / "node.xml"
+    file.write_text("<topology><object type='Machine'/></topology>")
+
+    async def scenario(broker: Any) -> None:
+        broker.config["resource"] = CONFIG
+        world = World(broker)
+        made = (await world.client.call("resource.topo-get")).text
+        assert made.startswith("<?xml") and made.count('type="PU"') >= 1
+        monkeypatch.setenv("FLUX_HWLOC_XMLFILE", str(file))
+        assert (await world.client.call("resource.topo-get")).text == file.read_text()
+
+    in_broker(scenario)
 
 
 def nodes_without_config(in_broker: Run, scenario: Callable[[World], Any], quorum: str) -> None:

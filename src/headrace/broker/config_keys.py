@@ -82,7 +82,7 @@ _TABLES: dict[str, dict[str, Any]] = {
     },
     "policy": _POLICY,
     "resource": {
-        **dict.fromkeys(("config", "exclude", "norestrict", "noverify", "path", "rediscover"), _ANY),
+        **dict.fromkeys(("config", "exclude", "no-update-watch", "norestrict", "noverify", "path", "rediscover"), _ANY),
         **dict.fromkeys(("history", "journal-max", "reserve", "verify"), _NO_EFFECT),
         "scheduling": _ANY,
     },

@@ -20,6 +20,7 @@ from headrace.spec.idset import Idset
 
 _NVIDIA_DEVICE = re.compile(r"nvidia(\d+)$")
 _V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned 63-bit number
+_MOST_CPUS = 8192  # the largest number that Linux can be built for; what is not there is ignored
 _INTEL_VENDOR = "0x8086"
 _DATA_CENTRE_GPU_CLASS = "0x0380"  # PCI class of display controllers without a display output
 
@@ -75,6 +76,16 @@ def discover_after_fork() -> NodeResources:
     if inherited is not None and inherited[0] != os.getpid():
         return inherited[1]
     return discover()
+
+
+def bindable_cpus() -> set[int]:
+    """The CPUs that this process could be bound to: the kernel takes from a request for all what a cpuset forbids."""
+    bound = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(_MOST_CPUS))
+    try:
+        return os.sched_getaffinity(0)
+    finally:
+        os.sched_setaffinity(0, bound)
 
 
 def resource_set(rank: int, found: NodeResources, hostname: str | None = None) -> dict[str, object]:

@@ -6,11 +6,12 @@ It counts its own node, and passes the counts of its subtree on, one message an 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.modules.discovery import discover_after_fork
+from headrace.modules.discovery import bindable_cpus, discover, discover_after_fork
 from headrace.modules.resource_source import Found
 from headrace.spec import message as m
 from headrace.spec.message import Message
@@ -20,10 +21,25 @@ from headrace.spec.requests.resource import FOLLOWER
 _RETRIES = 50
 
 
-def count_node(rank: int) -> Found:
+def count_node(ctx: ModuleContext) -> Found:
     """This broker's node as it is reported to rank 0."""
-    found = discover_after_fork()
-    return [rank, socket.gethostname(), str(found.cores), str(found.gpus)]
+    found = discover(affinity=bindable_cpus()) if _is_unrestricted(ctx) else discover_after_fork()
+    return [ctx.rank, socket.gethostname(), str(found.cores), str(found.gpus)]
+
+
+def send_topology(ctx: ModuleContext, msg: Message) -> None:
+    """`resource.topo-get`: this node's hwloc topology as XML, the text itself and not in JSON. Raises RpcError."""
+    # Few ask for it.
+    from headrace.modules import node_topology
+
+    text = node_topology.xml(_is_unrestricted(ctx), os.environ.get("FLUX_HWLOC_XMLFILE", ""))
+    ctx.respond(msg, payload=text.encode() + b"\0")
+
+
+def _is_unrestricted(ctx: ModuleContext) -> bool:
+    """Whether all CPUs that this process could be bound to count, and not only those that it is bound to."""
+    table = ctx.config.get("resource")
+    return isinstance(table, dict) and table.get("norestrict") is True
 
 
 class Follower:
@@ -33,8 +49,9 @@ class Follower:
         self.ctx = ctx
         self.pending: list[Found] = []
         self.tries = 0
-        ctx.service("resource", {"gather": self._add, "status": self._status}, requests=FOLLOWER)
-        self.pending.append(count_node(ctx.rank))
+        methods = {"gather": self._add, "status": self._status, "topo-get": lambda msg: send_topology(ctx, msg)}
+        ctx.service("resource", methods, open=("topo-get",), requests=FOLLOWER)
+        self.pending.append(count_node(ctx))
         ctx.at_flush(self._forward)
 
     def _add(self, msg: Message) -> Any:

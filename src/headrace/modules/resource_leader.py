@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules import resource_source as source
-from headrace.modules.resource_follower import count_node
+from headrace.modules.resource_follower import count_node, send_topology
 from headrace.modules.resource_handover import Handover, adopt, leave
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
 from headrace.modules.resource_log import ResourceLog
@@ -79,8 +79,9 @@ class Leader:
                 "monitor-waitup": self._wait_up,
                 "monitor-force-down": self._force_down,
                 "gather": self._add,
+                "topo-get": lambda msg: send_topology(ctx, msg),
             },
-            open=("status", "sched-status", "get"),
+            open=("status", "sched-status", "get", "topo-get"),
             requests=LEADER,
         )
         ctx.on_config(self._configure)
@@ -99,7 +100,7 @@ class Leader:
         table = config.get("resource", {})
         if not isinstance(table, dict):
             raise RpcError(errno.EINVAL, "resource: must be a table")
-        for key in ("norestrict", "noverify"):
+        for key in ("no-update-watch", "norestrict", "noverify"):
             if not isinstance(table.get(key, False), bool):
                 raise RpcError(errno.EINVAL, f"resource.{key}: must be true or false")
         exclude = table.get("exclude", "")
@@ -121,7 +122,7 @@ class Leader:
             await self._inherit()
         else:
             await self._inherit()
-        self._add_found([count_node(0)])
+        self._add_found([count_node(self.ctx)])
         self._follow("broker.torpid", self._torpid)
         # In recovery mode (`flux start --recovery`) a state is looked at: what is online would be given to its jobs.
         if "monitor-force-up" in self.args:
@@ -153,7 +154,10 @@ class Leader:
         uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
         if not uri or not job:
             return
-        states = source.inherited(uri, job, self.inventory.hosts)
+        watch = not self.table.get("no-update-watch", False)
+        states = source.inherited(
+            uri, job, self.inventory.hosts, watch, lambda text: self.ctx.log(logging.DEBUG, f"job {job}: {text}")
+        )
         try:
             rset = await states.__anext__()
         except StopAsyncIteration:

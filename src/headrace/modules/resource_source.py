@@ -11,7 +11,7 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from headrace.broker.module import RpcError
@@ -22,6 +22,7 @@ from headrace.spec.idset import Idset
 from headrace.spec.os_error import reason
 from headrace.spec.rset import ResourceSet, RsetError
 
+_FALLING_BACK = "R of the enclosing job cannot be followed: falling back to job-info.lookup"
 # One discovered node: rank, host, cores and GPUs as idsets.
 Found = list[Any]
 
@@ -149,19 +150,22 @@ def for_sub_instance(parent_r: dict[str, Any], hosts: list[str]) -> ResourceSet 
         return rset.rerank()
 
 
-async def inherited(uri: str, job: str, hosts: list[str]) -> AsyncIterator[ResourceSet]:
+async def inherited(
+    uri: str, job: str, hosts: list[str], watch: bool = True, say: Callable[[str], None] = lambda _text: None
+) -> AsyncIterator[ResourceSet]:
     """What parent_r() has, for our own ranks; nothing when the brokers are not one a node. Raises RsetError, too."""
-    async for r in parent_r(uri, job):
+    async for r in parent_r(uri, job, watch, say):
         rset = for_sub_instance(r, hosts)
         if rset is None:
             return
         yield rset
 
 
-async def parent_r(uri: str, job: str) -> AsyncIterator[dict[str, Any]]:
+async def parent_r(uri: str, job: str, watch: bool, say: Callable[[str], None]) -> AsyncIterator[dict[str, Any]]:
     """R of the job we run in, as the enclosing instance has it now and after each change (such as a longer expiration).
 
-    Ends with the job. Raises RpcError or OSError.
+    Ends with the job. Without `watch`, and where the enclosing instance knows no update-watch, `say` is told so and R
+    comes once, as it is now. Raises RpcError or OSError.
     """
     scheme, _, path = uri.partition("://")
     if scheme != "local":
@@ -171,8 +175,13 @@ async def parent_r(uri: str, job: str) -> AsyncIterator[dict[str, Any]]:
         greeting = await reader.readexactly(1)
         if greeting != b"\0":
             raise RpcError(greeting[0], os.strerror(greeting[0]))
-        body = {"id": jobid.parse(job), "key": "R", "flags": 0}
-        writer.write(m.frame(m.request("job-info.update-watch", body, matchtag=1, flags=m.FLAG_STREAMING)))
+        id = jobid.parse(job)
+        body = {"id": id, "key": "R", "flags": 0}
+        watching = m.request("job-info.update-watch", body, matchtag=1, flags=m.FLAG_STREAMING)
+        looking = m.request("job-info.lookup", {"id": id, "keys": ["R"], "flags": 0}, matchtag=2)
+        if not watch:
+            say(_FALLING_BACK)
+        writer.write(m.frame(watching if watch else looking))
         deframer = m.Deframer()
         while True:
             data = await reader.read(65536)
@@ -184,8 +193,15 @@ async def parent_r(uri: str, job: str) -> AsyncIterator[dict[str, Any]]:
                     continue
                 if reply.errnum == errno.ENODATA:
                     return
+                if reply.errnum == errno.ENOSYS and reply.matchtag == 1:
+                    say(_FALLING_BACK)
+                    writer.write(m.frame(looking))
+                    continue
                 if reply.errnum:
                     raise RpcError(reply.errnum, reply.text)
+                if reply.matchtag == 2:
+                    yield json.loads(reply.obj["R"])
+                    return
                 yield reply.obj["R"]
     finally:
         writer.close()

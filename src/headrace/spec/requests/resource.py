@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NONE = form({})
 _DRAIN = form({"targets": str, "reason?": str, "mode?": str})
 
-FOLLOWER: Methods = {"gather": form({"nodes": [list]}), "status": _NONE}
+FOLLOWER: Methods = {"gather": form({"nodes": [list]}), "status": _NONE, "topo-get": _NONE}
 
 LEADER: Methods = {
     **FOLLOWER,
