@@ -29,7 +29,11 @@ imp = "/x"
 job-shell = "/x"
 kill-timeout = "5s"
 max-kill-count = 3
+max-start-delay-percent = 12.5
+sdexec-stop-timer-sec = 30
+sdexec-stop-timer-signal = 10
 service = "rexec"
+service-override = true
 sdexec-properties.MemoryMax = "90%"
 testexec.allow-guests = true
 [policy]
@@ -98,6 +102,7 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("job-manager.stop-queues-on-restart = true", "job-manager.stop-queues-on-restart: has no effect in Headrace"),
         ("bootstrap.enable-ipv6 = true", "bootstrap.enable-ipv6: unknown key, did you mean enable_ipv6?"),
         ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
+        ("exec.barrier-timeout = '1m'", "exec.barrier-timeout: has no effect in Headrace"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
         ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),
     ],
@@ -155,7 +160,27 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("access = 3", "access: must be a table, not 3"),
         ("headrace.exec-modules = 'kvs'", "headrace.exec-modules: must be a list of strings, not 'kvs'"),
         ("headrace.skip-modules = [1]", "headrace.skip-modules: must be a list of strings, not [1]"),
-        ("exec.max-kill-count = true", "Config file error [exec]: exec.max-kill-count: Expected integer, got True"),
+        (
+            "exec.max-kill-count = true",
+            "error reading config value exec.max-kill-count: Expected integer, got true",
+        ),
+        ("exec.job-shell = 42", "error reading config value exec.job-shell: Expected string, got integer"),
+        ("exec.imp = 1979-05-27", "error reading config value exec.imp: Expected string, got date"),
+        ("exec.barrier-timeout = 1.5", "error reading config value exec.barrier-timeout: Expected string, got real"),
+        ("exec.barrier-timeout = '55p'", "invalid duration '55p' specified for exec.barrier-timeout"),
+        ("exec.max-kill-timeout = 'x'", "invalid duration 'x' specified for exec.max-kill-timeout"),
+        (
+            "exec.service-override = 'no'",
+            "error reading config value exec.service-override: Expected true or false, got string",
+        ),
+        (
+            "exec.max-start-delay-percent = []",
+            "error reading config value exec.max-start-delay-percent: Expected integer or real, got array",
+        ),
+        (
+            "exec.sdexec-stop-timer-sec = {}",
+            "error reading config value exec.sdexec-stop-timer-sec: Expected integer, got object",
+        ),
         ("exec.kill-timeout = true", "exec.kill-timeout: must be a duration such as '5s', not True"),
         ("exec.kill-timeout = 5", "exec.kill-timeout: must be a duration such as '5s', not 5"),
         ("bootstrap.default_port = 99999", "bootstrap.default_port: must be a port, 1 to 65535, not 99999"),
@@ -166,8 +191,6 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("policy.jobspec.defaults = 'batch'", "policy.jobspec.defaults: must be a table, not 'batch'"),
         ("queues.a.policy.limits.job-size.min = 3", "queues.a.policy.limits.job-size.min: must be a table, not 3"),
         ('[queues.""]', 'queues."": the name of a queue cannot be empty'),
-        ("policy.limts.duration = '1h'", "policy.limts: unknown key, did you mean limits?"),
-        ("queues.debug.requirs = ['x']", "queues.debug.requirs: unknown key, did you mean requires?"),
         ("tbon = 3", "tbon: must be a table, not 3"),
         ("tbon.tcp_user_timeout = 42", "Config file error [tbon]: tbon.tcp_user_timeout: Expected string, got 42"),
         ("tbon.zmqdebug = 'x'", "Config file error [tbon]: tbon.zmqdebug: Expected integer, got 'x'"),
@@ -190,13 +213,15 @@ def test_the_table_tbon_sets_broker_attributes() -> None:
 def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[exec]\nkill-timeout = 5\n[queues.b]\nrequirs = []\n")
     (tmp_path / "b.toml").write_text("[exec]\nkill-timeout = '5s'\n")
-    for value, start in ((5, f"{tmp_path}/a.toml: exec."), (6, "exec.")):
+    text = "exec.kill-timeout: must be a duration such as '5s', not "
+    for value, told in ((5, f"{text}5 (in {tmp_path}/a.toml)"), (6, f"{text}6")):
         with pytest.raises(ConfigError) as refused:
             check({"exec": {"kill-timeout": value}}, str(tmp_path))
-        assert str(refused.value).startswith(start + "kill-timeout: must be a duration")
+        assert str(refused.value) == told
+    (tmp_path / "b.toml").write_text("[tbon]\ntopo = 3\n")
     with pytest.raises(ConfigError) as refused:
-        check({"queues": {"b": {"requirs": []}}}, str(tmp_path))
-    assert str(refused.value).startswith(f"{tmp_path}/a.toml: queues.b.requirs: unknown key")
+        check({"tbon": {"topo": 3}}, str(tmp_path))
+    assert str(refused.value).startswith(f"{tmp_path}/b.toml: Config file error [tbon]: ")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +251,36 @@ def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhe
             "known are period, timeout and warn_thresh",
         ),
         (
+            "policy.limts.duration = '1h'",
+            "job-manager",
+            "error parsing [policy] config table: 1 object item(s) left unpacked: limts; did you mean limits?",
+        ),
+        (
+            "policy.access = {x = 1, y = 2}",
+            "job-manager",
+            "error parsing [policy.access] config table: 2 object item(s) left unpacked: x, y; "
+            "known are allow-group and allow-user",
+        ),
+        (
+            "queues.debug.requirs = ['x']",
+            "job-manager",
+            "error parsing [queues.debug] config table: 1 object item(s) left unpacked: requirs; "
+            "did you mean requires?",
+        ),
+        (
+            "queues.debug.policy.limits.job-size.max.nodes = 1",
+            "job-manager",
+            "error parsing [queues.debug.policy.limits.job-size.max] config table: "
+            "1 object item(s) left unpacked: nodes; did you mean nnodes?",
+        ),
+        ("exec.job-shell = 1", "job-exec", "error reading config value exec.job-shell: Expected string, got integer"),
+        ("exec.kill-timeout = 5", "job-exec", "exec.kill-timeout: must be a duration such as '5s', not 5"),
+        (
+            "access.allow-guest-user = 'yes'",
+            "connector-local",
+            "access.allow-guest-user: must be true or false, not 'yes'",
+        ),
+        (
             "access.roles.foo.users = []",
             "connector-local",
             "unknown role 'foo' in [access.roles]: there is admin alone",
@@ -237,7 +292,7 @@ def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhe
         ),
     ],
 )
-def test_a_table_that_a_module_reads_whole_must_have_nothing_else(
+def test_what_a_module_does_not_take_of_a_table_is_refused_with_its_name(
     text: str, module: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RefusedTable) as refused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,24 @@ def test_a_request_that_crosses_an_answer_of_the_scheduler_leaves_one_request_or
         if what != "cancel":
             await world.run(id)
         assert (await world.events(id))[-1][0] == "clean"
+
+    in_broker(scenario)
+
+
+@pytest.mark.parametrize(("errnum", "level"), [(errno.ENOSYS, logging.DEBUG), (errno.EPROTO, logging.ERROR)])
+def test_an_unloaded_scheduler_is_no_error_in_the_log(
+    in_broker: Run, monkeypatch: pytest.MonkeyPatch, errnum: int, level: int
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        id = await world.job()
+        await world.until(lambda: id in world.allocs)
+        logged: list[tuple[int, str, str]] = []
+        monkeypatch.setattr(broker, "log", lambda *line: logged.append(line))
+        world.ctx.respond_error(world.allocs.pop(id), errnum, "the scheduler does not answer")
+        await world.until(lambda: bool(logged))
+        assert logged == [(level, "job-manager", "sched.alloc: the scheduler does not answer")]
 
     in_broker(scenario)
 

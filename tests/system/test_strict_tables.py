@@ -25,6 +25,19 @@ from instance import start
             "[resource]\\nfoo=1",
             "error updating resource: error parsing [resource] configuration: 1 object item(s) left",
         ),
+        (
+            "[queues.b.policy.limits]\\nfoo=1",
+            "error updating job-manager: error parsing [queues.b.policy.limits] config table: 1 object item(s) left",
+        ),
+        ("[access]\\nallow-guest-user=1", "error updating connector-local: access.allow-guest-user: must be true"),
+        (
+            "[exec]\\njob-shell=42",
+            "error updating job-exec: error reading config value exec.job-shell: Expected string, got integer",
+        ),
+        (
+            "[exec]\\nbarrier-timeout='55p'",
+            "error updating job-exec: invalid duration '55p' specified for exec.barrier-timeout",
+        ),
     ],
 )
 def test_a_refused_table_changes_nothing(table: str, says: str) -> None:

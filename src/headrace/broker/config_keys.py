@@ -23,6 +23,7 @@ class _Kind(NamedTuple):
 
     types: tuple[type, ...]
     text: str
+    has_effect: bool = True
 
 
 # What a key may hold: a table of keys, a kind of value, anything, or anything that has no effect with us.
@@ -36,6 +37,8 @@ _TEXT = _Kind((str,), "string")
 _TEXTS = _Kind((list,), "a list of strings")
 _SIGNAL = _Kind((int, str), "a signal's name or number")
 _TIME = _Kind((str,), "a duration such as '5s'")
+_UNUSED_TIME = _Kind((str,), "string", has_effect=False)
+_NUMBER = _Kind((int, float), "integer or real")
 _PORT = _Kind((int,), "a port, 1 to 65535")
 
 _SIZES = {"nnodes": _ANY, "ncores": _ANY, "ngpus": _ANY}
@@ -61,9 +64,14 @@ _TABLES: dict[str, dict[str, Any]] = {
         "kill-timeout": _TIME,
         "max-kill-count": _INTEGER,
         # How Flux starts its shells; ours has none to start.
-        **dict.fromkeys(("imp", "job-shell", "max-start-delay-percent", "service", "service-override"), _ANY),
-        **dict.fromkeys(("sdexec-properties", "sdexec-stop-timer-sec", "sdexec-stop-timer-signal", "testexec"), _ANY),
-        **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _NO_EFFECT),
+        **dict.fromkeys(("imp", "job-shell", "service"), _TEXT),
+        "service-override": _BOOL,
+        "max-start-delay-percent": _NUMBER,
+        "sdexec-properties": _ANY,
+        "sdexec-stop-timer-sec": _INTEGER,
+        "sdexec-stop-timer-signal": _SIGNAL,
+        "testexec": _ANY,
+        **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _UNUSED_TIME),
     },
     "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
@@ -111,24 +119,31 @@ _TABLES: dict[str, dict[str, Any]] = {
 
 
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
-# Tables in which a key that Flux does not have is refused.
-_STRICT = ("policy", "queues")
-# Those of them that a module of Flux reads whole, and that module: its error is one that scripts look for.
-_STRICT_FOR = {"access": "connector-local", "heartbeat": "heartbeat", "ingest": "job-ingest", "resource": "resource"}
+# Tables in which a key that Flux does not have is refused, and the module whose error scripts look for.
+_STRICT_FOR = {
+    "access": "connector-local",
+    "heartbeat": "heartbeat",
+    "ingest": "job-ingest",
+    "policy": "job-manager",
+    "queues": "job-manager",
+    "resource": "resource",
+}
+# Flux's job-exec refuses values of a wrong kind in its table, and takes unknown keys.
+_READ_BY = {**_STRICT_FOR, "exec": "job-exec"}
 
 
 class _Wrong(Exception):
     """Where a key is that is refused, what to say of it, and its value if that is what is wrong."""
 
-    def __init__(self, path: tuple[str, ...], text: str, *values: Any, module: str = "") -> None:
+    def __init__(self, path: tuple[str, ...], text: str, *values: Any) -> None:
         super().__init__(text)
         self.path = path
         self.values = values
-        self.module = module
+        self.module = _READ_BY.get(path[0], "")
 
 
 class RefusedTable(ConfigError):
-    """A table that a module reads has something that the module does not know; `module` is its name."""
+    """A table has a key or a value that the module which reads it does not take; `module` is its name."""
 
     def __init__(self, module: str, text: str) -> None:
         super().__init__(text)
@@ -136,9 +151,9 @@ class RefusedTable(ConfigError):
 
 
 def check(config: dict[str, Any], path: str = "") -> None:
-    """Raises ConfigError with the path of the first value of a wrong kind, or key that a policy or queue has not.
+    """Raises ConfigError with the path of the first value of a wrong kind, or of keys unknown in a strict table.
 
-    `path` is a file or folder that the configuration, or a part of it, came from: the text begins with the file's name.
+    `path` is a file or folder that the configuration, or a part of it, came from: the text names the file.
     """
     try:
         _check_all(config)
@@ -162,23 +177,23 @@ def _check_all(config: dict[str, Any]) -> None:
                 raise _Wrong(("queues", name), 'queues."": the name of a queue cannot be empty')
             _check(table, _QUEUE, ("queues", name))
     _check_access(config.get("access", {}))
+    _check_exec(config.get("exec", {}))
     for doubt in _all(config):
-        if doubt.path[0] in _STRICT and doubt.unknown:
-            raise _Wrong(doubt.path, str(doubt))
         if doubt.path[0] in _STRICT_FOR and doubt.unknown:
             raise _left_unpacked(config, doubt)
 
 
 def _left_unpacked(config: dict[str, Any], doubt: _Doubt) -> _Wrong:
     """The error for a table with a key that its module does not know: all of them, and what the first one may mean."""
-    table, parent = doubt.path[0], doubt.path[:-1]
+    parent = doubt.path[:-1]
     others = [other.path[-1] for other in _all(config) if other.path[:-1] == parent and other.unknown]
     told = f"{len(others)} object item(s) left unpacked: {', '.join(others)}"
     hint = doubt.text.partition(", ")[2]
     if hint.startswith("not "):
         hint = "known are " + hint.removeprefix("not ").replace(" or ", " and ")
-    text = f"error parsing [{'.'.join(parent)}] configuration: {told}; {hint}"
-    return _Wrong(doubt.path, text, module=_STRICT_FOR[table])
+    # Flux names these two tables in other words than the rest.
+    what = "config table" if parent[0] in ("policy", "queues") else "configuration"
+    return _Wrong(doubt.path, f"error parsing [{'.'.join(parent)}] {what}: {told}; {hint}")
 
 
 def _check_access(access: dict[str, Any]) -> None:
@@ -186,10 +201,23 @@ def _check_access(access: dict[str, Any]) -> None:
     for role in access.get("roles", {}):
         if role != "admin":
             text = f"unknown role {role!r} in [access.roles]: there is admin alone"
-            raise _Wrong(("access", "roles", role), text, module=_STRICT_FOR["access"])
+            raise _Wrong(("access", "roles", role), text)
     if access.get("private-mode"):
         text = "access.private-mode: guests see the jobs of others in Headrace: only false is possible"
-        raise _Wrong(("access", "private-mode"), text, True, module=_STRICT_FOR["access"])
+        raise _Wrong(("access", "private-mode"), text, True)
+
+
+def _check_exec(table: dict[str, Any]) -> None:
+    """Durations of keys without effect: the module that Flux has for the table refuses those that are none."""
+    for key in ("barrier-timeout", "max-kill-timeout"):
+        if key in table:
+            from headrace.spec.duration import DurationError, parse
+
+            try:
+                parse(table[key])
+            except DurationError:
+                text = f"invalid duration {table[key]!r} specified for exec.{key}"
+                raise _Wrong(("exec", key), text, table[key]) from None
 
 
 def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
@@ -200,6 +228,9 @@ def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
     else:
         good, wanted = isinstance(value, dict) or isinstance(keys, str), "a table"
     where = ".".join(path)
+    if not good and path[0] == "exec" and keys in (_TEXT, _BOOL, _INTEGER, _NUMBER, _UNUSED_TIME):
+        text = f"error reading config value {where}: Expected {wanted}, got {_json_kind(value)}"
+        raise _Wrong(path, text, value)
     if not good and keys in (_INTEGER, _FLAG, _TEXT):
         # As Flux says it, for those who look for that.
         raise _Wrong(path, f"Config file error [{path[0]}]: {where}: Expected {wanted}, got {value!r}", value)
@@ -209,6 +240,14 @@ def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
         for key, inner in value.items():
             if key in keys:
                 _check(inner, keys[key], (*path, key))
+
+
+def _json_kind(value: Any) -> str:
+    """What a value is called in errors of Flux."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds = {int: "integer", float: "real", str: "string", list: "array", dict: "object", type(None): "null"}
+    return kinds.get(type(value), type(value).__name__)
 
 
 class _Doubt(NamedTuple):
@@ -265,7 +304,7 @@ def _all(config: dict[str, Any]) -> Iterator[_Doubt]:
 
 
 def _look(value: Any, keys: _Keys, path: tuple[str, ...]) -> Iterator[_Doubt]:
-    if keys == _NO_EFFECT:
+    if keys == _NO_EFFECT or (isinstance(keys, _Kind) and not keys.has_effect):
         yield _Doubt(path, "has no effect in Headrace", unknown=False)
     elif isinstance(keys, dict) and isinstance(value, dict):
         for key, inner in value.items():

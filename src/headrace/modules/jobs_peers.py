@@ -94,7 +94,9 @@ class Scheduler:
     def _reply(self, reply: Message) -> None:
         if reply.errnum:
             if self.core.sched_ready:
-                self.ctx.log(logging.ERROR, f"sched.alloc: {_text(reply)}")
+                # ENOSYS says that the scheduler was unloaded, which is no fault: the next one gets the jobs.
+                level = logging.DEBUG if reply.errnum == errno.ENOSYS else logging.ERROR
+                self.ctx.log(level, f"sched.alloc: {_text(reply)}")
                 self._drop()
                 self.touch()
             return
