@@ -9,19 +9,20 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.agent.environments import Named
 from headrace.broker.module import EMPTY, ModuleContext
 from headrace.modules.job_exec_tree import HERE, LOST_STATUS, Part, split
 from headrace.spec import jobid
-from headrace.spec import jobspec as js
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.modules.job_exec_payload import Payloads
 
 Op = dict[str, Any]
 
@@ -40,8 +41,8 @@ class Node:
         self.parts: dict[int, Part] = {}
         self.report: Callable[[Op], None] = self._report_up
         self.shells = _ShellServices(ctx)
-        self._bare = js.Bare()
-        self._environments = Named(ctx.attrs.get("rundir", ""))
+        # None until the first start: most followers of an idle instance never have one.
+        self._payloads: Payloads | None = None
         self._up: list[Op] = []
         self._up_bytes = 0
         self._on_way = 0
@@ -66,7 +67,8 @@ class Node:
         return {"launch": self._on_launch, "up": self._on_up, "down": self._on_down, "peer": self._on_peer}
 
     def _unload(self) -> None:
-        self._environments.clear()
+        if self._payloads is not None:
+            self._payloads.clear()
         if self.ctx.broker.agent is not None:
             self.ctx.broker.agent.unsubscribe(self._from_agent)
             self.ctx.broker.agent.resume()
@@ -110,11 +112,13 @@ class Node:
     def _operation(self, job: dict[str, Any]) -> Op:
         """A start but for the place."""
         attrs, text = self.ctx.attrs, jobid.encode(job["id"])
-        jobspec, named = job["jobspec"], self._environments.name(js.environment(job["jobspec"]))
+        if self._payloads is None:
+            from headrace.modules.job_exec_payload import Payloads
+
+            self._payloads = Payloads(attrs.get("rundir", ""))
         return {
             "id": job["id"],
-            "jobspec": jobspec if named is None else self._bare.of(jobspec),
-            "environment": named,
+            **self._payloads.of(job["jobspec"]),
             "userid": job["userid"],
             "uri": attrs.get("local-uri"),
             "rundir": attrs.get("rundir"),
