@@ -1,8 +1,10 @@
-"""What a test instance cannot be made of is refused, with a reason, before anything is forked or made."""
+"""A test instance that cannot be made is refused, with a reason, before anything is forked; followers share little."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,17 @@ def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
     with pytest.raises(LaunchError, match=why):
         start_many(LaunchOptions(size=2, **options))
     assert not os.listdir(tmp_path)
+
+
+def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
+    # Each of these would be in the memory of every idle follower.
+    rare = {
+        *("agent.environments", "modules.job_exec_leader", "modules.job_exec_payload", "modules.resource_leader"),
+        *("spec.jobspec", "spec.jobspec_validate", "spec.ranges"),
+        *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),
+    }
+    preload = "from headrace.broker import launch_many; launch_many._preload(True)"
+    code = f"import sys; sys.path[:0] = {sys.path}; {preload}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "headrace.modules.job_exec_node" in loaded
+    assert not {f"headrace.{name}" for name in rare} & set(loaded)
