@@ -146,3 +146,29 @@ def test_options_of_batch_and_alloc_are_keywords(tmp_path):
     with pytest.raises(ValueError, match="nslots or nodes"):
         JobspecV1.from_alloc()
     assert "-Sbroker.rc2_none=1" in JobspecV1.from_alloc(nslots=1, bg=True).tasks[0]["command"]
+
+
+def test_a_jobspec_may_have_any_resources_of_rfc_14_whatever_its_version(tmp_path):
+    core = {"type": "core", "count": 2}
+    inner = {"type": "slot", "label": "task", "count": 1, "with": [core, {"type": "gpu", "count": 0}]}
+    node = {"type": "node", "count": 1, "exclusive": True, "with": [inner]}
+    outer = {"type": "slot", "label": "fast", "count": 2, "with": [{"type": "ssd", "count": 1}, node]}
+    for resources in ([{"type": "rack", "count": 3, "with": [outer]}], [{"type": "ssd", "count": 9}, node]):
+        for version in (1, 999):
+            obj = {
+                "version": version,
+                "resources": resources,
+                "tasks": [{"command": "app", "slot": "task", "count": {"per_slot": 1}}],
+                "attributes": {"system": {"duration": 60}},
+            }
+            path = tmp_path / "jobspec.json"
+            path.write_text(json.dumps(obj))
+            assert Jobspec.from_yaml_file(path).jobspec == obj
+        with pytest.raises(ValueError, match="resources"):
+            JobspecV1(resources, obj["tasks"], obj["attributes"])
+    with pytest.raises(ValueError, match=r"resources\[0\].with\[0\].count"):
+        Jobspec([{**inner, "with": [{"type": "core", "count": 0}]}], obj["tasks"], obj["attributes"], 999)
+    with pytest.raises(ValueError, match="not the label of a slot"):
+        Jobspec([{**inner, "label": "other"}], obj["tasks"], obj["attributes"], 1)
+    whole = [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}]
+    assert JobspecV1([inner], whole, obj["attributes"]).resource_counts() == {"slot": 1, "core": 2, "gpu": 0}

@@ -98,15 +98,21 @@ def test_the_job_manager_says_which_resources_jobs_have():
         def cores():
             return ResourceSet(h.rpc("job-manager.resource-status").get()["allocated"]).ncores
         print(cores())
-        i = j.submit(h, j.JobspecV1.from_command(["sleep", "60"]))
-        j.event_wait(h, i, "alloc")
+        # A GPU entry that asks for none takes nothing.
+        spec = j.JobspecV1.from_command(["sleep", "60"])
+        spec.resources[0]["with"].append({"type": "gpu", "count": 0})
+        ids = [j.submit(h, spec) for _ in range(2)]
+        for i in ids:
+            j.event_wait(h, i, "alloc")
         print(cores())
-        j.cancel(h, i)
-        j.event_wait(h, i, "clean", raiseJobException=False)
+        for i in ids:
+            j.cancel(h, i)
+        for i in ids:
+            j.event_wait(h, i, "clean", raiseJobException=False)
         print(cores())
         """
     )
-    assert lines == ["0", "1", "0"]
+    assert lines == ["0", "2", "0"]
 
 
 def test_a_queue_below_another_has_the_others_resources_and_limits():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.spec import jobspec_build
-from headrace.spec.jobspec_validate import JobspecError, validate
+from headrace.spec.jobspec_validate import JobspecError, validate, validate_canonical
 
 V1: Dict[str, Any] = {
     "resources": [
@@ -304,3 +304,28 @@ def test_parts_that_are_those_of_a_valid_jobspec_are_not_looked_at_again() -> No
         validate(same, 1, {**known, "version": 2})
     with pytest.raises(JobspecError, match=r"tasks\[0\]\.command"):
         validate({**same, "tasks": [{}]}, 1, known)
+
+
+def test_a_gpu_count_of_zero_is_accepted_and_no_other() -> None:
+    def slot(spec: Dict[str, Any]) -> Any:
+        return spec["resources"][0]["with"][0]["with"]
+
+    validate(changed(lambda s: slot(s)[1].update(count=0)))
+    validate(changed(lambda s: (slot(s)[1].update(count=0), s.update(version=2))))
+    for version in (1, 2):
+        for wrong in (lambda s: slot(s)[0].update(count=0), lambda s: slot(s)[1].update(count=False)):
+            spec = changed(wrong)
+            spec["version"] = version
+            with pytest.raises(JobspecError, match="count"):
+                validate(spec)
+
+
+def test_version_1_may_be_checked_as_canonical() -> None:
+    spec = changed(lambda s: s["resources"].append({"type": "ssd", "count": 1}))
+    spec["tasks"][0]["command"] = "app"
+    with pytest.raises(JobspecError, match="resources"):
+        validate(spec)
+    validate_canonical(spec)
+    assert spec["tasks"][0]["command"] == "app"
+    with pytest.raises(JobspecError, match="Missing key"):
+        validate_canonical({})

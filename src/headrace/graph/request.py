@@ -275,6 +275,9 @@ def parse_resources(
             raise RequestError(f"{here}.type: must be a string, not {shown(kind)}")
         if "count" not in item:
             raise RequestError(f"{here}.count: missing")
+        if kind == "gpu" and item["count"] == 0 and not isinstance(item["count"], bool):
+            # Version 1 jobspecs may name GPUs and ask for none.
+            continue
         below = parse_resources(item["with"], f"{here}.with", beside, units_of) if "with" in item else []
         if kind in SLOTS and not below:
             raise RequestError(f"{here}.with: a slot must contain at least one resource")

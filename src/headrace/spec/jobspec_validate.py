@@ -35,17 +35,7 @@ def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, 
     With ``version``, a jobspec of another version is refused. ``known`` is a jobspec that was found valid: what a
     version 1 jobspec has in common with it as one object is not looked at again.
     """
-    if not isinstance(obj, dict):
-        raise JobspecError(f"jobspec: must be an object, not {kind_of(obj)}")
-    for key in _KEYS:
-        if key not in obj:
-            raise JobspecError(f"Missing key ({key})")
-    if len(obj) > len(_KEYS):
-        extra = next(key for key in obj if key not in _KEYS)
-        raise JobspecError(f"{extra}: unknown key; a jobspec has {', '.join(_KEYS)}")
-    got = obj["version"]
-    if type(got) is not int or got < 1:
-        raise JobspecError(f"version: must be a positive integer, not {got!r}")
+    got = _version(obj)
     if version is not None and got != version:
         raise JobspecError(f"version: expected version {version}, got {got}")
     if got == 1:
@@ -61,6 +51,42 @@ def validate(obj: Any, version: Optional[int] = None, known: Optional[Dict[str, 
         slots = _validate_resources(obj["resources"])
         _validate_tasks(obj["tasks"], slots)
     _validate_attributes(obj["attributes"], got)
+
+
+def validate_canonical(obj: Any) -> None:
+    """Check a decoded jobspec of any version against RFC 14 alone, as programs write them that no scheduler sees.
+
+    The command of a task may be one word in the place of an array. Raises JobspecError.
+    """
+    version = _version(obj)
+    slots = _validate_resources(obj["resources"])
+    tasks = obj["tasks"]
+    if type(tasks) is list:
+        tasks = [_with_command_array(task) for task in tasks]
+    _validate_tasks(tasks, slots)
+    _validate_attributes(obj["attributes"], version)
+
+
+def _with_command_array(task: Any) -> Any:
+    if type(task) is dict and type(task.get("command")) is str:
+        return {**task, "command": [task["command"]]}
+    return task
+
+
+def _version(obj: Any) -> int:
+    """The version of what has all keys of a jobspec and no others."""
+    if not isinstance(obj, dict):
+        raise JobspecError(f"jobspec: must be an object, not {kind_of(obj)}")
+    for key in _KEYS:
+        if key not in obj:
+            raise JobspecError(f"Missing key ({key})")
+    if len(obj) > len(_KEYS):
+        extra = next(key for key in obj if key not in _KEYS)
+        raise JobspecError(f"{extra}: unknown key; a jobspec has {', '.join(_KEYS)}")
+    got = obj["version"]
+    if type(got) is not int or got < 1:
+        raise JobspecError(f"version: must be a positive integer, not {got!r}")
+    return got
 
 
 def _validate_v1_resources(resources: Any) -> None:
@@ -103,8 +129,8 @@ def _validate_v1_resources(resources: Any) -> None:
 def _v1_vertex(vertex: Any, path: str) -> str:
     if type(vertex) is not dict:
         raise JobspecError(f"{path}: must be an object with type and count, not {kind_of(vertex)}")
-    count = vertex.get("count")
-    if type(count) is not int or count < 1:
+    count: Any = vertex.get("count")
+    if (type(count) is not int or count < 1) and not _is_no_gpu(vertex):
         raise JobspecError(f"{path}.count: must be an integer of 1 or more in version 1, not {count!r}")
     if count > MAX_COUNT:
         raise JobspecError(f"{path}.count: must be {MAX_COUNT} at most, not {count}")
@@ -114,6 +140,12 @@ def _v1_vertex(vertex: Any, path: str) -> str:
     if len(vertex) > 2:
         _vertex_options(vertex, path)
     return kind
+
+
+def _is_no_gpu(vertex: Dict[str, Any]) -> bool:
+    """True for a GPU entry with the count 0, as programs write it that always name GPUs."""
+    count = vertex.get("count")
+    return vertex.get("type") == "gpu" and type(count) is int and not count
 
 
 def _vertex_options(vertex: Dict[str, Any], path: str) -> None:
@@ -208,7 +240,8 @@ def _validate_vertex(
         raise JobspecError(f"{path}.type: must be the name of a resource type, not {kind!r}")
     if "count" not in vertex:
         raise JobspecError(f"{path}.count: missing; it must be an integer, a range string or a range object")
-    _validate_count(vertex["count"], f"{path}.count")
+    if not _is_no_gpu(vertex):
+        _validate_count(vertex["count"], f"{path}.count")
     _vertex_options(vertex, path)
     label = vertex.get("label")
     if label is not None:

@@ -15,6 +15,7 @@ from flux.job import submit_options
 from headrace.spec import archive, jobspec_build
 from headrace.spec import duration as durations
 from headrace.spec import jobspec as specs
+from headrace.spec.jobspec_validate import validate_canonical
 
 J = TypeVar("J", bound="Jobspec")
 V = TypeVar("V", bound="JobspecV1")
@@ -24,7 +25,11 @@ _BATCH = {"output.batch-timeout": 0.05, "input.batch-timeout": 0.0}
 
 
 class Jobspec:
-    """Resources, tasks and attributes of a job. What is not as RFC 14 says raises ValueError or TypeError."""
+    """Resources, tasks and attributes of a job. What is not as RFC 14 says raises ValueError or TypeError.
+
+    A jobspec of this class may go beyond version 1 (RFC 25) whatever its version; JobspecV1 and `validate_jobspec` hold
+    version 1 to it.
+    """
 
     def __init__(self, resources: Any, tasks: Any, attributes: Any, version: int) -> None:
         self.jobspec: Dict[str, Any] = {
@@ -33,14 +38,17 @@ class Jobspec:
             "attributes": attributes,
             "version": version,
         }
-        specs.validate(self.jobspec)
+        self._check(self.jobspec)
+
+    # What is valid for the class: called with a decoded jobspec, raises ValueError.
+    _check = staticmethod(validate_canonical)
 
     @classmethod
     def _of(cls: type[J], obj: Any) -> J:
         """A jobspec that was read. Raises ValueError, TypeError."""
         if not isinstance(obj, dict):
             raise TypeError(f"a jobspec is a mapping, not {type(obj).__name__}")
-        specs.validate(obj)
+        cls._check(obj)
         return cls(**obj)
 
     @classmethod
@@ -289,6 +297,8 @@ for _names, _stream in (
 
 class JobspecV1(Jobspec):
     """Version 1 job specifications and their builders; wrong arguments raise ValueError or TypeError."""
+
+    _check = staticmethod(specs.validate)
 
     def __init__(self, resources: Any, tasks: Any, attributes: Any, version: int = 1) -> None:
         if version != 1:
