@@ -30,6 +30,7 @@ job-shell = "/x"
 kill-timeout = "5s"
 max-kill-count = 3
 max-start-delay-percent = 12.5
+method = "bgexec"
 sdexec-stop-timer-sec = 30
 sdexec-stop-timer-signal = 10
 service = "rexec"
@@ -102,6 +103,8 @@ def test_what_flux_knows_raises_no_doubts() -> None:
         ("job-manager.stop-queues-on-restart = true", "job-manager.stop-queues-on-restart: has no effect in Headrace"),
         ("bootstrap.enable-ipv6 = true", "bootstrap.enable-ipv6: unknown key, did you mean enable_ipv6?"),
         ("bootstrap.default-port = 1", "bootstrap.default-port: unknown key, did you mean default_port?"),
+        ("exec.shell-exit-timeout = 'none'", "exec.shell-exit-timeout: has no effect in Headrace"),
+        ("exec.testexec.x = 1", "exec.testexec.x: unknown key, not allow-guests"),
         ("exec.barrier-timeout = '1m'", "exec.barrier-timeout: has no effect in Headrace"),
         ("queues.batch.parent = 'a'", "queues.batch.parent: has no effect in Headrace"),
         ("policy.access.allow-user = ['a']", "policy.access.allow-user: has no effect in Headrace"),
@@ -164,10 +167,18 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
             "exec.max-kill-count = true",
             "error reading config value exec.max-kill-count: Expected integer, got true",
         ),
+        ("exec.sdexec-properties = 42", "exec.sdexec-properties is not a table"),
+        ("exec.sdexec-properties.MemoryHigh = 42", "exec.sdexec-properties.MemoryHigh is not a string"),
+        (
+            "exec.testexec.allow-guests = 1",
+            "error reading config value exec.testexec.allow-guests: Expected true or false, got integer",
+        ),
         ("exec.job-shell = 42", "error reading config value exec.job-shell: Expected string, got integer"),
         ("exec.imp = 1979-05-27", "error reading config value exec.imp: Expected string, got date"),
         ("exec.barrier-timeout = 1.5", "error reading config value exec.barrier-timeout: Expected string, got real"),
         ("exec.barrier-timeout = '55p'", "invalid duration '55p' specified for exec.barrier-timeout"),
+        ("exec.method = 'wrong'", "unknown exec.method 'wrong': there are bulk-exec and bgexec"),
+        ("exec.shell-exit-timeout = 'notfsd'", "invalid shell-exit-timeout: notfsd"),
         ("exec.max-kill-timeout = 'x'", "invalid duration 'x' specified for exec.max-kill-timeout"),
         (
             "exec.service-override = 'no'",

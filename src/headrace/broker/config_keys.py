@@ -64,14 +64,15 @@ _TABLES: dict[str, dict[str, Any]] = {
         "kill-timeout": _TIME,
         "max-kill-count": _INTEGER,
         # How Flux starts its shells; ours has none to start.
-        **dict.fromkeys(("imp", "job-shell", "service"), _TEXT),
+        **dict.fromkeys(("imp", "job-shell", "method", "service"), _TEXT),
         "service-override": _BOOL,
         "max-start-delay-percent": _NUMBER,
         "sdexec-properties": _ANY,
         "sdexec-stop-timer-sec": _INTEGER,
         "sdexec-stop-timer-signal": _SIGNAL,
-        "testexec": _ANY,
+        "testexec": {"allow-guests": _BOOL},
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _UNUSED_TIME),
+        "shell-exit-timeout": _NO_EFFECT,
     },
     "headrace": dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
@@ -208,16 +209,35 @@ def _check_access(access: dict[str, Any]) -> None:
 
 
 def _check_exec(table: dict[str, Any]) -> None:
-    """Durations of keys without effect: the module that Flux has for the table refuses those that are none."""
+    """Values that have no effect here: Flux's job-exec refuses these when they are of a wrong form."""
+    properties = table.get("sdexec-properties", {})
+    if not isinstance(properties, dict):
+        raise _Wrong(("exec", "sdexec-properties"), "exec.sdexec-properties is not a table", properties)
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            path = ("exec", "sdexec-properties", key)
+            raise _Wrong(path, f"{'.'.join(path)} is not a string", value)
+    if table.get("method", "bulk-exec") not in ("bulk-exec", "bgexec"):
+        text = f"unknown exec.method {table['method']!r}: there are bulk-exec and bgexec"
+        raise _Wrong(("exec", "method"), text, table["method"])
     for key in ("barrier-timeout", "max-kill-timeout"):
-        if key in table:
-            from headrace.spec.duration import DurationError, parse
+        if key in table and not _is_duration(table[key]):
+            text = f"invalid duration {table[key]!r} specified for exec.{key}"
+            raise _Wrong(("exec", key), text, table[key])
+    key = "shell-exit-timeout"
+    value = table.get(key)
+    if isinstance(value, str) and value != "none" and not _is_duration(value):
+        raise _Wrong(("exec", key), f"invalid {key}: {value}", value)
 
-            try:
-                parse(table[key])
-            except DurationError:
-                text = f"invalid duration {table[key]!r} specified for exec.{key}"
-                raise _Wrong(("exec", key), text, table[key]) from None
+
+def _is_duration(text: str) -> bool:
+    from headrace.spec.duration import DurationError, parse
+
+    try:
+        parse(text)
+    except DurationError:
+        return False
+    return True
 
 
 def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
