@@ -85,6 +85,15 @@ def test_brokers_that_may_be_on_several_hosts_talk_over_tcp(mapping: str) -> Non
     assert follower.parent_uri.rpartition(":")[2] == lead.bind.rpartition(":")[2]
 
 
+def test_a_broker_whose_children_are_all_on_its_node_needs_no_tcp_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four brokers of a binary tree: ranks 0 to 2 on one node, and rank 3, whose parent is 1, on another."""
+    monkeypatch.setenv("FLUX_FAKE_HOSTNAME", "node")
+    server = Server(4, PMI_process_mapping="(vector,(0,1,3),(1,1,1))")
+    infos = launched(server, attrs={"tbon.topo": "kary:2"})
+    assert infos[0].bind == infos[1].parent_uri == infos[2].parent_uri == "ipc:///run/x/tbon-0"
+    assert infos[1].bind.startswith("tcp://") and infos[3].parent_uri.startswith("tcp://")
+
+
 def test_brokers_of_one_host_talk_over_tcp_where_that_is_wanted() -> None:
     server = Server(2, PMI_process_mapping="(vector,(0,1,2))")
     lead, follower = launched(server, attrs={"tbon.prefertcp": "1", "tbon.interface-hint": "lo"})

@@ -71,6 +71,13 @@ STARTED = [
     ),
     Line("flux start --broker-opts=--conf=resource.noverify=true flux config get resource.noverify", "true\n"),
     Line("flux alloc -n1 --dry-run | grep -o '\"command\": [^]]*]'", '"command": ["flux", "broker"]\n'),
+    Line(
+        "flux start -s2 flux alloc -N2 --add-brokers=2 sh -c 'flux getattr size; "
+        "flux resource list -s free -no {nnodes}; flux resource status -s exclude -no {ranks}; "
+        "flux run -N2 echo ran' </dev/null",
+        "4\n2\n1-2\nran\nran\n",
+    ),
+    Line("flux batch -n2 --add-brokers=1 --dry-run --wrap true", like("flux-batch: ERROR: --add-brokers .*"), 1),
     Line("flux alloc -n1 --broker-opts=-Slog-ring-size=100 flux getattr log-ring-size", "100\n"),
 ]
 

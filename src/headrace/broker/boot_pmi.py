@@ -7,7 +7,7 @@ process manager is the shell of the enclosing instance, which also says how deep
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
 from ..spec import jobid
@@ -105,7 +105,7 @@ def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping
     connect = ""
     if children:
         tcp = boot.prefers_tcp(attrs)
-        if not tcp and _one_host(pmi.lookup("PMI_process_mapping"), size):
+        if not tcp and _share_node(pmi.lookup("PMI_process_mapping"), size, [rank, *children]):
             info.bind = connect = f"ipc://{rundir}/tbon-{rank}"
         else:
             from .address import address_of, hint_of
@@ -158,11 +158,17 @@ def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
     return attrs
 
 
-def _one_host(mapping: str, size: int) -> bool:
-    """True when a PMI process mapping places all `size` processes on one node."""
-    blocks = mapping.replace(" ", "").removeprefix("(vector,").rstrip(")").lstrip("(").split("),(")
-    try:
-        numbers = [[int(word) for word in block.split(",")] for block in blocks]
-    except ValueError:
+def _share_node(mapping: str, size: int, ranks: Sequence[int]) -> bool:
+    """True when a PMI process mapping of `size` processes places all `ranks` on one node."""
+    if mapping.replace(" ", "") == f"(vector,(0,1,{size}))":
+        return True
+    if "),(" not in mapping.replace(" ", ""):
+        # One block that is spread over nodes: none, or nonsense, is no better.
         return False
-    return len(numbers) == 1 and numbers[0][1:2] == [1] and numbers[0][2:3] == [size]
+    from ..spec.taskmap import TaskMap, TaskMapError
+
+    try:
+        known = TaskMap.decode(mapping.replace(" ", ""))
+    except TaskMapError:
+        return False
+    return known.ntasks == size and len({known.node_of(rank) for rank in ranks}) == 1

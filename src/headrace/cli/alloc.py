@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from headrace.cli import options
+from headrace.cli import extra_brokers, options
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
@@ -31,6 +31,7 @@ def _parser() -> Parser:
     )
     options.add_common(parser)
     options.add_slots(parser)
+    extra_brokers.add_option(parser)
     parser.add_argument("--bg", action="store_true", help="Print the id once the instance is up, and return")
     options.add_command(parser)
     return parser
@@ -54,13 +55,16 @@ def main(argv: List[str]) -> int:
 
 
 def _jobspec(args: Namespace) -> Dict[str, Any]:
+    extra_brokers.check(args)
     parameters = options.slot_parameters(args)
+    extra_brokers.exclude(args, parameters["conf"])
     # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
     command: List[str] = args.command
     if args.bg and not command:
         # Without a command the instance waits for work until it is shut down; else its broker runs the user's shell.
         parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
     jobspec = jobspec_build.from_nest_command(command, **parameters)
+    extra_brokers.place(args, jobspec)
     if args.bg:
         jobspec_build.set_shell_option(jobspec, "pty.capture", 1)
     elif os.isatty(0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli import options
+from headrace.cli import extra_brokers, options
 from headrace.cli.arguments import Parser
 from headrace.cli.errors import CommandError
 from headrace.client.handle import Handle
@@ -30,6 +30,7 @@ def _parser() -> Parser:
     )
     options.add_common(parser)
     options.add_slots(parser)
+    extra_brokers.add_option(parser)
     parser.add_argument("--wrap", action="store_true", help="Make a script of the command line")
     parser.add_argument("--quiet", action="store_true", help="Do not print the job id")
     options.add_command(parser)
@@ -91,7 +92,10 @@ def _jobspec(args: Namespace, name: str, script: str, words: List[str]) -> Dict[
         args.output = _OUTPUT
     if args.job_name is None:
         args.job_name = name
+    extra_brokers.check(args)
     parameters = options.slot_parameters(args)
+    extra_brokers.exclude(args, parameters["conf"])
     jobspec = jobspec_build.from_batch_command(script, name, words, **parameters)
+    extra_brokers.place(args, jobspec)
     options.finish(jobspec, args)
     return jobspec
