@@ -259,3 +259,33 @@ def test_a_watch_whose_callback_raised_is_over():
         """
     )
     assert lines == ["called 1", "bad", "over 1"]
+
+
+def test_a_loop_handle_gets_what_it_sends_without_a_broker():
+    lines = run(
+        """
+        from flux.constants import FLUX_MSGTYPE_REQUEST
+        for url in ("loop://", b"loop://"):
+            loop = flux.Flux(url)
+            call = loop.rpc("any.topic")
+            msg = loop.recv(FLUX_MSGTYPE_REQUEST)
+            print(msg.topic, msg.payload)
+            loop.respond(msg, {"n": 1})
+            print(call.get())
+        def serve(handle, watcher, msg, args):
+            handle.respond(msg, {"twice": 2 * msg.payload["n"]})
+        with loop.msg_watcher_create(serve, FLUX_MSGTYPE_REQUEST, "my.*"):
+            def answered(call):
+                print(call.get())
+                loop.reactor_stop()
+            loop.rpc("my.double", {"n": 4}).then(answered)
+            loop.reactor_run()
+        for handle in (loop, h):
+            try:
+                print("no error", handle.rpc("", None))
+            except OSError as exc:
+                print(exc.strerror)
+        """
+    )
+    answers = ["any.topic None", "{'n': 1}"]
+    assert lines == [*answers, *answers, "{'twice': 8}", *["the topic of a request must not be empty"] * 2]

@@ -141,9 +141,9 @@ class Rpc:
 
 
 class Handle:
-    """A connection to the broker at `uri` (default: FLUX_URI, else the system instance). Not thread-safe.
+    """A connection to the broker at `uri` (default: FLUX_URI, else the system instance), or over a connected `sock`.
 
-    Raises OSError when the broker cannot be reached; its text is fit for a user.
+    Not thread-safe. Raises OSError when the broker cannot be reached; its text is fit for a user.
     """
 
     __slots__ = (
@@ -164,12 +164,12 @@ class Handle:
         "watching",
     )
 
-    def __init__(self, uri: Optional[str] = None) -> None:
+    def __init__(self, uri: Optional[str] = None, sock: Optional[_socket.socket] = None) -> None:
         if uri and uri[0] in "./":
             uri = enclosing(uri)
         self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
         self._user, self._role = claimed_credentials()
-        self._sock = connect(self.uri)
+        self._sock = connect(self.uri) if sock is None else sock
         self._deframer = Deframer()
         self._calls: Dict[int, Rpc] = {}
         self._free_tags: List[int] = []
@@ -200,10 +200,7 @@ class Handle:
 
     def send(self, msg: Message) -> None:
         """Send a message; a claimed identity is stamped on it. Raises OSError when the connection is gone."""
-        if self._user is not None:
-            msg.userid = self._user
-        if self._role is not None:
-            msg.rolemask = self._role
+        self.stamp(msg)
         data = frame(msg)
         try:
             sent = self._sock.send(data, _socket.MSG_DONTWAIT)
@@ -213,6 +210,13 @@ class Handle:
             raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
         if sent < len(data):
             self._send_rest(data[sent:])
+
+    def stamp(self, msg: Message) -> None:
+        """Put the claimed identity, if any, on a message."""
+        if self._user is not None:
+            msg.userid = self._user
+        if self._role is not None:
+            msg.rolemask = self._role
 
     def _send_rest(self, data: bytes) -> None:
         """Send what the broker has no room for yet, and read meanwhile: it may wait for that before it reads on."""

@@ -36,6 +36,8 @@ class RPC(Future):
         if not isinstance(topic, (str, bytes)):
             raise TypeError(f"a topic is a string, not {type(topic).__name__}")
         topic = to_text(topic)
+        if not topic:
+            raise OSError(errno.EINVAL, "the topic of a request must not be empty")
         data = None
         if payload is not None:
             text = payload if isinstance(payload, (str, bytes)) else json.dumps(payload, ensure_ascii=False)

@@ -22,14 +22,22 @@ if TYPE_CHECKING:
     from flux.kvs import KVSTxn
 
 
+def _connect(url: Optional[str]) -> Handle:
+    if url is not None and url.startswith("loop://"):
+        from headrace.client.loop import LoopHandle
+
+        return LoopHandle()
+    return Handle(url)
+
+
 class Flux:
-    """A broker connection. `url` as in FLUX_URI; not thread-safe.
+    """A broker connection. `url` as in FLUX_URI, or `loop://` for requests that come back; not thread-safe.
 
     Raises OSError (FileNotFoundError and friends) when the broker cannot be reached.
     """
 
     def __init__(self, url: Optional[str] = None, flags: int = 0, handle: Optional[Handle] = None) -> None:
-        self.handle = handle if handle is not None else Handle(url if url is None else os.fsdecode(url))
+        self.handle = handle if handle is not None else _connect(url if url is None else os.fsdecode(url))
         self._reactor: Optional[Reactor] = None
         self._running = False
         self._failure: Optional[BaseException] = None
