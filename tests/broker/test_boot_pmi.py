@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import boot_pmi
 from headrace.broker.boot import BootError, BootInfo
 from headrace.broker.boot_pmi import from_launcher, launcher
 from headrace.broker.boot_slurm import SlurmMeeting
@@ -178,24 +177,3 @@ def test_methods_are_tried_in_the_order_that_is_wanted() -> None:
     assert chosen("libpmi single simple") is None
     with pytest.raises(BootError, match="FLUX_PMI_CLIENT_METHODS=libpmi libpmi2: none of them is offered here"):
         chosen("libpmi libpmi2")
-
-
-@pytest.mark.parametrize(
-    ("attribute", "variable", "asked", "in_test"),
-    [
-        ("", "", [], ""),
-        ("", "libpmi2 simple single", ["libpmi2", "simple", "single"], "simple"),
-        ("", "single simple", ["single", "simple"], "single"),
-        ("config", "single", ["config"], "config"),
-        ("", "slurm", ["slurm"], ""),
-    ],
-)
-def test_methods_that_are_asked_for(attribute: str, variable: str, asked: list[str], in_test: str) -> None:
-    attrs, env = {"broker.boot-method": attribute}, {"FLUX_PMI_CLIENT_METHODS": variable}
-    assert boot_pmi.asked_methods(attrs, env) == asked
-    assert boot_pmi.method_in_test_instance(attrs, env) == in_test
-
-
-def test_a_method_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(BootError, match="plugin matching 'x' not found"):
-        boot_pmi.asked_methods({}, {"FLUX_PMI_CLIENT_METHODS": "simple x"})

@@ -41,6 +41,7 @@ def test_a_refusal_forks_nothing_and_leaves_no_run_directory(
 def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
     # Each of these would be in the memory of every idle follower.
     rare = {
+        *("broker.boot_pmi", "broker.boot_slurm", "broker.pmi_client", "broker.pmi2_client", "client.handle"),
         *("agent.environments", "modules.job_exec_leader", "modules.job_exec_payload", "modules.resource_leader"),
         *("spec.jobspec", "spec.jobspec_validate", "spec.ranges"),
         *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),

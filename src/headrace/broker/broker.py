@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..client.handle import Handle
 from ..spec import duration as durations
 from ..spec import jobid
 from ..spec import message as m
@@ -328,6 +327,9 @@ class Broker:
     def _tell_parent(self) -> None:
         """Leave our URI in the enclosing instance's record of this job, where `flux uri` and `flux jobs` look, and say
         which of its nodes we can lose."""
+        # Few brokers have a parent instance.
+        from ..client.handle import Handle
+
         path = self.attrs.get("local-uri").removeprefix("local://")
         id = jobid.parse(self.attrs.get("jobid"))
         try:

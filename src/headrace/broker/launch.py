@@ -19,7 +19,7 @@ from ..compat.environment import with_flux
 from . import boot, module_process, signals
 from .attrs import AttrTable
 from .boot import BootError, BootInfo
-from .boot_pmi import asked_methods, from_launcher, launcher
+from .boot_methods import asked_methods
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from .modhost import exec_modules, names_for
 from .module import RpcError
@@ -155,6 +155,9 @@ def _boot(options: LaunchOptions, rundir: str) -> BootInfo:
     has_hosts = isinstance(table, dict) and bool(table.get("hosts"))
     if asked[:1] == ["config"] or (not asked and has_hosts):
         return _boot_from_config(options)
+    # Not in brokers that are forks, which have no launcher.
+    from .boot_pmi import from_launcher, launcher
+
     launched = launcher({**os.environ, "FLUX_PMI_CLIENT_METHODS": " ".join(asked)})
     if launched is not None:
         return from_launcher(*launched, os.environ, rundir, options.attrs)

@@ -23,7 +23,8 @@ from ..agent import keeper, linux
 from ..agent.spawn import raise_file_limit
 from ..agent.zygote import Zygote, fork_zygote
 from ..spec.os_error import text_of
-from . import boot, boot_pmi, signals, state
+from . import boot, signals, state
+from .boot_methods import method_in_test_instance
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
 from .supervisor import Supervisor
 from .topology import Topology
@@ -133,7 +134,7 @@ class _Forks:
         self._own = os.getpid()
         self._cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
         tcp = _address(options) if options.clique != "single" or boot.prefers_tcp(options.attrs) else ""
-        method = boot_pmi.method_in_test_instance(options.attrs, os.environ) or "simple"
+        method = method_in_test_instance(options.attrs, os.environ) or "simple"
         self._infos = boot.on_one_machine(options.size, rundir, topology, hosts, tcp)
         for info in self._infos:
             info.attrs = {"broker.boot-method": method, **_mapping(options.clique, options.size)}
@@ -213,7 +214,7 @@ def _address(options: LaunchOptions) -> str:
 
 def _are_programs(options: LaunchOptions) -> bool:
     """Whether each broker is started as a program of its own. Raises BootError for a boot method that cannot be."""
-    method = boot_pmi.method_in_test_instance(options.attrs, os.environ)
+    method = method_in_test_instance(options.attrs, os.environ)
     if method == "single" and options.size > 1:
         raise boot.BootError(f"boot method single makes an instance of one broker, not of {options.size}")
     # What brokers tell each other by PMI can be shown only where they do.
@@ -223,7 +224,7 @@ def _are_programs(options: LaunchOptions) -> bool:
 
 def _has_hosts(options: LaunchOptions) -> bool:
     """Whether brokers boot from the table `[bootstrap]`."""
-    method = boot_pmi.method_in_test_instance(options.attrs, os.environ)
+    method = method_in_test_instance(options.attrs, os.environ)
     table = options.config.get("bootstrap")
     return method == "config" or (not method and isinstance(table, dict) and bool(table.get("hosts")))
 
