@@ -31,3 +31,12 @@ def test_the_log_names_the_host_once_it_is_known() -> None:
     assert child.title == "rank 3"
     child.host = "node3"
     assert child.title == "rank 3 (node3)"
+
+
+def test_who_follows_a_child_is_told_of_each_change_once() -> None:
+    child = Child(3)
+    told = []
+    child.changed = lambda child: told.append(child.monitored())
+    for status in ("full", "full", "lost"):
+        child.become(status)
+    assert told == [{"rank": 3, "status": status, "torpid": False} for status in ("full", "lost")]

@@ -22,6 +22,7 @@ def built(broker: Any) -> Any:
     """A broker with its services, and modules and a tree that only say what they were told."""
     broker.modules = SimpleNamespace(builtin=broker.context, register=lambda _ctx: None, loaded={})
     broker.overlay = SimpleNamespace(
+        children={},
         topology=Topology(broker.size, "kary:2"),
         shape=lambda rank: {"rank": rank},
         disconnect=lambda rank: rank == 2 * broker.rank + 1,

@@ -133,6 +133,39 @@ def test_a_broker_passes_the_states_of_flux_and_says_which_event_led_on() -> Non
     assert followers == ["parent-ready", "sync-success"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("foo=42", "error parsing [access] configuration: 1 object item(s) left unpacked: foo"), ("roles=1", "a table")],
+)
+def test_a_bad_access_table_ends_the_start_in_its_first_state(setting: str, says: str) -> None:
+    done = start(*BARE, "-Slog-stderr-level=6", f"--conf=access.{setting}", "echo", "runs")
+    assert (done.rc, done.out, done.left) == (1, "", [])
+    assert re.search(rf"connector-local.crit\[0\]: .*{re.escape(says)}", done.err)
+    assert re.search(r"broker.info\[0\]: builtins-fail: load-builtins->exit ", done.err)
+
+
+MONITOR = """
+import flux
+handle = flux.Flux()
+stream = handle.rpc("overlay.monitor", flags=2)
+for cut in (None, 1):
+    if cut:
+        handle.rpc("overlay.disconnect-subtree", {"rank": cut}).get()
+    for _ in range(1 if cut else 2):
+        print(*stream.get().values())
+        stream.reset()
+try:
+    handle.rpc("overlay.monitor").get()
+except OSError as exc:
+    print(exc.strerror)
+"""
+
+
+def test_the_overlay_streams_its_children_and_their_changes() -> None:
+    done = start("-s3", "-Stbon.topo=kary:2", *BARE, "flux", "python", "-c", MONITOR)
+    assert done.out.splitlines() == ["1 full False", "2 full False", "1 lost False", "Protocol error"], done.err
+
+
 def test_a_cleanup_command_that_fails_fails_the_cleanup() -> None:
     done = start(*BARE, "-Slog-stderr-level=6", "sh", "-c", "echo exit 9 | flux admin cleanup-push")
     assert done.rc == 9

@@ -35,6 +35,7 @@ from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
 from .boot import BootInfo
+from .config import ConfigError
 from .events import Events
 from .groups import Groups
 from .join import LeaderState, expect_parent, when_parent_is_through
@@ -165,6 +166,11 @@ class Broker:
         self.pushed = Cleanup(self, self.context)
         signals.listen(self)
         try:
+            if "access" in self.config:
+                # Only here: the tables of all keys are not kept in the memory of each broker.
+                from .config_keys import check
+
+                check(self.config, self.config_path)
             if self._agent_socket is not None:
                 self.agent = AgentLink(self, self._agent_socket[0])
                 self.agent.start(self._agent_socket[1])
@@ -177,9 +183,13 @@ class Broker:
         except Exception as exc:
             # Nobody else tells the agent to end, for whose end we wait.
             self._let_agent_end()
-            if not isinstance(getattr(exc, "errno", None), int):
+            if isinstance(exc, ConfigError):
+                self.log(logging.CRITICAL, "connector-local", str(exc))
+            elif isinstance(getattr(exc, "errno", None), int):
+                self.log(logging.CRITICAL, "broker", f"cannot start: {text_of(exc)}")
+            else:
                 raise
-            self.log(logging.CRITICAL, "broker", f"cannot start: {text_of(exc)}")
+            self.advance("builtins-fail")
             return False
         self.advance("builtins-success")
         if self.rank == 0:

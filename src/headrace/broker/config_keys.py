@@ -160,9 +160,10 @@ def check(config: dict[str, Any], path: str = "") -> None:
         _check_all(config)
     except _Wrong as exc:
         where = _in_file(exc.path, _read(path), exc.values)
-        if exc.module:
+        module = _STRICT_FOR["access"] if exc.path[0] == "access" else exc.module
+        if module:
             file = where.removesuffix(": ")
-            raise RefusedTable(exc.module, f"{exc} (in {file})" if file else str(exc)) from None
+            raise RefusedTable(module, f"{exc} (in {file})" if file else str(exc)) from None
         raise ConfigError(where + str(exc)) from None
 
 

@@ -92,6 +92,7 @@ class Liveness:
 
     def _change(self, child: Child, torpid: bool) -> None:
         child.torpid = torpid
+        child.changed(child)
         what = f"torpid: it was not heard for {duration.encode(self._most)}" if torpid else "not torpid any more"
         self._broker.log(logging.ERROR, "overlay", f"{child.title} is {what}")
         ranks = str(Idset(self._overlay.topology.subtree(child.rank)))

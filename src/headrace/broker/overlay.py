@@ -390,8 +390,8 @@ class Overlay:
             self._read_children()
         if not child.alive:
             return
-        child.become("offline" if graceful else "lost")
         child.torpid = False
+        child.become("offline" if graceful else "lost")
         child.error = "" if graceful else f"lost connection: {why}"
         self._by_uuid.pop(child.uuid, None)
         self.broker.router.remove_peer(child)

@@ -26,11 +26,18 @@ class Child:
         self.host = ""
         self.heard = 0.0
         self.torpid = False
+        # Called when its status has changed, or whether it is torpid.
+        self.changed: Callable[[Child], None] = lambda _child: None
 
     def become(self, status: str) -> None:
         if status != self.status:
             self.status = status
             self.since = time.monotonic()
+            self.changed(self)
+
+    def monitored(self) -> dict[str, Any]:
+        """What the answers of overlay.monitor have of it."""
+        return {"rank": self.rank, "status": self.status, "torpid": self.torpid}
 
     @property
     def state(self) -> str:

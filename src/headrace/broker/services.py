@@ -16,6 +16,7 @@ from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .overlay_child import Child
 
 
 def register(broker: Broker) -> None:
@@ -288,6 +289,22 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")
         return EMPTY
 
+    watchers = ctx.streams("monitor")
+
+    def tell(child: Child) -> None:
+        if len(watchers):
+            watchers.send(child.monitored())
+
+    for child in overlay.children.values():
+        child.changed = tell
+
+    def monitor(msg: Message) -> None:
+        """Stream the children that are or were there, then each change of one: `{rank, status, torpid}`."""
+        watchers.add(msg)
+        for child in overlay.children.values():
+            if child.status != "offline" or child.torpid:
+                ctx.respond(msg, child.monitored())
+
     ctx.on_stats(overlay.stats)
     ctx.service(
         "overlay",
@@ -296,6 +313,7 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             "topology": topology,
             "disconnect-subtree": disconnect,
             "drained": drain.handler(broker, ctx),
+            "monitor": monitor,
         },
         open=("health", "topology"),
         requests=forms.OVERLAY,

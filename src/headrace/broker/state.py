@@ -25,6 +25,7 @@ STATES = (
 
 _NEXT = {
     ("load-builtins", "builtins-success"): "join",
+    ("load-builtins", "builtins-fail"): "exit",
     ("join", "parent-none"): "config-sync",
     ("join", "parent-ready"): "config-sync",
     ("join", "parent-fail"): "shutdown",

@@ -56,6 +56,7 @@ OVERLAY: Methods = {
     "topology": form({"rank": int}),
     "disconnect-subtree": form({"rank": int}),
     "drained": form({"route": [str]}),
+    "monitor": _NONE,
 }
 
 RUNAT: Methods = {"push": form({"name": str, "commands": [str]})}
