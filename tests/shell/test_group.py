@@ -12,15 +12,18 @@ from agent_world import World
 
 _PATIENCE = 10.0
 
-_GROUP = "ps -o pgid= -p $$"
+_GROUP = "ps -o pgid= -p $$; echo $$"
 
 
 @pytest.mark.parametrize(("options", "groups"), [({}, 3), ({"nosetpgrp": 1}, 1)])
 def test_tasks_share_a_group_only_when_asked_to(world: World, options: dict[str, int], groups: int) -> None:
     job = world.shell(_GROUP, 3, options=options)
     assert job.status == 0
-    seen = set(job.text().split())
+    told = [job.text(rank=rank).split() for rank in range(3)]
+    seen = {group for group, _pid in told}
     assert len(seen) == groups and str(os.getpgrp()) not in seen
+    # No task leads a shared group.
+    assert [group == pid for group, pid in told] == [groups == 3] * 3
 
 
 def test_each_job_has_a_group_of_its_own(world: World) -> None:
@@ -34,15 +37,15 @@ def test_each_job_has_a_group_of_its_own(world: World) -> None:
     assert world.finish(first).status == 137 << 8
 
 
-def test_a_signal_reaches_each_task_once_and_the_job_ends_with_the_last(world: World) -> None:
-    script = "n=0; trap 'n=$((n+1)); echo got $n; [ $n = 2 ] && exit 0' USR1; echo up; while :; do sleep .01; done"
-    job = world.start(["sh", "-c", script], 2, options={"nosetpgrp": 1})
+def test_a_signal_goes_to_the_tasks_and_not_to_their_children(world: World) -> None:
+    child = "trap 'echo child got it' USR1; echo up; while :; do sleep .01; done"
+    task = "trap 'echo task got it; kill -9 $child; exit 0' USR1"
+    script = f'{task}; sh -c "$CHILD" & child=$!; while :; do wait; done'
+    job = world.start(["sh", "-c", script], 2, options={"nosetpgrp": 1}, env={"CHILD": child})
     world.pump(lambda: job.text().count("up") == 2)
     world.kill(job, signal.SIGUSR1)
-    world.pump(lambda: job.text().count("got 1") == 2)
-    world.kill(job, signal.SIGUSR1)
     assert world.finish(job).status == 0
-    assert job.text().count("got 2") == 2
+    assert (job.text().count("task got it"), job.text().count("child got it")) == (2, 0)
 
 
 def test_what_a_task_left_in_the_group_lives_until_the_last_task_ends(world: World, tmp_path: Path) -> None:

@@ -1,24 +1,30 @@
 """The process group that the tasks of one job share on one node (`-o nosetpgrp`).
 
-Flux's tasks are then in the group of their shell. Here one agent is the shell of all jobs of a node, and in its group
-a task's `kill 0` would reach other jobs; so the tasks of a job have a group among themselves, led by the first one.
+Flux's tasks are then in the group of their shell, which none of them leads, and signals go to the tasks alone and not
+to their children. Here one agent is the shell of all jobs of a node, and in its group a task's `kill 0` would reach
+other jobs; so the tasks of a job have a group among themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+
+from ..agent.spawn import spawn
 
 
 class SharedGroup:
-    """The group `number`, 0 until the first task has started and after the last member has gone."""
+    """The group `number`, 0 after its last member has gone."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, children: dict[int, Callable[[int], None]]) -> None:
+        """Make the group by a process that ends at once, and whose end `children` (the agent's) takes note of.
 
-    def joined(self, pid: int) -> None:
-        """A task was started in the group, or in one of its own if there was none."""
-        self.number = self.number or pid
+        The group exists until that process is collected, in a later turn of the agent's loop, and then as long as it
+        has members: tasks are to be started in this turn. Raises OSError.
+        """
+        self.number = spawn(["/bin/sh", "-c", ":"], {}, ())
+        children[self.number] = lambda _status: None
 
     def task_exited(self) -> None:
         """A task was collected. The kernel may give the number of an empty group to another process: forget it."""

@@ -82,7 +82,7 @@ class ShellJob:
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
         # With nosetpgrp the tasks of this node share a process group, else each has its own.
-        self.group = SharedGroup() if self.options.get("nosetpgrp") else None
+        self.group: SharedGroup | None = None
         self.size = 0
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
         self._window = Window(self._hold)
@@ -242,6 +242,12 @@ class ShellJob:
             source = stdio.redirect("stdin", str(Idset(range(self.size))), stdin)
             self._keep_input([[time.time(), "redirect", source]])
         terminals = known.pty_ranks(self.options)
+        if self.options.get("nosetpgrp") and ranks:
+            try:
+                self.group = SharedGroup(self.agent.children)
+            except OSError as exc:
+                self.fail(f"cannot make a process group: {exc.strerror}", 1)
+                return
         for local, rank in enumerate(ranks):
             task = Task(self, local, rank)
             self.tasks.append(task)
@@ -413,8 +419,8 @@ class ShellJob:
     def _signal_tasks(self, signum: int) -> None:
         if signum == signal.SIGKILL:
             self._window.open()
-        if self.group is not None:
-            self.group.kill(signum)
+            if self.group is not None:
+                self.group.kill(signum)
         for task in self.tasks:
             task.kill(signum)
 

@@ -106,8 +106,6 @@ class Task:
             group = job.group.number if job.group is not None and self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
             self.pid = spawn(argv, env, fds, limits, terminal=device, group=group)
-            if job.group is not None and self._shares_group:
-                job.group.joined(self.pid)
         except BaseException:
             for fd in [*ours, *its]:
                 os.close(fd)
@@ -224,8 +222,12 @@ class Task:
             os.close(fd)
 
     def kill(self, signum: int) -> None:
-        """Signal the task's process group, unless it is that of several tasks, which the job signals once."""
-        if self.pid and not self.closed and not self._swept and not self._shares_group:
+        """Signal the task's process group, or the process alone where the group is that of several tasks."""
+        if self._shares_group:
+            if self.pid > 0:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(self.pid, signum)
+        elif self.pid and not self.closed and not self._swept:
             # A negative pid is a collected process whose group may still hold background members.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(abs(self.pid), signum)
