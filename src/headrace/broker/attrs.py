@@ -15,20 +15,21 @@ from .module_streams import RpcError
 # Response flag of attr.get: the value will not change, clients may cache it.
 FLAG_IMMUTABLE = 1
 
+# An empty default means that the attribute is not set: attr.get answers ENOENT, and lists do not have it.
 _USER_DEFAULTS = {
     "broker.boot-method": "",
     "broker.cleanup-timeout": "none",
     "broker.critical-ranks": "",
-    "broker.exit-norestart": "0",
-    "broker.exit-restart": "0",
-    "broker.module-nopanic": "0",
+    "broker.exit-norestart": "",
+    "broker.exit-restart": "",
+    "broker.module-nopanic": "",
     "broker.quorum": "",
     "broker.quorum-warn": "1m",
     "broker.rc1_path": "",
-    "broker.rc2_none": "0",
+    "broker.rc2_none": "",
     "broker.rc3_path": "",
-    "broker.recovery-mode": "0",
-    "broker.sd-notify": "0",
+    "broker.recovery-mode": "",
+    "broker.sd-notify": "",
     "broker.sd-stop-timeout": "none",
     "broker.shutdown-timeout": "none",
     "broker.shutdown-warn": "1m",
@@ -114,9 +115,8 @@ _RUNTIME = (
     "tbon.torpid_min",
 )
 # Listed by those who show what is not set, too.
-_OPTIONAL = ("config.path", "tbon.endpoint")
+_OPTIONAL = ("tbon.endpoint",)
 
-# Set empty by default means "not set": attr.get answers ENOENT.
 _SETTABLE_PREFIXES = ("user.", "test.", "test-nr.", "config.path", "sched.")
 # Names that somebody may make up while the broker runs.
 _MADE_UP = ("user.", "test.", "sched.")
