@@ -43,7 +43,8 @@ def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
     rare = {
         *("broker.boot_pmi", "broker.boot_slurm", "broker.pmi_client", "broker.pmi2_client", "client.handle"),
         *("agent.environments", "modules.job_exec_leader", "modules.job_exec_payload", "modules.resource_leader"),
-        *("spec.jobspec", "spec.jobspec_validate", "spec.ranges"),
+        *("spec.jobspec", "spec.jobspec_validate", "spec.ranges", "spec.rset", "spec.constraint"),
+        *("modules.resource_source", "modules.node_topology"),
         *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),
     }
     preload = "from headrace.broker import launch_many; launch_many._preload(True)"

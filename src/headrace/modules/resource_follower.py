@@ -8,14 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.discovery import bindable_cpus, discover, discover_after_fork
-from headrace.modules.resource_source import Found
 from headrace.spec import message as m
 from headrace.spec.message import Message
 from headrace.spec.requests.resource import FOLLOWER
+
+if TYPE_CHECKING:
+    # Not at run time: it loads the readers of R, which only the leader uses.
+    from headrace.modules.resource_source import Found
 
 # How often what could not be passed on is tried again, as the parent may still be loading its modules.
 _RETRIES = 50
