@@ -115,7 +115,7 @@ def test_attributes_events_services_and_configuration_reach_it(tmp_path):
     assert told["color"] == ["", "red", ""]
     assert told["heard"] == [["probe.shouted", {"text": "hear, hear"}]]
     assert told["more"] == [{"hello": "more"}, ["probe", "probe-more"]]
-    assert told["limit"] == [1, None, 2, [22, "probe: probe.limit must not be negative"], 2]
+    assert told["limit"] == [1, None, 2, [22, "error updating probe: probe.limit must not be negative"], 2]
     assert told["left"] == 1
     assert "probe.err[0]: hear, hear\n" in told["log"] and "hear, hear on stderr" in told["log"]
 

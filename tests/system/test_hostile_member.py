@@ -349,7 +349,7 @@ def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gon
         assert held("kvs", "pending_requests") == [0]
         assert held("job-list", "stats_watchers", "idsync") == [0, {"lookups": 0, "waits": 0}]
         assert held("job-manager", "journal") == [{"listeners": 1, "events": 0}]
-        assert held("groups", "groups") == [{"broker.online": "0-1"}]
+        assert held("groups", "subtree") == [{"broker.online": "0-1", "broker.torpid": ""}]
         handle.close()
         log = brokers.log(0) + brokers.log(1)
         assert "Traceback" not in log, f"seed {seed}: {log[log.index('Traceback') :][:3000]}"

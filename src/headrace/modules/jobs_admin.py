@@ -152,7 +152,10 @@ class Admin:
 
     def purge_id(self, msg: Message) -> None:
         """`purge-id {id, force}`, or {jobs: [id...], force}: {count}."""
-        jobs = msg.obj["jobs"] if "jobs" in msg.obj else [msg.obj["id"]]
+        jobs, one = msg.obj.get("jobs"), msg.obj.get("id")
+        if jobs is None and one is None:
+            raise RpcError(errno.EPROTO, "job-manager.purge-id: jobs: missing, expected array")
+        jobs = [one] if jobs is None else jobs
         for id in jobs:
             if id in self.core.active:
                 raise RpcError(errno.EINVAL, "cannot purge active job")

@@ -43,7 +43,7 @@ JOB_MANAGER: Methods = {
     "drain": _NONE,
     "idle": _NONE,
     "purge": form({"age_limit?": float, "num_limit?": int, "batch?": int, "force?": bool}),
-    "purge-id": form({"jobs": [int], "force?": bool}),
+    "purge-id": form({"jobs?": [int], "id?": int, "force?": bool}),
     "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES}),
     "sched-hello": form({"partial-ok?": bool}),
     "sched-ready": form({"mode": str, "limit?": int}),
