@@ -143,6 +143,19 @@ def test_a_job_of_an_instance_knows_its_parent_and_its_level() -> None:
     assert wanted.items() <= info.attrs.items()
 
 
+def test_the_interface_hint_is_the_enclosing_instance_s_unless_another_is_given() -> None:
+    server = Server(1, **{"flux.tbon-interface-hint": "lo"})
+    (info,) = launched(server)
+    assert info.attrs == {"tbon.interface-hint": "lo"}
+    assert launched(server, attrs={"tbon.interface-hint": "eth0"})[0].attrs == {}
+    assert launched(server, FLUX_IPADDR_HOSTNAME="")[0].attrs == {}
+
+
+def test_an_inherited_interface_hint_is_followed_when_brokers_talk_over_tcp() -> None:
+    with pytest.raises(BootError, match=r"simple: tbon\.interface-hint=nosuch"):
+        launched(Server(2, **{"flux.tbon-interface-hint": "nosuch"}))
+
+
 def test_a_launcher_that_is_not_flux_says_nothing_of_a_parent() -> None:
     (info,) = launched(Server(1), FLUX_URI="local:///another")
     assert (info.attrs, info.method) == ({}, "simple")

@@ -93,6 +93,12 @@ def test_packages_may_add_their_commands_to_the_help(flux, tmp_path):
     assert shown.endswith("\nCommon commands from flux-mine:\n   do                 does it\n")
 
 
+def test_an_entry_of_the_help_that_names_no_command_is_passed_over(flux, tmp_path):
+    (tmp_path / "x.json").write_text('[{"name": "mine"}, {"category": "mine", "command": "do", "description": "it"}]')
+    shown = flux("help", FLUX_CMDHELP_PATTERN="*.json")
+    assert (shown.rc, shown.stdout.endswith("flux-mine:\n   do                 it\n")) == (0, True)
+
+
 def test_version_option_is_the_version_command(flux):
     assert flux("-V").stdout == flux("version").stdout
     assert flux("-V").stdout.startswith("commands:")

@@ -170,3 +170,22 @@ def test_a_cleanup_command_that_fails_fails_the_cleanup() -> None:
     done = start(*BARE, "-Slog-stderr-level=6", "sh", "-c", "echo exit 9 | flux admin cleanup-push")
     assert done.rc == 9
     assert "cleanup-fail: cleanup->shutdown" in done.err
+
+
+NODE = "<topology><object type='Machine'>" + "<object type='Core'/>" * 3 + "</object></topology>"
+
+
+def test_resources_are_those_of_a_topology_file_that_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "node.xml"
+    file.write_text(NODE)
+    done = start("-s2", "flux resource list -s all -no '{ncores} {ngpus}'", FLUX_HWLOC_XMLFILE=str(file))
+    assert (done.rc, done.out) == (0, "6 0\n"), done.err
+    file.unlink()
+    done = start("true", FLUX_HWLOC_XMLFILE=str(file))
+    assert done.rc == 1
+    assert f"FLUX_HWLOC_XMLFILE: {file}: No such file or directory" in done.err
+
+
+def test_an_instance_in_a_job_has_the_interface_hint_of_its_parent() -> None:
+    done = start("-Stbon.interface-hint=lo", "flux run flux start flux getattr tbon.interface-hint")
+    assert (done.rc, done.out) == (0, "lo\n"), done.err

@@ -54,10 +54,11 @@ def from_launcher(
     """Boot by exchange with the other brokers, as the attributes that were set want it. Raises BootError."""
     try:
         pmi = client(env)
-        info = _exchange(pmi, rundir, attrs, env)
+        inherited = _inherited_hint(pmi, attrs, env) if method == "simple" else {}
+        info = _exchange(pmi, rundir, {**attrs, **inherited}, env)
         info.method = method
         if method == "simple":
-            info.attrs = _enclosing_job(pmi, env)
+            info.attrs = {**_enclosing_job(pmi, env), **inherited}
         pmi.finalize()
     except (PmiError, ValueError) as exc:
         raise BootError(f"{method}: {exc}") from None
@@ -117,6 +118,15 @@ def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env:
         text = unreached(host, uri[len("tcp://") :].rpartition(":")[0], child, hint_of(attrs, env))
         if text:
             raise PmiError(text)
+
+
+def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """The attribute `tbon.interface-hint` as the enclosing instance has it, where nothing here says otherwise."""
+    own = ("FLUX_IPADDR_INTERFACE", "FLUX_IPADDR_HOSTNAME")
+    if "tbon.interface-hint" in attrs or any(name in env for name in own):
+        return {}
+    hint = pmi.lookup("flux.tbon-interface-hint")
+    return {"tbon.interface-hint": hint} if hint else {}
 
 
 def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:

@@ -359,6 +359,9 @@ def _added_commands(pattern: str) -> str:
     for path in sorted(glob.glob(pattern)):
         with open(path, encoding="utf-8") as file:
             for entry in json.load(file):
+                if "command" not in entry:
+                    # It describes a category ({name, description}) and no command.
+                    continue
                 line = f"   {entry['command']:<17}  {entry['description']}\n"
                 categories[entry["category"]] = categories.get(entry["category"], "") + line
     return "".join(f"\nCommon commands from flux-{name}:\n{lines}" for name, lines in categories.items())

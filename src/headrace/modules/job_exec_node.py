@@ -116,8 +116,10 @@ class Node:
             from headrace.modules.job_exec_payload import Payloads
 
             self._payloads = Payloads(attrs.get("rundir", ""))
+        hint = attrs.get("tbon.interface-hint", "")
         return {
             "id": job["id"],
+            **({} if hint in ("", "default-route") else {"interface_hint": hint}),
             **self._payloads.of(job["jobspec"]),
             "userid": job["userid"],
             "uri": attrs.get("local-uri"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.module import ModuleContext
 from headrace.broker.module_args import only
-from headrace.modules.resource_follower import Follower
+from headrace.modules.resource_follower import Follower, node_of_file
 
 NAME = "resource"
 
@@ -18,6 +18,8 @@ def load(ctx: ModuleContext, args: list[str]) -> None:
         # Not in the memory of all the others.
         from headrace.modules.resource_leader import Leader
 
+        # Rank 0 counts its node later, when a file that cannot be read would no longer fail the load.
+        node_of_file()
         Leader(ctx, args)
     else:
         Follower(ctx)

@@ -13,19 +13,38 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
 from headrace.modules.discovery import bindable_cpus, discover, discover_after_fork
 from headrace.spec import message as m
+from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 from headrace.spec.requests.resource import FOLLOWER
 
 if TYPE_CHECKING:
     # Not at run time: it loads the readers of R, which only the leader uses.
     from headrace.modules.resource_source import Found
+    from headrace.spec import hwloc
 
 # How often what could not be passed on is tried again, as the parent may still be loading its modules.
 _RETRIES = 50
 
 
+def node_of_file() -> hwloc.Node | None:
+    """The node that the topology file FLUX_HWLOC_XMLFILE describes, if one is named. Raises RpcError."""
+    file = os.environ.get("FLUX_HWLOC_XMLFILE")
+    if not file:
+        return None
+    # Few have one, and XML takes time and memory to import.
+    from headrace.spec import hwloc
+
+    try:
+        return hwloc.read(file)
+    except hwloc.HwlocError as exc:
+        raise RpcError(errno.EINVAL, f"FLUX_HWLOC_XMLFILE: {exc}") from None
+
+
 def count_node(ctx: ModuleContext) -> Found:
-    """This broker's node as it is reported to rank 0."""
+    """This broker's node as it is reported to rank 0. Raises RpcError for a topology file that cannot be read."""
+    node = node_of_file()
+    if node is not None:
+        return [ctx.rank, socket.gethostname(), str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
     found = discover(affinity=bindable_cpus()) if _is_unrestricted(ctx) else discover_after_fork()
     return [ctx.rank, socket.gethostname(), str(found.cores), str(found.gpus)]
 

@@ -202,6 +202,8 @@ class ShellJob:
             return
         where = placed.pmi if known.pmi_map(self.options) else {}
         preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
+        if "interface_hint" in self.op:
+            preset["flux.tbon-interface-hint"] = self.op["interface_hint"]
         local = len(placed.ranks)
         fail = partial(self.fail, code=1, component="pmi")
         self.pmi = PmiServer(self.f58, self.size, local, preset, self._enter_barrier, self._pmi_abort, fail)
