@@ -51,3 +51,13 @@ def test_a_wait_that_nothing_could_end_is_refused() -> None:
         assert refused.value.errno == errno.EDEADLK
         with pytest.raises(TimeoutError):
             call.get(timeout=0)
+
+
+def test_a_claimed_sender_is_on_every_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLUX_HANDLE_USERID", "7")
+    monkeypatch.setenv("FLUX_HANDLE_ROLEMASK", str(ROLE_USER))
+    with LoopHandle() as handle:
+        handle.send(request("a.b", userid=42, rolemask=ROLE_OWNER))
+        handle.pump(0)
+        (asked,) = handle.unclaimed(REQUEST)[0]
+        assert (asked.userid, asked.rolemask) == (7, ROLE_USER)

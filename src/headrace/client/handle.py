@@ -200,7 +200,10 @@ class Handle:
 
     def send(self, msg: Message) -> None:
         """Send a message; a claimed identity is stamped on it. Raises OSError when the connection is gone."""
-        self.stamp(msg)
+        if self._user is not None:
+            msg.userid = self._user
+        if self._role is not None:
+            msg.rolemask = self._role
         data = frame(msg)
         try:
             sent = self._sock.send(data, _socket.MSG_DONTWAIT)
@@ -210,13 +213,6 @@ class Handle:
             raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
         if sent < len(data):
             self._send_rest(data[sent:])
-
-    def stamp(self, msg: Message) -> None:
-        """Put the claimed identity, if any, on a message."""
-        if self._user is not None:
-            msg.userid = self._user
-        if self._role is not None:
-            msg.rolemask = self._role
 
     def _send_rest(self, data: bytes) -> None:
         """Send what the broker has no room for yet, and read meanwhile: it may wait for that before it reads on."""

@@ -34,11 +34,10 @@ class LoopHandle(Handle):
         self._entrance.close()
 
     def send(self, msg: Message) -> None:
-        self.stamp(msg)
-        if msg.userid == USERID_UNKNOWN:
-            msg.userid = os.getuid()
-        if msg.rolemask == ROLE_NONE:
-            msg.rolemask = ROLE_OWNER
+        if self._user is not None or msg.userid == USERID_UNKNOWN:
+            msg.userid = os.getuid() if self._user is None else self._user
+        if self._role is not None or msg.rolemask == ROLE_NONE:
+            msg.rolemask = ROLE_OWNER if self._role is None else self._role
         left = memoryview(frame(msg))
         while left:
             try:
