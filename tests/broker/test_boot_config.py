@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,24 @@ def test_a_certificate_must_be_complete_and_its_owners_alone(cert: str) -> None:
         read_certificate(cert)
     with pytest.raises(BootError, match="No such file"):
         read_certificate(cert + "x")
+
+
+def test_a_parent_whose_name_has_no_address_is_told_of(cert: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"curve_cert": cert, "default_bind": "tcp://lo:%p", "default_connect": "tcp://%h:%p"}
+    hosts = [
+        {"host": "x.invalid"},
+        {"host": "b"},
+        {"host": "localhost", "parent": "b"},
+        {"host": "c", "parent": "localhost"},
+    ]
+    asked = socket.getaddrinfo
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def resolve(host: bytes, *args: Any, **more: Any) -> Any:
+        if host == b"x.invalid":
+            raise unknown
+        return asked(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert booted(monkeypatch, "b", **table, hosts=hosts).parent_unresolved == "x.invalid: Name or service not known"
+    assert booted(monkeypatch, "c", **table, hosts=hosts).parent_unresolved == ""

@@ -88,15 +88,22 @@ def needs_ipv6_to_bind(endpoint: str) -> bool:
 
 def needs_ipv6_to_connect(endpoint: str) -> bool:
     """Of an IPv6 address, and a name that has none but such. A name that is not known (yet) counts as one of IPv4."""
+    return families_of(endpoint)[0] == {socket.AF_INET6}
+
+
+def families_of(endpoint: str) -> tuple[frozenset[int], str]:
+    """The address families that the host of an endpoint has addresses of; if there are none, the reason, too."""
     host = _host_of(endpoint)
     if ":" in host:
-        return True
+        return frozenset({socket.AF_INET6}), ""
     try:
         # As bytes: for a text it would load the codecs of international names.
         found = socket.getaddrinfo(host.encode(), None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):
-        return False
-    return all(family == socket.AF_INET6 for family, *_ in found)
+    except OSError as exc:
+        return frozenset(), f"{host}: {exc.strerror}"
+    except ValueError as exc:
+        return frozenset(), f"{host}: {exc}"
+    return frozenset(family for family, *_ in found), ""
 
 
 def _host_of(endpoint: str) -> str:

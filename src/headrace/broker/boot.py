@@ -44,6 +44,8 @@ class BootInfo:
         # Whether the sockets at `bind` and to the parent have IPv6, beside IPv4.
         self.bind_ipv6 = True
         self.parent_ipv6 = True
+        # Why the name of the parent's host has no address, "" where it has one or was not looked up.
+        self.parent_unresolved = ""
         self.parent_key = b""
         self.public_key = b""
         self.secret_key = b""

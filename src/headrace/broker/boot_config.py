@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 from typing import Any
 
 from ..spec.hostlist import Hostlist
 from ..spec.os_error import reason
 from . import boot
-from .address import needs_ipv6_to_bind, needs_ipv6_to_connect
+from .address import families_of, needs_ipv6_to_bind
 from .boot import BootError, BootInfo
 from .topology import Topology, TopologyError
 
@@ -76,7 +77,10 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
         info.parent_uri = _endpoint(parent, "connect", table, "default_connect")
         # A name may have an IPv4 address too, at which nobody listens.
         there = "[" in str(parent.get("bind") or table.get("default_bind"))
-        info.parent_ipv6 = ipv6 or there or needs_ipv6_to_connect(info.parent_uri)
+        families, why = families_of(info.parent_uri)
+        info.parent_ipv6 = ipv6 or there or families == {socket.AF_INET6}
+        if info.parent_uri.startswith("tcp://"):
+            info.parent_unresolved = why
     return info
 
 

@@ -103,6 +103,9 @@ class Overlay:
         if self.rank:
             self._parent = sock = sockets.above(self.uuid)
             attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
+            if self.boot.parent_unresolved:
+                # It may get an address later: the connection is tried again and again.
+                log(logging.WARNING, "overlay", f"unable to resolve upstream peer {self.boot.parent_unresolved}")
             sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
             sock.connect(self.boot.parent_uri)
             hello = m.request(
