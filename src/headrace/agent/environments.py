@@ -71,10 +71,10 @@ class Named:
         """The path of the file that has `environment`; "" if there can be none."""
         if len(self._paths) >= _FILES:
             return ""
-        # A name of its own, whoever wrote files here before: agents remember by the name what was in a file.
+        # The name is random: agents remember contents by path, and a broker that was restarted must not reuse one.
         path = os.path.join(self._folder, _PREFIX + os.urandom(8).hex())
         try:
-            # Whole or not there: nobody reads the first half of it.
+            # The rename makes the file appear whole: an agent never reads the first half of one.
             fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
                 file.write(_encode(environment))

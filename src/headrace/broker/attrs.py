@@ -114,11 +114,11 @@ _RUNTIME = (
     "tbon.torpid_max",
     "tbon.torpid_min",
 )
-# Listed by those who show what is not set, too.
+# Attributes that `flux lsattr` lists even while they are not set.
 _OPTIONAL = ("tbon.endpoint",)
 
 _SETTABLE_PREFIXES = ("user.", "test.", "test-nr.", "config.path", "sched.")
-# Names that somebody may make up while the broker runs.
+# `flux setattr` may create attributes with these prefixes while the broker runs.
 _MADE_UP = ("user.", "test.", "sched.")
 
 

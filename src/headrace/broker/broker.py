@@ -92,7 +92,7 @@ class Broker:
         self.indispensable = Idset()
         self.local: LocalServer | None = None
         self.context: ModuleContext
-        # What `flux module debug connector-local` sets bits of.
+        # The debug bits of the local connector, which `flux module debug connector-local` sets.
         self.connector: ModuleContext
         self.groups: Groups | None = None
         self.program: Program | None = None

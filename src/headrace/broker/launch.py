@@ -128,7 +128,7 @@ def start_here(options: LaunchOptions) -> int:
     cleanup = options.attrs.get("rundir-cleanup", "1") == "1"
     shared = os.environ.get("FLUX_START_URI") == f"local://{rundir}/start"
     if shared:
-        # Whoever started us has more brokers in this run directory, and removes it unless it is killed.
+        # `flux start` has more brokers in this run directory, and removes the directory unless it is killed.
         options.attrs["rundir-cleanup"] = "0"
     try:
         # The other brokers may be long in coming.

@@ -145,7 +145,7 @@ class _Forks:
         """Start the broker of `rank`; returns its pid. Raises OSError."""
         again = rank in self._began or rank not in _ranks(self._options)
         if again:
-            # What is sent to it before it listens waits for that.
+            # Signals that reach the new broker before it has handlers stay pending until then.
             signals.hold()
         pid = os.fork()
         if pid == 0:
@@ -177,7 +177,7 @@ class _Forks:
             print(f"flux-broker: {text_of(exc)}", file=sys.stderr)
         finally:
             if self._cleanup and rank == 0 and os.getppid() != own:
-                # Who would do it was killed, the zygote perhaps, too: the last of us leaves nothing.
+                # `flux start`, and perhaps the zygote, was killed: then the leader removes the run directory.
                 shutil.rmtree(self._rundir, ignore_errors=True)
             sys.stdout.flush()
             sys.stderr.flush()
@@ -217,7 +217,7 @@ def _are_programs(options: LaunchOptions) -> bool:
     method = method_in_test_instance(options.attrs, os.environ)
     if method == "single" and options.size > 1:
         raise boot.BootError(f"boot method single makes an instance of one broker, not of {options.size}")
-    # What brokers tell each other by PMI can be shown only where they do.
+    # -vv shows the PMI exchange of the brokers, and forked brokers have none.
     shows_pmi = options.start_verbose > 1
     return _has_hosts(options) or options.runs_other_program or shows_pmi
 

@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Any
 
-# A socket path has 108 bytes with its end; what we append to the run directory takes eleven ("/local-1234").
+# A socket path has 108 bytes with its final NUL, and sockets take eleven beyond the run directory ("/local-1234").
 _RUNDIR_LIMIT = 96
 _SOCKET_PATH = 108
 # Of a run directory or a URI; Flux has a buffer of this size for each.
@@ -85,7 +85,7 @@ def check(options: LaunchOptions) -> None:
             try:
                 config_keys.check(options.config, options.config_path)
             except config_keys.RefusedTable as exc:
-                # The broker refuses what its own connector reads, in its first state (`builtins-fail`).
+                # A bad [access] table is refused by the broker itself in its first state (`builtins-fail`), as in Flux.
                 if exc.module != "connector-local":
                     raise
             options.attrs = {**config_keys.attributes(options.config), **options.attrs}

@@ -75,7 +75,7 @@ class Supervisor:
         # Called with the rank of each broker that has ended.
         self.on_end: Callable[[int], None] = lambda _rank: None
 
-    # -- what the service acts on
+    # -- actions of the service `start`
 
     def pid_of(self, rank: int) -> int:
         return next((pid for pid, other in self._ranks.items() if other == rank), -1)
@@ -132,7 +132,7 @@ class Supervisor:
         self._reap()
         while self._ranks:
             for fd, _events in self._poll.poll(self._patience()):
-                # What was called before may have closed it.
+                # A callback called earlier in this loop may have closed the descriptor.
                 readable = self._readers.get(fd)
                 if readable is not None:
                     readable()
@@ -225,7 +225,7 @@ class Supervisor:
             # A follower that ends well leaves an instance that ends well, whose leader follows.
             self._set_deadline()
         if code and self._agents is not None:
-            # Its agent may have been killed too: what that ran is ours now.
+            # The broker's agent may have been killed with it: then the agent's tasks are children of this process now.
             keeper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
         if self._service is not None:
             self._service.ended(rank, shell_code)
@@ -275,7 +275,7 @@ class Supervisor:
         if self._agents is None:
             return
         if self._leader_killed:
-            # Its program before anything else, as long as we live; then what came to us from a zygote that was killed.
+            # The leader's initial program first; after the zygote's end, the processes inherited from a killed zygote.
             keeper.kill_strays((self._agents.pid,))
         self._agents.wait(_STUCK)
         if self._leader_killed:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PREFIX = "flux-cancel: ERROR: "
 
-# States that a job can be canceled in, and what stands for several.
+# States that a job can be canceled in, and names for several of them.
 _STATES = ("depend", "priority", "sched", "run", "pending", "running", "active")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 18
 # Bytes that wait to be sent at which the other side is asked to pause, and may go on again.
 PAUSE_AT, RESUME_AT = 4 << 20, 1 << 20
-# Bytes that wait at which whoever does not read is given up: streams and events count, answers only when many.
+# Unread bytes at which a client is disconnected: of streams and events, and of answers to its own requests.
 _DROP_AT, _DROP_ANSWERS_AT = 64 << 20, 1 << 30
 _CRED = struct.Struct("3i")
 

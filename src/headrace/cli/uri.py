@@ -67,7 +67,7 @@ def resolve(target: str, wait: bool = False, connectable: bool = True) -> str:
     if not colon:
         uri = _jobs(target, wait)
     elif scheme in ("local", "ssh") and not os.environ.get("FLUX_URI_RESOLVE_LOCAL"):
-        # Who says ssh means it, also to this host.
+        # An ssh URI is left as it is, also one to this host: the user asked for ssh.
         return target
     elif scheme in ("local", "ssh"):
         uri = target
@@ -152,7 +152,7 @@ def _process(text: str) -> str:
     if not pid.isdigit():
         raise CommandError(f"{text} is not a process id")
     if _is_follower(pid):
-        # Its FLUX_URI, if any, is that of whoever started it.
+        # The FLUX_URI in the environment of a broker names the instance around the broker, not its own.
         raise CommandError(f"PID {pid} is a flux-broker and no child found")
     uri = _broker_uri(pid) or _environment(pid).get("FLUX_URI")
     if not uri:

@@ -254,7 +254,7 @@ class Engine:
         if state is None:
             state = "RESERVED" if allocation.reserved else "ALLOCATED"
         at = "Now" if allocation.start == 0 else str(allocation.start)
-        # What was given in another hierarchy is not shown, as Fluxion does not.
+        # Vertices that a job holds in other hierarchies are not shown, as in Fluxion.
         shown = self.writer(self.graph, allocation) if allocation.selection.graph is self.graph else ""
         self.out(f"{shown}{RULE}INFO: JOBID={allocation.jobid}\nINFO: RESOURCES={state}\nINFO: SCHEDULED AT={at}\n")
         self._tell_cost(seconds, cost)

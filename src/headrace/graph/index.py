@@ -64,7 +64,7 @@ class FreeIndex:
         ids = [layout.graph.id[layout.nodes[n]] for n in layout.by_rank] if layout.policy.close else []
         self._ids = ids
         self._dense = bool(ids) and ids == list(range(ids[0], ids[0] + len(ids)))
-        # The scores of all slots of a holder, by what they depend on.
+        # The scores of all slots of a holder, by (demand, layout of the holder, free bits).
         self._ladders: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._allowed: dict[bool, tuple[frozenset[int], int]] = {}
         # The span of time that the question is about; None if no reservation falls into it.

@@ -242,7 +242,7 @@ def _graph(nodes: Iterable[_Node], edges: Iterable[_Edge], whole: bool) -> Graph
             graph.edges.append((subsystem, relation, source, target))
             elsewhere.update((source, target))
     if not whole and elsewhere:
-        # What only other hierarchies have, such as a power panel, is left out.
+        # Vertices that only other hierarchies have, such as a power panel, are left out.
         outside = [v for v in elsewhere if graph.parent[v] < 0 and not graph.children[v]]
         graph = without(graph, outside) if outside and len(outside) < len(graph) else graph
     graph.finish()

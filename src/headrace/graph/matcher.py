@@ -109,8 +109,8 @@ class Matcher:
         self.blocked = False
         self.failure: Failure | None = None
         self._child_types: dict[int, frozenset[str]] = {}
-        # Where vertices may have several parents: what is part of something found, or was of no use; the former in
-        # the order in which it was found; and through which parents, as far as these are not the first ones.
+        # Only where vertices may have several parents. `_seen`: vertices already matched or found useless; `_trail`:
+        # the matched ones in order; `came`: the parent of a vertex that was reached through another than its first.
         self._seen: set[int] | None = set() if self.graph.more_parents else None
         self._trail: list[int] = []
         self.came: dict[int, int] = {}
@@ -205,7 +205,7 @@ class Matcher:
                 return False
             self._seen.add(v)
         trail = len(self._trail)
-        # A node's own number weighs with what is in it, and only a class with the node itself.
+        # A node's number weighs in the scores of its contents; its class also in the node's own score.
         score = base + graph.id[v] + 1 if policy.order else 0
         if kind == "node":
             weight = policy.node_weight * (class_of(graph, v, policy.by) if policy.by else graph.id[v])

@@ -33,7 +33,7 @@ class Shape:
         self.size = sum([count for _, count in demand.parts])
         self.scored = scored
         self.can = 0
-        # By kind of node while nobody uses it; and by node, where it was looked at since.
+        # Best scores: of unused nodes by kind of node, of used ones by node as they are looked at.
         self.idle_scores: list[int | None] = []
         self.scores: dict[int, int | None] = {}
         self.buckets: dict[int, int] = {}

@@ -113,10 +113,10 @@ class _Heartbeat:
         self.count += 1
         self.heard = self.ctx.monotonic()
         if self.warned:
-            # It was late, not gone: what to look for next is another one.
+            # The heartbeat was late and not lost: the next one may be overdue again.
             self._watch()
 
-    # -- what does not come
+    # -- overdue heartbeats
 
     def _watch(self) -> None:
         """Look again when the next thing would have to be said."""

@@ -40,7 +40,7 @@ class Jobspec:
         }
         self._check(self.jobspec)
 
-    # What is valid for the class: called with a decoded jobspec, raises ValueError.
+    # Validates a decoded jobspec for this class; raises ValueError.
     _check = staticmethod(validate_canonical)
 
     @classmethod
