@@ -51,6 +51,9 @@ def _preload(links: bool) -> None:
 
     if links:
         from . import overlay_sockets as _overlay_sockets  # noqa: F401
+    else:
+        # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
+        from ..modules import resource_source as _resource_source  # noqa: F401
     for name in FOLLOWER_MODULES:
         importlib.import_module("headrace.modules." + name.replace("-", "_"))
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
