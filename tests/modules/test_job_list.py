@@ -397,7 +397,8 @@ def test_who_asks_for_annotations_by_name_gets_why_pending_jobs_wait(in_broker: 
             asked.append(msg.obj["ids"])
             # Job 2 has been started meanwhile.
             return {
-                "reasons": [[id, {"reason_pending": f"r{id}", "jobs_ahead": 1}] for id in msg.obj["ids"] if id != 2]
+                "reasons": [[id, {"reason_pending": f"r{id}", "jobs_ahead": 1}] for id in msg.obj["ids"] if id != 2],
+                "own": [],
             }
 
         world.ctx.service("job-manager", {"reasons": reasons})
@@ -426,6 +427,31 @@ def test_who_asks_for_annotations_by_name_gets_why_pending_jobs_wait(in_broker: 
         # One that runs is not asked about.
         await world.client.rpc("job-list.list-id", {"id": 1, "attrs": ["annotations"]})
         assert asked == [[2, 3, 4], [3]]
+
+    with_world(in_broker, scenario)
+
+
+def test_a_reason_of_the_job_manager_replaces_what_a_scheduler_said_before(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        gone = "no scheduler is loaded"
+        world.ctx.service(
+            "job-manager", {"reasons": lambda msg: {"reasons": [[1, {"reason_pending": gone}]], "own": [1]}}
+        )
+        world.pending(1)
+        stale = {"reason_pending": "short", "jobs_ahead": 2, "t_estimate": 5.0, "other": "kept"}
+        world.ctx.respond(
+            world.journal,
+            {
+                "id": 1,
+                "events": [
+                    {"timestamp": 1.0, "name": "annotations", "context": {"annotations": {"sched": stale, "user": 1}}}
+                ],
+            },
+        )
+        await world.settle()
+        assert [job["annotations"] for job in await world.listing(attrs=["annotations"])] == [
+            {"sched": {"reason_pending": gone, "other": "kept"}, "user": 1}
+        ]
 
     with_world(in_broker, scenario)
 

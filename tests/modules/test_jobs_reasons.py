@@ -39,6 +39,8 @@ def test_the_job_manager_knows_of_jobs_that_are_not_before_the_scheduler(in_brok
             held: "held",
             dependent: f"dependency: after-success={jobid.encode(held)}",
         }
+        answer = await world.client.rpc("job-manager.reasons", {"ids": [early, held, dependent]})
+        assert answer["own"] == [held, dependent]
         await world.alloc(early)
         assert await reasons(world, early) == {}
 
@@ -72,7 +74,7 @@ def test_what_the_scheduler_says_is_passed_on_and_what_it_does_not_know_yet_is_s
         says(world, lambda _msg: {"reasons": [[jobs[1], notes]]})
         answer = await world.client.rpc("job-manager.reasons", {"ids": jobs[:2]})
         soon = {"reason_pending": "about to be scheduled"}
-        assert answer == {"reasons": [[jobs[1], notes], [jobs[0], soon]]}
+        assert answer == {"reasons": [[jobs[1], notes], [jobs[0], soon]], "own": []}
 
     in_broker(scenario)
 

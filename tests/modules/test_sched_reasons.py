@@ -95,6 +95,28 @@ def test_whole_nodes_and_constraints_have_their_reasons_and_estimates(in_broker:
     in_broker(scenario)
 
 
+@BOTH
+def test_a_job_behind_others_is_told_what_no_node_meets_and_not_that_nodes_are_down(
+    in_broker: Run, module: Any
+) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker, "queue-depth=unlimited", module=module, r=four_nodes(properties={"fast": "3"}))
+        world.submit(1, jobspec(nslots=8, duration=HOUR))
+        world.submit(2, jobspec(nslots=8, duration=HOUR))
+        world.submit(3, jobspec(constraints={"properties": ["nosuch"]}))
+        world.submit(4, jobspec(constraints={"ranks": ["7"]}))
+        world.submit(5, jobspec(constraints={"not": [{"ranks": ["0-3"]}]}))
+        await world.settle()
+        found = await reasons(broker, 3, 4, 5)
+        assert [found[job]["reason_pending"] for job in (3, 4, 5)] == [
+            "no node has property nosuch; behind 1 job",
+            "no node has rank 7; behind 2 jobs",
+            "every node has rank 0-3; behind 3 jobs",
+        ]
+
+    in_broker(scenario)
+
+
 def fits(free: dict[int, int], nslots: int, cores: int) -> bool:
     return sum(count // cores for count in free.values()) >= nslots
 

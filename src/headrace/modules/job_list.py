@@ -43,6 +43,8 @@ _SINGLE = 32
 _PER_MESSAGE = 125
 # The attribute in which a listing of those who ask for it by name has why pending jobs wait.
 _REASON_IN = "annotations"
+# What a scheduler annotates to a job that waits for it, and what does not hold once the job waits for something else.
+_WAITING = frozenset(("reason_pending", "jobs_ahead", "t_estimate"))
 # Seconds between two answers to a client that streams statistics.
 _STATS_PERIOD = 0.5
 # The journal's mark that the past is over: a batch of no events for no job.
@@ -220,8 +222,10 @@ class _Lister:
 
         def answered(reply: Message) -> None:
             # Without an answer the jobs are listed as they are.
-            for id, notes in () if reply.errnum else reply.obj["reasons"]:
-                _annotate(attributes[pending[id]], notes)
+            if not reply.errnum:
+                own = frozenset(reply.obj["own"])
+                for id, notes in reply.obj["reasons"]:
+                    _annotate(attributes[pending[id]], notes, id in own)
             done()
 
         self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
@@ -413,10 +417,15 @@ def _names(attrs: list[Any]) -> tuple[str, ...]:
 _KNOWN = frozenset(ATTRS)
 
 
-def _annotate(attributes: dict[str, Any], notes: dict[str, Any]) -> None:
-    """Add a scheduler's annotations to a job's attributes; what it annotated by itself stays."""
+def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> None:
+    """Add why a job waits to its attributes. What a scheduler annotated by itself stays, unless the reason is the job
+    manager's `own`: then the job is not before the scheduler, and what was annotated is of an earlier time.
+    """
     annotations = attributes.get(_REASON_IN) or {}
-    sched = {**notes, **annotations.get("sched", {})}
+    sched = annotations.get("sched", {})
+    if own:
+        sched = {key: value for key, value in sched.items() if key not in _WAITING}
+    sched = {**notes, **sched}
     if sched:
         attributes[_REASON_IN] = {**annotations, "sched": sched}
 

@@ -31,17 +31,19 @@ def own_reason(core: Core, job: Job) -> str:
         return "held"
     if not core.queues.started(job.queue):
         return core.queues.stop_note(job.queue)
-    if job.alloc_pending:
-        return ""
     if not core.sched_ready:
         return "no scheduler is loaded"
+    if job.alloc_pending:
+        return ""
     if core.limited.limit:
         return f"behind {core.limited.limit} or more jobs"
     return SOON
 
 
 class Reasons:
-    """The request `reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]} of those that wait."""
+    """The request `reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]], own: [id]} of those that
+    wait. Jobs in `own` are not before the scheduler: what it annotated to them earlier does not hold any more.
+    """
 
     def __init__(self, ctx: ModuleContext, core: Core) -> None:
         self._ctx = ctx
@@ -60,7 +62,7 @@ class Reasons:
             else:
                 others.append(id)
         if not others:
-            return {"reasons": known}
+            return {"reasons": known, "own": [id for id, _ in known]}
         self._ask_scheduler(msg, known, others)
         return None
 
@@ -80,7 +82,7 @@ class Reasons:
         def finish(found: list[list[Any]], otherwise: str) -> None:
             told = {id for id, _ in found}
             rest = [[id, {"reason_pending": otherwise}] for id in ids if id not in told]
-            self._ctx.respond(msg, {"reasons": known + found + rest})
+            self._ctx.respond(msg, {"reasons": known + found + rest, "own": [id for id, _ in known]})
 
         patience = self._ctx.call_later(_PATIENCE, give_up)
         tag = self._ctx.call("sched.reasons", {"ids": ids}, answered)

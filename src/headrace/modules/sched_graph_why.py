@@ -34,7 +34,7 @@ def shortage(scheduler: Scheduler, request: JobRequest, now: int) -> str:
     nodes = graph.nodes() if allowed is None else allowed
     usable = [v for v in nodes if up[v]]
     if not usable:
-        return "all eligible nodes are down or drained"
+        return _nobody(scheduler, request) or "all eligible nodes are down or drained"
     where = "" if allowed is None and len(usable) == len(nodes) else f" on {len(usable)} eligible node(s)"
     part = _part(request, scheduler)
     if part.idle:
@@ -87,9 +87,14 @@ def refusal(scheduler: Scheduler, jobspec: Mapping[str, Any], request: JobReques
     """Why no idle system could run a job: for slots of cores and GPUs as flux-core says it, else what there is too
     little of, else as the matcher says; then what the constraint says that no node meets.
     """
-    nobody = excluding(request.constraint or {}, lambda part: scheduler.allowed(part) != frozenset())
+    nobody = _nobody(scheduler, request)
     text = _refusal(scheduler, jobspec, request, failure, scheduler.allowed(request.constraint))
     return f"unsatisfiable request: {text}; {nobody}" if nobody else f"unsatisfiable request: {text}"
+
+
+def _nobody(scheduler: Scheduler, request: JobRequest) -> str:
+    """What in a request's constraint leaves no node, "" if it leaves some."""
+    return excluding(request.constraint or {}, lambda part: scheduler.allowed(part) != frozenset())
 
 
 def _refusal(

@@ -282,8 +282,12 @@ class _Scheduler:
         try:
             self.pool.check(request, self._mask(constraint))
         except Unsatisfiable as exc:
-            nobody = excluding(constraint or {}, lambda part: bool(self._mask(part)))
+            nobody = self._nobody(constraint)
             raise Unsatisfiable(f"{exc}; {nobody}" if nobody else str(exc)) from None
+
+    def _nobody(self, constraint: dict[str, Any] | None) -> str:
+        """What in a constraint leaves no node, "" if it leaves some."""
+        return excluding(constraint or {}, lambda part: bool(self._mask(part)))
 
     def _resource_status(self, msg: Message) -> dict[str, Any]:
         down = self.rset.select_ranks(Idset.from_bits(self.pool.all & ~self.pool.up))
@@ -417,6 +421,11 @@ class _Scheduler:
 
     def _shortage(self, job: _Job) -> str:
         """What is short for a job now, "" for nothing; jobs that ask for the same lack the same."""
+        if not job.mask:
+            # Constraints that no node meets have this mask in common, and not what is wrong with them.
+            nobody = self._nobody(js.constraints(job.msg.obj["jobspec"]))
+            if nobody:
+                return nobody
         if self.short_in != self.reasons.slice:
             self.short, self.short_in = {}, self.reasons.slice
         short = self.short.get((job.request, job.mask))
