@@ -147,7 +147,9 @@ def test_only_the_leader_shuts_an_instance_down_and_only_once(in_broker: Run) ->
         begun: list[int] = []
         built(broker).begin_shutdown = lambda: begun.append(1)
         owner = broker.owner_peer()
-        assert await answer(owner, "shutdown.start") is None
+        assert await answer(owner, "shutdown.start", {"loglevel": "x"}) == errno.EPROTO
+        assert begun == []
+        assert await answer(owner, "shutdown.start", {"loglevel": 6}) is None
         broker.stopping = True
         assert await answer(owner, "shutdown.start") == errno.EINVAL
         assert await answer(broker.guest(), "shutdown.start") == errno.EPERM

@@ -221,6 +221,7 @@ def test_wrong_requests_name_the_field(in_broker: Run) -> None:
     async def scenario(world: World) -> None:
         for body, word in (
             ({"max_entries": -1, "attrs": []}, "max_entries"),
+            ({"max_entries": 10**20, "attrs": []}, "max_entries must be at most"),
             ({"max_entries": 1, "attrs": ["nosuch"]}, "nosuch"),
             ({"max_entries": 1, "attrs": "all"}, "attrs"),
             ({"max_entries": 1, "attrs": [], "since": "x"}, "since"),

@@ -85,6 +85,33 @@ def test_guests_reach_their_own_jobs_only(in_broker: Run) -> None:
     in_broker(scenario)
 
 
+SUBMITTED = {"id": 1, "userid": 0, "urgency": 16, "flags": 0, "jobspec": {}, "submission": ["", "{}", "", None]}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        ([5], "jobs[0]: expected object, got int"),
+        ([{**SUBMITTED, "urgency": "x"}], "jobs[0].urgency: expected int, got str"),
+        ([{**SUBMITTED, "submission": 5}], "jobs[0].submission: expected array, got int"),
+        *(
+            (
+                [{**SUBMITTED, "submission": wrong}],
+                "jobs: each submission must be [header, payload, signature, updates], the first three as bytes",
+            )
+            for wrong in ([], [1, 2, 3, None], [[], [], [], None], ["", "{}", "", None])
+        ),
+    ],
+)
+def test_a_batch_of_jobs_of_another_form_is_refused_with_the_field(in_broker: Run, jobs: Any, told: str) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        await fails(world, "job-manager.submit", {"jobs": jobs}, errno.EPROTO, f"job-manager.submit: {told}")
+
+    in_broker(scenario)
+
+
 def test_urgency_answers_the_old_one_and_checks_the_new(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker)

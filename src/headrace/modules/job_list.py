@@ -13,6 +13,7 @@ import errno
 import itertools
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -201,6 +202,8 @@ class _Lister:
         limit, since = body["max_entries"], body.get("since") or 0.0
         if limit < 0:
             raise RpcError(errno.EPROTO, "invalid payload: max_entries must be a number, 0 for no limit")
+        if limit > sys.maxsize:
+            raise RpcError(errno.EPROTO, f"invalid payload: max_entries must be at most {sys.maxsize}, 0 for no limit")
         names = _names(body["attrs"])
         try:
             match = Match(body.get("constraint"))

@@ -159,7 +159,7 @@ class _Manager:
         core.now = self.ctx.now()
         errors: list[list[Any]] = []
         jobs = msg.obj["jobs"]
-        full = self.pipeline.refusal(len(jobs), sum(sum(map(len, body["submission"][:3])) for body in jobs))
+        full = self.pipeline.refusal(len(jobs), sum(map(_submission_size, jobs)))
         if full is not None:
             self.ctx.respond(msg, {"errors": [[body["id"], full[1], full[0]] for body in jobs]})
             return
@@ -356,6 +356,19 @@ def _entry(store: Store, id: int, key: str) -> dict[str, Any]:
     if not names:
         raise RpcError(errno.ENOENT)
     return {"dir": names}
+
+
+def _submission_size(body: dict[str, Any]) -> int:
+    """Bytes of one job of `submit`. Raises RpcError(EPROTO) for a submission of another shape: only ingest of the same
+    broker, whose payloads are not JSON, can hand over bytes.
+    """
+    parts = body["submission"]
+    if len(parts) == 4:
+        head, text, tail, _updates = parts
+        if isinstance(head, bytes) and isinstance(text, bytes) and isinstance(tail, bytes):
+            return len(head) + len(text) + len(tail)
+    expected = "jobs: each submission must be [header, payload, signature, updates], the first three as bytes"
+    raise RpcError(errno.EPROTO, f"job-manager.submit: {expected}")
 
 
 def _policy(config: dict[str, Any]) -> Policy:

@@ -63,7 +63,7 @@ RUNAT: Methods = {"push": form({"name": str, "commands": [str]})}
 
 SERVICE: Methods = {"add": _SERVICE, "remove": _SERVICE}
 
-SHUTDOWN: Methods = {"start": _NONE}
+SHUTDOWN: Methods = {"start": form({"loglevel?": int})}
 
 STATE_MACHINE: Methods = {"get": _NONE, "wait": _NONE, "monitor": _NONE}
 

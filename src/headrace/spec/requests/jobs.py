@@ -12,6 +12,7 @@ _NONE = form({})
 _EXCEPTION = {"severity": int, "type": str, "note?": str}
 _QUEUES = {"name?": str, "all?": bool, "reason?": str, "nocheckpoint?": bool}
 _NAMES = (dict, list)
+_SUBMITTED = {"id": int, "userid": int, "urgency": int, "flags": int, "jobspec": dict, "submission": list}
 _WATCH_KEY = form({"id": int, "key": str, "flags?": int})
 
 JOB_INGEST: Methods = {
@@ -39,7 +40,7 @@ JOB_MANAGER: Methods = {
     "reasons": form({"ids": [int]}),
     "history.get": form({"userid?": int}),
     "wait": form({"id": int}),
-    "submit": form({"jobs": list}),
+    "submit": form({"jobs": [_SUBMITTED]}),
     "drain": _NONE,
     "idle": _NONE,
     "purge": form({"age_limit?": float, "num_limit?": int, "batch?": int, "force?": bool}),
@@ -47,12 +48,12 @@ JOB_MANAGER: Methods = {
     "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES}),
     "sched-hello": form({"partial-ok?": bool}),
     "sched-ready": form({"mode": str, "limit?": int}),
-    "sched-heirs": form({"ids": list, "expiration": float}),
+    "sched-heirs": form({"ids": [int], "expiration": float}),
     "exec-hello": form({"service": str, "ahead?": bool}),
     "exec-begun": form({"ids": [int]}),
 }
 
-JOB_STORE: Methods = {"lookup": form({"path": str}), "append": form({"logs": list})}
+JOB_STORE: Methods = {"lookup": form({"path": str}), "append": form({"logs": [list]})}
 
 JOB_INFO: Methods = {
     "lookup": form({"id": int, "keys": [str], "flags?": int}),
