@@ -203,6 +203,14 @@ def test_what_flux_knows_is_of_the_right_kind() -> None:
         ("queues.a.policy.limits.job-size.min = 3", "queues.a.policy.limits.job-size.min: must be a table, not 3"),
         ('[queues.""]', 'queues."": the name of a queue cannot be empty'),
         ("tbon = 3", "tbon: must be a table, not 3"),
+        ("ingest.batch-count = 'x'", "Config file error [ingest]: ingest.batch-count: Expected integer, got 'x'"),
+        ("ingest.buffer-size = 3", "Config file error [ingest]: ingest.buffer-size: Expected string, got 3"),
+        ("ingest.frobnicator = 5", "ingest.frobnicator: must be a table, not 5"),
+        ("ingest.frobnicator.disable = 1", "ingest.frobnicator.disable: must be true or false, not 1"),
+        ("ingest.frobnicator.args = 'x'", "ingest.frobnicator.args: must be a list of strings, not 'x'"),
+        ("ingest.validator.disable = 'x'", "ingest.validator.disable: must be true or false, not 'x'"),
+        ("resource.rediscover = 'x'", "resource.rediscover: must be true or false, not 'x'"),
+        ("resource.scheduling = 5", "resource.scheduling: must be the name of a file, not 5"),
         ("tbon.tcp_user_timeout = 42", "Config file error [tbon]: tbon.tcp_user_timeout: Expected string, got 42"),
         ("tbon.zmqdebug = 'x'", "Config file error [tbon]: tbon.zmqdebug: Expected integer, got 'x'"),
         ("tbon.zmq_io_threads = true", "Config file error [tbon]: tbon.zmq_io_threads: Expected integer, got True"),
@@ -318,5 +326,6 @@ def test_what_a_module_does_not_take_of_a_table_is_refused_with_its_name(
 def test_roles_may_be_given_and_other_tables_may_have_keys_of_others() -> None:
     check(tomllib.loads("access = {private-mode = false, roles.admin = {users = [], groups = ['flux']}}"))
     check(tomllib.loads("job-manager.foo = 1"))
+    check(tomllib.loads("ingest = {batch-count = 4, buffer-size = '4M', frobnicator = {disable = true, mine.x = 1}}"))
     with pytest.raises(ConfigError, match=r"access\.roles\.admin\.users: must be a list of strings, not 'x'"):
         check(tomllib.loads("access.roles.admin.users = 'x'"))

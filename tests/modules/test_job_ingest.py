@@ -244,12 +244,29 @@ def test_arguments_of_the_module_go_before_the_configuration_of_the_checks() -> 
         ({"plugins": "feasibility"}, "ingest.validator.plugins"),
         ({"require-instance": {"minnodes": -1}}, "ingest.validator.require-instance.minnodes"),
         ({"require-instance": 3}, "ingest.validator"),
+        ({"plugins": ["feasibilty"]}, "ingest.validator.plugins"),
+        ({"args": ["--bogus"]}, "ingest.validator.args"),
+        ({"args": "x"}, "ingest.validator.args"),
     ],
 )
 def test_wrong_checks_are_named(keys: Any, named: str) -> None:
     with pytest.raises(RpcError) as refused:
         checks(validator(**keys), [])
     assert str(refused.value.text).startswith(f"{named}: ")
+
+
+def test_a_plugin_or_option_that_is_unknown_is_told_with_those_there_are() -> None:
+    for keys, known in (({"plugins": ["x"]}, "feasibility, jobspec, "), ({"args": ["--x"]}, "--require-version")):
+        with pytest.raises(RpcError) as refused:
+            checks(validator(**keys), [])
+        assert known in refused.value.text
+        assert checks(validator(**keys, disable=True), []) == Checks(False, None)
+
+
+def test_what_flux_has_for_its_validator_is_taken_and_its_options_set_limits() -> None:
+    args = ["--require-version=any", "--feasibility-service=x", "--require-instance-mincores=3"]
+    plugins = ["schema", "jobspec", "feasibility", "require-instance"]
+    assert checks(validator(plugins=plugins, args=args), []) == Checks(True, (0, 3))
 
 
 def test_a_bad_policy_is_refused_by_its_key(in_broker: Run) -> None:

@@ -29,6 +29,12 @@ from instance import start
             "[queues.b.policy.limits]\\nfoo=1",
             "error updating job-manager: error parsing [queues.b.policy.limits] config table: 1 object item(s) left",
         ),
+        ("[ingest]\\nfrobnicator=5", "error updating job-ingest: ingest.frobnicator: must be a table, not 5"),
+        ("[resource]\\nscheduling=5", "error updating resource: resource.scheduling: must be the name of a file"),
+        (
+            "[ingest.validator]\\nplugins=['feasibilty']",
+            "error updating job-ingest: ingest.validator.plugins: 'feasibilty' is not one of feasibility, jobspec",
+        ),
         ("[access]\\nallow-guest-user=1", "error updating connector-local: access.allow-guest-user: must be true"),
         (
             "[exec]\\njob-shell=42",
@@ -50,6 +56,20 @@ def test_a_refused_table_changes_nothing(table: str, says: str) -> None:
     )
     assert (done.rc, done.out) == (0, "3s\n3.0\n")
     assert done.err.startswith(f"flux-config: {says}")
+
+
+def test_a_queue_of_which_no_host_is_there_is_told_in_the_log() -> None:
+    table = "[queues.a]\\nhosts='nope[8-9]'\\n[queues.b]\\nhosts='all'\\n[queues.c]\\nhosts='real1,nope1'\\n"
+    done = start(
+        "--test-size=2",
+        "--test-hosts=real[0-1]",
+        "--conf=resource.config=[{hosts='real[0-1]', cores='0'}]",
+        "--conf=resource.noverify=true",
+        "--conf=queues.d.hosts=nope3",
+        f"printf \"{table}\" | flux config load; flux dmesg | grep -o 'resource.warning.*queues.*'",
+    )
+    line = "resource.warning[0]: queues.{}.hosts: no host of {} is among the resources\n"
+    assert done.out == line.format("d", "nope3") + line.format("a", "nope[8-9]")
 
 
 def test_who_may_connect_is_logged_and_debug_bits_refuse_or_demote_the_next_client() -> None:

@@ -40,6 +40,8 @@ _TIME = _Kind((str,), "a duration such as '5s'")
 _UNUSED_TIME = _Kind((str,), "string", has_effect=False)
 _NUMBER = _Kind((int, float), "integer or real")
 _PORT = _Kind((int,), "a port, 1 to 65535")
+_TABLE = _Kind((dict,), "a table")
+_FILE = _Kind((str,), "the name of a file")
 
 _SIZES = {"nnodes": _ANY, "ncores": _ANY, "ngpus": _ANY}
 _POLICY = {
@@ -78,9 +80,13 @@ _TABLES: dict[str, dict[str, Any]] = {
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
     "ingest": {
         # What Flux's frobnicator and workers do is done here without them.
-        **dict.fromkeys(("batch-count", "buffer-size", "frobnicator"), _ANY),
+        "batch-count": _INTEGER,
+        "buffer-size": _TEXT,
+        # Its plugins have tables of their own in it.
+        "frobnicator": _TABLE,
         "validator": {
-            **dict.fromkeys(("args", "disable", "plugins"), _ANY),
+            **dict.fromkeys(("args", "plugins"), _ANY),
+            "disable": _BOOL,
             "require-instance": dict.fromkeys(("mincores", "minnodes"), _INTEGER),
         },
     },
@@ -91,9 +97,10 @@ _TABLES: dict[str, dict[str, Any]] = {
     },
     "policy": _POLICY,
     "resource": {
-        **dict.fromkeys(("config", "exclude", "no-update-watch", "norestrict", "noverify", "path", "rediscover"), _ANY),
+        **dict.fromkeys(("config", "exclude", "no-update-watch", "norestrict", "noverify", "path"), _ANY),
         **dict.fromkeys(("history", "journal-max", "reserve", "verify"), _NO_EFFECT),
-        "scheduling": _ANY,
+        "rediscover": _BOOL,
+        "scheduling": _FILE,
     },
     "sched": {"module": _ANY},
     "sched-fluxion-qmanager": dict.fromkeys(
@@ -119,6 +126,7 @@ _TABLES: dict[str, dict[str, Any]] = {
 }
 
 
+_FROBNICATOR = {"disable": _BOOL, "plugins": _TEXTS, "args": _TEXTS}
 _UNKNOWN_TABLE = "unknown table, nothing here reads it"
 # Tables in which a key that Flux does not have is refused, and the module whose error scripts look for.
 _STRICT_FOR = {
@@ -180,6 +188,8 @@ def _check_all(config: dict[str, Any]) -> None:
             _check(table, _QUEUE, ("queues", name))
     _check_access(config.get("access", {}))
     _check_exec(config.get("exec", {}))
+    for key, value in config.get("ingest", {}).get("frobnicator", {}).items():
+        _check(value, _FROBNICATOR.get(key, _ANY), ("ingest", "frobnicator", key))
     for doubt in _all(config):
         if doubt.path[0] in _STRICT_FOR and doubt.unknown:
             raise _left_unpacked(config, doubt)

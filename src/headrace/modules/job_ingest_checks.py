@@ -14,6 +14,15 @@ from headrace.spec import jobspec as js
 
 _WHERE = "ingest.validator"
 _LEAST = ("minnodes", "mincores")
+# That of the form of a jobspec, `jobspec`, is always done; releases of Flux had it as `schema`, too.
+_PLUGINS = ("feasibility", "jobspec", "require-instance", "schema")
+_OPTIONS = (
+    "--feasibility-service",
+    "--require-instance-mincores",
+    "--require-instance-minnodes",
+    "--require-version",
+    "--schema",
+)
 
 
 class Checks(NamedTuple):
@@ -37,7 +46,10 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
     plugins = given["validator-plugins"].split(",") if "validator-plugins" in given else table.get("plugins", [])
     if not isinstance(plugins, list) or not all(isinstance(plugin, str) for plugin in plugins):
         raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: must be a list of strings")
-    for arg in given.get("validator-args", "").split(","):
+    options = given["validator-args"].split(",") if "validator-args" in given else table.get("args", [])
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+        raise RpcError(errno.EINVAL, f"{_WHERE}.args: must be a list of strings")
+    for arg in options:
         name, _, value = arg.removeprefix("--require-instance-").partition("=")
         if name in _LEAST and name != arg:
             least[name] = int(value) if value.isdecimal() else value
@@ -48,6 +60,12 @@ def checks(config: dict[str, Any], args: Iterable[str]) -> Checks:
             )
     if off:
         return Checks(False, None)
+    for plugin in plugins:
+        if plugin and plugin not in _PLUGINS:
+            raise RpcError(errno.EINVAL, f"{_WHERE}.plugins: {plugin!r} is not one of {', '.join(_PLUGINS)}")
+    for option in options:
+        if option.startswith("-") and option.partition("=")[0] not in _OPTIONS:
+            raise RpcError(errno.EINVAL, f"{_WHERE}.args: {option!r} is not one of {', '.join(_OPTIONS)}")
     instances = (least.get("minnodes", 0), least.get("mincores", 0)) if "require-instance" in plugins else None
     return Checks("feasibility" in plugins, instances)
 

@@ -243,6 +243,7 @@ class Leader:
             self._exclude(self._excluded(self.table))
         except TargetError as exc:
             self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
+        self._doubt_queues(self.ctx.config)
         self.ready = True
         self.inherited = adopt(self.ctx, self.acquirers, self.inventory.schedulable())
         if self.inherited is not None:
@@ -272,7 +273,16 @@ class Leader:
         except TargetError as exc:
             raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         self.table = table
+        self._doubt_queues(config)
         self._changed()
+
+    def _doubt_queues(self, config: dict[str, Any]) -> None:
+        """Queues of which no host is in R: no job of theirs can ever run."""
+        # Who looks at a state with one broker has the configuration of many.
+        if self.inventory.rset is None or self.ctx.attrs.get("broker.recovery-mode", "0") == "1":
+            return
+        for name, hosts in source.queues_without_hosts(config, self.inventory.rset):
+            self.ctx.log(logging.WARNING, f"queues.{name}.hosts: no host of {hosts} is among the resources")
 
     # -- brokers come and go
 

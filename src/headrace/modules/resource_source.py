@@ -7,6 +7,7 @@ broker counts its own node and the counts travel up the tree.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -42,6 +43,19 @@ def configured(config: dict[str, Any]) -> ResourceSet | None:
             raise RpcError(errno.EINVAL, f"resource.path: must be the name of a file, not {table['path']!r}")
         return from_file(table["path"])
     return None
+
+
+def queues_without_hosts(config: dict[str, Any], rset: ResourceSet) -> list[tuple[str, str]]:
+    """Names and `hosts` of the queues in `config` of which no host is in `rset`."""
+    found = []
+    queues = config.get("queues", {})
+    for name, table in queues.items() if isinstance(queues, dict) else ():
+        hosts = table.get("hosts", "all") if isinstance(table, dict) else "all"
+        # Values of a wrong form are the job manager's to refuse.
+        with contextlib.suppress(ValueError, TypeError):
+            if hosts != "all" and set(rset.hosts).isdisjoint(Hostlist.parse(hosts)):
+                found.append((name, hosts))
+    return found
 
 
 def _scheduling(table: dict[str, Any]) -> Any:
