@@ -57,6 +57,14 @@ def test_an_address_without_host_or_path_or_with_a_query_is_refused(uri: str) ->
     assert refused.value.errno == errno.EINVAL
 
 
+@pytest.mark.parametrize(
+    "host", ["-oProxyCommand=pc", "-l@h", "u@-oProxyCommand=pc", "@h", "h:", "h:bad", "h:0", "h:65536", "h:22:33"]
+)
+def test_a_host_that_ssh_would_take_for_an_option_or_a_port_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(OSError, match="is not a broker URI"):
+        split_uri(f"ssh://{host}/r/local")
+
+
 def test_a_missing_ssh_is_named_with_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLUX_SSH", "/no/such")
     with pytest.raises(FileNotFoundError) as refused:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -89,5 +90,25 @@ def test_a_broker_that_hears_no_pulse_says_so_once_and_ends_after_the_timeout(in
         overdue = [line for line in broker.logged if line.startswith("heartbeat: heartbeat overdue: the last one was ")]
         assert len(overdue) == 2
         assert broker.logged[-1].startswith("heartbeat: no heartbeat for ")
+
+    in_broker(scenario)
+
+
+def test_time_in_which_a_broker_was_suspended_is_no_silence(in_broker):
+    async def scenario(broker):
+        ended = []
+        broker.context("broker").service("broker", {"heartbeat-lost": ended.append})
+        broker.rank = 1
+        broker.load(heartbeat, "period=0.02", "timeout=0.3", "warn_thresh=0")
+        # Nothing of this process runs meanwhile, as after SIGSTOP.
+        stopped = time.monotonic()
+        while time.monotonic() < stopped + 0.6:
+            pass
+        resumed = time.monotonic()
+        await asyncio.sleep(0)
+        assert not ended
+        while not ended:
+            await asyncio.sleep(0.005)
+        assert time.monotonic() - resumed > 0.15
 
     in_broker(scenario)

@@ -24,11 +24,21 @@ def split_uri(uri: str) -> Tuple[str, str, str]:
         return scheme, "", rest
     if sep and scheme == "ssh":
         host, slash, path = rest.partition("/")
-        if host and path and "?" not in path:
+        if _is_ssh_host(host) and path and "?" not in path:
             return scheme, host, slash + path
     raise OSError(
         errno.EINVAL, f"Unable to connect to Flux: '{uri}' is not a broker URI (local://PATH or ssh://HOST/PATH)"
     )
+
+
+def _is_ssh_host(host: str) -> bool:
+    """True for [USER@]HOST[:PORT]. A user or host that begins with a dash is none: ssh would take it for an option, and
+    some options run commands (ProxyCommand), while addresses come from job memos, too."""
+    user, at, rest = host.rpartition("@")
+    name, colon, port = rest.partition(":")
+    if not name or name.startswith("-") or (at and (not user or user.startswith("-"))):
+        return False
+    return not colon or (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536)
 
 
 def through_proxy(uri: str) -> str:

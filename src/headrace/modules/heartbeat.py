@@ -78,6 +78,8 @@ class _Heartbeat:
         self.count = 0
         self.heard = ctx.monotonic()
         self.warned = False
+        # When `_look` is to run next.
+        self.look_due = inf
         self.beating: Any = None
         self.watching: Any = None
         ctx.service(NAME, {})
@@ -123,13 +125,19 @@ class _Heartbeat:
         if self.watching is not None:
             self.watching.cancel()
         self.watching = None
+        self.look_due = inf
         self.warned = False
         self._look()
 
     def _look(self) -> None:
         """A pulse moves both deadlines and no timer: a broker wakes for this once in a few periods."""
         period, timeout, thresh = self.settings
-        silent = self.ctx.monotonic() - self.heard
+        now = self.ctx.monotonic()
+        # While this broker was suspended (SIGSTOP) it could not hear a pulse: that time does not count as silence.
+        suspended = now - self.look_due
+        if suspended > period:
+            self.heard = min(now, self.heard + suspended)
+        silent = now - self.heard
         warn_at = period * thresh if thresh and not self.warned else inf
         if timeout > 0 and silent >= timeout:
             self._end(silent)
@@ -139,6 +147,7 @@ class _Heartbeat:
             self.ctx.log(logging.WARNING, f"heartbeat overdue: the last one was {silent:.1f}s ago")
         next_at = min(warn_at, timeout if timeout > 0 else inf)
         if next_at < inf:
+            self.look_due = now + next_at - silent
             self.watching = self.ctx.call_later(next_at - silent, self._look)
 
     def _end(self, silent: float) -> None:
