@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentTypeError
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.cli import jobs, run, submit
@@ -49,6 +49,8 @@ def meanings(parser: QuickParser, argv: list[str]) -> tuple[object, object]:
 
 @given(st.sampled_from(sorted(COMMANDS)), st.lists(WORDS, max_size=7))
 def test_a_line_means_what_argparse_makes_of_it(command: str, argv: list[str]) -> None:
+    # argparse takes `--=` for an ambiguous option even among the words of a job's command, where it is none.
+    assume(not any(word.startswith("--=") for word in argv))
     parser = COMMANDS[command]._parser()
     parser._full = lambda: Strict("x")
     if "-h" not in argv:

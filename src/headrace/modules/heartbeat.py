@@ -133,10 +133,9 @@ class _Heartbeat:
         """A pulse moves both deadlines and no timer: a broker wakes for this once in a few periods."""
         period, timeout, thresh = self.settings
         now = self.ctx.monotonic()
-        # While this broker was suspended (SIGSTOP) it could not hear a pulse: that time does not count as silence.
-        suspended = now - self.look_due
-        if suspended > period:
-            self.heard = min(now, self.heard + suspended)
+        if now - self.look_due > period:
+            # This broker was suspended (SIGSTOP) and could not hear a pulse: the silence is counted anew.
+            self.heard = now
         silent = now - self.heard
         warn_at = period * thresh if thresh and not self.warned else inf
         if timeout > 0 and silent >= timeout:
