@@ -97,7 +97,8 @@ class Program:
             if name not in _NOT_OURS and not name.startswith(_LAUNCHERS)
         }
         if self._name != INITIAL:
-            # The initial program's job is known by what is left of these, even if the program leaves its process group.
+            # rc scripts do not get the variables of the enclosing job, as in Flux. The initial program keeps them: its
+            # processes are found by these variables even after they left its process group.
             env = {name: value for name, value in env.items() if not name.startswith(("FLUX_JOB_", "FLUX_TASK_"))}
         env["FLUX_URI"] = broker.attrs.get("local-uri")
         # Of the job that the instance is: that of an instance around us is not ours.

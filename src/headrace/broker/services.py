@@ -207,7 +207,7 @@ def _config(broker: Broker, ctx: ModuleContext) -> None:
         broker.log(logging.INFO, "config", "configuration was reloaded")
         doubt(new)
         if broker.rank == 0:
-            # Followers take what the leader took; the event is on its way to them before the request is answered.
+            # Followers apply the new configuration from this event, which is sent before the request is answered.
             ctx.publish("config.update", new)
         return EMPTY
 

@@ -32,7 +32,7 @@ _LISTS = {
 }
 # Lists of users and sites, which hold no folder of ours.
 _GIVEN = ("FLUX_RC_EXTRA", "FLUX_SHELL_RC_PATH")
-# What `flux env` prints, where it is set.
+# The variables that `flux env` prints, as far as they are set.
 NAMES = ("PATH", *_LISTS, "MANPATH", *_GIVEN, "FLUX_URI")
 
 

@@ -261,7 +261,7 @@ def _be_interruptible() -> None:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
-# Commands that wait for jobs and end at SIGINT in Flux, whoever started them.
+# Commands that wait for jobs. SIGINT ends them even where a shell without job control started them with it ignored.
 _INTERRUPTIBLE = ("alloc", "batch", "bulksubmit", "cancel", "jobs", "queue", "resource", "run", "submit", "update")
 
 # Commands that become brokers.

@@ -360,7 +360,7 @@ def _add_file(jobspec: Jobspec, text: str) -> None:
     if not equals or "\n" in name:
         name, value = "", text
     if "\n" not in value and "\\n" in value:
-        # Escapes as in Python; what is outside Latin-1 passes through as an escape of its own.
+        # Escapes are read as in Python; characters outside Latin-1 are escaped first, so that they come out unchanged.
         try:
             value = value.encode("latin-1", "backslashreplace").decode("unicode_escape")
         except UnicodeDecodeError as exc:

@@ -106,7 +106,7 @@ def ssh_command(host: str, path: str) -> List[str]:
     if port:
         argv += ["-p", port]
     argv.append(name)
-    # A shell at the other end sets it for the relay, whose Python may need what ours needs.
+    # The remote shell sets LD_LIBRARY_PATH for the relay, whose Python may need the same libraries as this one.
     libraries = os.environ.get("LD_LIBRARY_PATH")
     carried = ["LD_LIBRARY_PATH=" + shlex.quote(libraries)] if libraries else []
     there = os.environ.get("FLUX_SSH_RCMD")

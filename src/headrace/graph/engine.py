@@ -44,7 +44,7 @@ _MATCH = {
 }
 
 
-# The formats that show each vertex; R says what can be used.
+# The match formats that list vertices, unlike R (RFC 20), which lists resources.
 _OF_VERTICES = (simple, pretty_simple, write_jgf)
 
 

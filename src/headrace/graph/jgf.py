@@ -16,7 +16,7 @@ import msgspec
 from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.subsystems import leads_down, without
 
-# What the `writer` of a graph is that leaves out what is below exclusive vertices, as Fluxion has it.
+# Fluxion's value of the key `writer` for a graph without the vertices below exclusive ones.
 SHORTHAND = "fluxion:jgf_shorthand"
 _DIGITS = re.compile(r"(\d+)$")
 
