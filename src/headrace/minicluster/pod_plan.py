@@ -1,0 +1,186 @@
+"""What the pods of a MiniCluster are told: the one JSON document that the operator puts into a ConfigMap and every pod
+of it reads.
+
+Pure. Nothing in it is secret (keys come from a Secret), and nothing depends on the namespace or on one pod: a pod knows
+its own name and namespace. The code in pods imports this file at every start, so what only the builder needs is
+imported by the builder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from .fields import Container, MiniCluster
+
+# Where a pod finds the plan, the keys and the view. The view has one path whatever `mountPath` says.
+PLAN_FOLDER = "/flux_operator"
+PLAN_FILE = "plan.json"
+KEYS_FOLDER = "/flux_operator_keys"
+VIEW = "/mnt/flux/view"
+
+# Ports of a pod: the tree's (TBON), the lead's channel to the operator, and the one that accepts while a broker is up.
+BROKER_PORT = 8050
+CHANNEL_PORT = 8051
+READY_PORT = 8052
+
+# Set by the builders: the pod's namespace (downward API). Set by Kubernetes: the pod's index in its Job.
+NAMESPACE_VARIABLE = "HEADRACE_POD_NAMESPACE"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+# A pod tells how it ended here, in at most so many bytes (Kubernetes cuts longer messages).
+TERMINATION_LOG = "/dev/termination-log"
+TERMINATION_LIMIT = 4096
+
+
+class Sidecar(Struct, frozen=True, kw_only=True):
+    """A container beside the brokers whose command the runner starts: shell texts and whether it awaits the socket."""
+
+    name: str
+    before: str
+    command: str
+    after: str
+    waits_for_socket: bool
+    working_dir: str = ""
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Pods of another template; `size` of them start. Their hosts are `<name>-<group>-<i>`."""
+
+    name: str
+    size: int
+    max_size: int
+
+
+class PodPlan(Struct, frozen=True, kw_only=True):
+    """Everything that a pod needs to play its part.
+
+    `hosts` is a hostlist (RFC 29) by rank of all that may ever join, `lead` the host of rank 0; `lead_connect` is the
+    address of a lead that is no pod of this MiniCluster (`tcp://HOST:PORT`), else "". `quorum`, `attrs` and `config`
+    are the broker's. The five shell texts are those of `plan.Plan`. `mode` is a value of `plan.Mode`. `archive` is a
+    path or "", `wrap` the words of `flux start --wrap`. `sidecars` has the index of a container, as text, as its key.
+    """
+
+    name: str
+    size: int
+    hosts: str
+    lead: str
+    lead_connect: str = ""
+    service: str
+    domain: str
+    quorum: str
+    attrs: dict[str, str]
+    config: dict[str, Any]
+    mode: str
+    before: str
+    lead_before: str
+    follower_before: str
+    initial_program: str
+    after: str
+    # `flux.environment`, for users who source flux-view.sh; what a container has of its own is in its environment.
+    environment: dict[str, str]
+    python_path: str = ""
+    output_dir: str
+    working_dir: str
+    mount_path: str
+    strict: bool = False
+    quiet: bool = False
+    timed: bool = False
+    interactive: bool = False
+    complete_workers: bool = False
+    disable_socket: bool = False
+    ignore_failure: bool = False
+    wrap: list[str] = []
+    archive: str = ""
+    sidecars: dict[str, Sidecar] = {}
+    groups: list[Group] = []
+
+
+def encode(plan: PodPlan) -> str:
+    """The plan as the text of `plan.json`; equal plans give equal text."""
+    return msgspec.json.encode(plan, order="deterministic").decode()
+
+
+def decode(text: str | bytes) -> PodPlan:
+    """Raises ValueError (also msgspec's) for a text that is no plan."""
+    return msgspec.json.decode(text, type=PodPlan)
+
+
+def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local") -> PodPlan:
+    """The plan of a valid MiniCluster's pods, in a Kubernetes cluster of this DNS domain."""
+    from ..spec.hostlist import Hostlist
+    from .plan import make_plan
+
+    plan = make_plan(cluster)
+    flux, spec = cluster.flux, cluster.spec
+    remote = flux.bursting.lead_broker if flux.bursting else None
+    view = flux.container
+    return PodPlan(
+        name=cluster.name,
+        size=spec.size,
+        hosts=plan.hosts,
+        lead=next(iter(Hostlist.parse(plan.hosts))),
+        lead_connect=f"tcp://{remote.address}:{remote.port}" if remote and remote.address else "",
+        service=(spec.network.headless_name if spec.network else "") or cluster.name,
+        domain=domain,
+        quorum=plan.quorum,
+        attrs=plan.attrs,
+        config={**plan.config, **_resource_options(flux.broker_config)},
+        mode=plan.mode.value,
+        before=plan.before,
+        lead_before=plan.lead_before,
+        follower_before=plan.follower_before,
+        initial_program=plan.initial_program,
+        after=plan.after,
+        environment=flux.environment,
+        python_path=view.python_path if view else "",
+        output_dir=plan.output_dir,
+        working_dir=plan.working_dir,
+        mount_path=view.mount_path if view else "/mnt/flux",
+        strict=plan.strict,
+        quiet=plan.quiet,
+        timed=plan.timed,
+        interactive=spec.interactive,
+        complete_workers=flux.complete_workers,
+        disable_socket=flux.disable_socket,
+        ignore_failure=getattr(spec, "ignore_failure", False),
+        wrap=[word for word in flux.wrap.replace(",", " ").split() if word],
+        archive=spec.archive.path if spec.archive else "",
+        sidecars=_sidecars(cluster),
+    )
+
+
+def _resource_options(broker_config: str) -> dict[str, Any]:
+    """The user's `[resource]` without `path`: it names a file for pods that are alike, and ours say what they have."""
+    from .plan import given_config
+
+    table = given_config(broker_config).get("resource", {}) if broker_config else {}
+    options = {key: value for key, value in table.items() if key != "path"}
+    return {"resource": options} if options else {}
+
+
+def _sidecars(cluster: MiniCluster) -> dict[str, Sidecar]:
+    return {
+        str(index): _sidecar(one, waits=not cluster.flux.no_wait_socket)
+        for index, one in enumerate(cluster.spec.containers)
+        if one is not cluster.runner and not one.no_wrap_entrypoint
+    }
+
+
+def _sidecar(container: Container, waits: bool) -> Sidecar:
+    from .fields import Commands
+    from .plan import one_line
+
+    commands = container.commands or Commands()
+    before = [text.rstrip() + "\n" for text in (commands.init, commands.service_pre) if text.strip()]
+    return Sidecar(
+        name=container.name,
+        before="".join(before),
+        command=one_line(container.command) if container.command.strip() else "",
+        after=commands.post.rstrip() + "\n" if commands.post.strip() else "",
+        waits_for_socket=waits,
+        working_dir=container.working_dir,
+    )
