@@ -47,6 +47,18 @@ def test_images_volumes_and_pod_settings_are_listed_by_path() -> None:
     ]
 
 
+def test_added_fields_that_need_pods_are_listed() -> None:
+    spec = {"suspend": True, "ttlSecondsAfterFinished": 5, "groups": [{"name": "gpu"}], "ignoreFailure": True}
+    autoscale = {"autoscale": {}, "managedBy": "a.b/c"}
+    assert sorted(listed({"containers": [{"command": "x"}], **spec, **autoscale})) == [
+        "spec.autoscale",
+        "spec.groups[0] (gpu)",
+        "spec.managedBy",
+        "spec.suspend",
+        "spec.ttlSecondsAfterFinished",
+    ]
+
+
 def test_what_another_field_leaves_without_effect_is_listed_with_the_reason() -> None:
     config = "[bootstrap]\nhosts = []\n[resource]\nexclude = '0'\n[tbon]\n"
     flux = {"brokerConfig": config, "scheduler": {"queuePolicy": "easy"}, "submitCommand": "x", "optionFlags": "-x"}

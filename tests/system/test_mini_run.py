@@ -72,6 +72,12 @@ def test_the_status_and_output_are_those_of_the_job_and_nothing_is_left(env: dic
     assert left(env) == ([], [])
 
 
+def test_a_failure_is_ignored_where_the_file_says_so(env: dict[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path, {"command": "false"}, ignoreFailure=True)
+    assert mini(env, "run", path).returncode == 0
+    assert mini(env, "run", write(tmp_path, {"command": "false"})).returncode == 1
+
+
 def test_each_broker_is_a_node_of_its_own_name(env: dict[str, str], tmp_path: Path) -> None:
     container = {"command": "flux resource list -s free -n -o '{nnodes} {nodelist}'", "launcher": True}
     done = mini(env, "run", "--quiet", write(tmp_path, container, size=4))

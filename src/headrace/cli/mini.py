@@ -127,7 +127,8 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
         print(json.dumps(_summary(plan.name, plan.size, result)))
     elif not quiet:
         sys.stderr.write(_table(result))
-    return result.status
+    # With `ignoreFailure` the cluster ends well whatever its command returned, unless somebody stopped it.
+    return 0 if source.cluster.spec.ignore_failure and not result.interrupted else result.status
 
 
 def _summary(name: str, size: int, result: Result) -> dict[str, object]:

@@ -15,6 +15,8 @@ from msgspec import Meta, Struct, field
 
 API_VERSION = "flux-framework.org/v1alpha2"
 KIND = "MiniCluster"
+# `spec.managedBy` of what Headrace's operator manages, beside "".
+MANAGER = "flux-framework.org/headrace-operator"
 
 INT64 = 2**63
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
@@ -264,6 +266,59 @@ class Archive(Record, frozen=True):
     path: str = ""
 
 
+# --- fields that v1alpha2 of the Flux Operator does not have; the absence of each means what that operator does
+
+
+class ExitCodes(Record, frozen=True):
+    """`onExitCodes` of a pod failure rule (batch/v1 PodFailurePolicyOnExitCodesRequirement)."""
+
+    operator: str
+    values: list[int]
+    container_name: str = ""
+
+
+class PodCondition(Record, frozen=True):
+    """An item of `onPodConditions` of a pod failure rule (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
+
+    type: str
+    status: str = "True"
+
+
+class PodFailureRule(Record, frozen=True):
+    action: str
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: list[PodCondition] = []
+
+
+class PodFailurePolicy(Record, frozen=True):
+    """What a failed pod means for the whole MiniCluster (batch/v1 PodFailurePolicy), instead of the default rules."""
+
+    rules: list[PodFailureRule] = []
+
+
+class Autoscale(Record, frozen=True):
+    """The size follows the queue between `min_size` and `spec.max_size`; a pod is let go after `idle_seconds`."""
+
+    min_size: int = 1
+    idle_seconds: int = 60
+
+
+class Group(Record, frozen=True):
+    """Further pods of another template, `NAME-GROUP-0` and on, whose brokers join as followers.
+
+    `max_size` 0 is `size`; `image` "" is that of the container that runs Flux.
+    """
+
+    name: str
+    size: int = 1
+    max_size: int = 0
+    image: str = ""
+    resources: Resources | None = None
+    environment: dict[str, str] = {}
+    pod: Pod | None = None
+    volumes: dict[str, Volume] = {}
+
+
 class Spec(Record, frozen=True):
     containers: list[Container]
     services: list[Container] = []
@@ -282,6 +337,15 @@ class Spec(Record, frozen=True):
     logging: Logging | None = None
     network: Network | None = None
     pod: Pod | None = None
+    # Added: see above.
+    suspend: bool = False
+    managed_by: str = ""
+    ttl_seconds_after_finished: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    ignore_failure: bool = False
+    start_timeout_seconds: int | None = None
+    autoscale: Autoscale | None = None
+    groups: list[Group] = []
 
 
 class MiniCluster(Struct, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ is refused. Sources: the API conventions of Kubernetes and the reference of its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from .fields import QUANTITY, Container, MiniCluster, Pod, Resources, SeccompProfile, SecurityContext, View, Volume
 from .problems import LABEL, LABEL_RULE, Problem, check_choice
 
 _NUMBER = re.compile(r"([-+]?[0-9.]+)(?:[eE]([-+]?[0-9.]+))?([a-zA-Z]*)\Z")
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
 _WORD_RULE = "up to 63 letters, digits, '-', '_' and '.', the first and last a letter or digit"
 _PREFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
@@ -25,7 +26,7 @@ _MOST_ID = 2**31 - 1
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 # What the operator mounts beside the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
-_BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/opt/software")
+_BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software", "/mnt/flux")
 
 
 def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
@@ -35,11 +36,11 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
         yield from _check_name(spec.network.headless_name, "spec.network.headlessName")
     yield from check_labels(spec.job_labels, "spec.jobLabels")
     affinity = not (spec.network and spec.network.disable_affinity)
-    yield from _check_pod(spec.pod or Pod(), affinity)
+    yield from check_pod(spec.pod or Pod(), affinity, "spec.pod")
     view = cluster.flux.container or View()
     yield from _check_name(view.name, "spec.flux.container.name")
-    yield from _check_image(view.image, "spec.flux.container")
-    yield from _check_resources(view.resources, "spec.flux.container.resources")
+    yield from check_image(view.image, "spec.flux.container")
+    yield from check_resources(view.resources, "spec.flux.container.resources")
     yield from _check_security(view.security_context, "spec.flux.container.securityContext")
     for index, one in enumerate(spec.containers):
         path = f"spec.containers[{index}]"
@@ -50,12 +51,18 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
             rule = f"is {name!r}, as the container that brings Flux is called: choose another, or flux.container.name"
             yield Problem(where, rule)
         yield from _check_container(one, path)
-        taken = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint")
-        yield from _check_volumes(one.volumes, taken, {*_BASE_MOUNTS, view.mount_path}, f"{path}.volumes")
+        yield from check_volumes(one.volumes, *own_volumes(cluster), f"{path}.volumes")
     for index, one in enumerate(spec.services):
         path = f"spec.services[{index}]"
         yield from _check_container(one, path)
-        yield from _check_volumes(one.volumes, (), set(), f"{path}.volumes")
+        yield from check_volumes(one.volumes, (), set(), f"{path}.volumes")
+
+
+def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
+    """Names and mount paths of the volumes that the operator itself gives a pod with a broker."""
+    view = cluster.flux.container or View()
+    names = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint", f"{cluster.name}-curve")
+    return names, {*_BASE_MOUNTS, view.mount_path}
 
 
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
@@ -82,8 +89,8 @@ def _check_name(name: str, path: str) -> Iterator[Problem]:
         yield Problem(path, f"{name!r} is no name: {LABEL_RULE}, 63 at most")
 
 
-def _check_pod(pod: Pod, affinity: bool) -> Iterator[Problem]:
-    path = "spec.pod"
+def check_pod(pod: Pod, affinity: bool, path: str) -> Iterator[Problem]:
+    """`affinity` is false where the pods' node affinity is left out (`network.disableAffinity`)."""
     yield from check_labels(pod.labels, f"{path}.labels")
     yield from check_labels(pod.node_selector, f"{path}.nodeSelector")
     for key in pod.annotations:
@@ -123,12 +130,13 @@ def _check_id(number: int | None, path: str) -> Iterator[Problem]:
 
 
 def _check_container(container: Container, path: str) -> Iterator[Problem]:
-    yield from _check_image(container.image, path)
-    yield from _check_resources(container.resources, f"{path}.resources")
+    yield from check_image(container.image, path)
+    yield from check_resources(container.resources, f"{path}.resources")
     yield from _check_security(container.security_context, f"{path}.securityContext")
 
 
-def _check_image(image: str, path: str) -> Iterator[Problem]:
+def check_image(image: str, path: str) -> Iterator[Problem]:
+    """The `image` of the object at `path`."""
     if not image or image.split() != [image]:
         yield Problem(f"{path}.image", f"must be the name of an image, without spaces, not {image!r}")
 
@@ -161,7 +169,8 @@ def quantity(text: str) -> Fraction:
     return Fraction(digits.rstrip(".")) * Fraction(10) ** power * _SCALES[suffix]
 
 
-def _check_resources(resources: Resources | None, path: str) -> Iterator[Problem]:
+def check_resources(resources: Resources | None, path: str) -> Iterator[Problem]:
+    """Names and amounts of a container's resources, whose quantities have the right form."""
     if not resources:
         return
     for kind, given in (("limits", resources.limits), ("requests", resources.requests)):
@@ -185,10 +194,11 @@ def _check_resources(resources: Resources | None, path: str) -> Iterator[Problem
             yield Problem(f"{path}.requests.{name}", f"must not be above the limit, which is {limit}")
 
 
-def _check_volumes(
-    volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str
-) -> Iterator[Problem]:
-    """`taken` are names, `mounts` are paths in the container that the operator's own volumes have."""
+def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: set[str], path: str) -> Iterator[Problem]:
+    """`taken` are names, `mounts` are paths in the container that the operator's own volumes have.
+
+    `mounts` gets the paths of these volumes.
+    """
     for key, volume in volumes.items():
         where = f"{path}.{key}"
         if not LABEL.match(key):
@@ -226,3 +236,10 @@ def _check_volume(volume: Volume, path: str) -> Iterator[Problem]:
     if volume.empty_dir_size_limit and not QUANTITY.match(volume.empty_dir_size_limit):
         rule = f"must be a quantity such as 500Mi or 2Gi, not {volume.empty_dir_size_limit!r}"
         yield Problem(f"{path}.emptyDirSizeLimit", rule)
+
+
+def check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
+    """Names of environment variables, in the object at `path`."""
+    for name in names:
+        if not _VARIABLE.match(name):
+            yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")

@@ -14,7 +14,21 @@ from .fields import Commands, Flux, MiniCluster, Record
 from .plan import Mode, given_config, mode_of, placement_of
 
 # Honoured by the local runner, as attribute paths below the record; a name covers what lies under it.
-_SPEC = frozenset({"size", "tasks", "interactive", "cleanup", "logging", "flux", "containers", "services", "min_size"})
+_SPEC = frozenset(
+    {
+        "size",
+        "tasks",
+        "interactive",
+        "cleanup",
+        "logging",
+        "flux",
+        "containers",
+        "services",
+        "min_size",
+        "ignore_failure",
+        "groups",
+    }
+)
 _FLUX = frozenset(
     {
         "broker_config",
@@ -52,6 +66,7 @@ def not_applied(cluster: MiniCluster) -> list[str]:
             found.append(f"{path} ({container.name})")
     found += [f"spec.services[{index}] ({one.name})" for index, one in enumerate(spec.services)]
     found += list(_given(spec, _SPEC, "spec"))
+    found += [f"spec.groups[{index}] ({one.name})" for index, one in enumerate(spec.groups)]
     if spec.flux:
         found += list(_given(spec.flux, _FLUX, "spec.flux"))
         found += _without_effect(spec.flux, mode_of(cluster))

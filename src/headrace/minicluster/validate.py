@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -22,11 +22,12 @@ from ..broker.topology import Topology, TopologyError
 from ..spec.hostlist import Hostlist
 from .documents import documents
 from .fields import API_VERSION, INT64, KIND, QUANTITY, Bursting, Container, MiniCluster, Record, Spec
-from .object_rules import check_key, check_labels, check_objects
+from .group_rules import check_groups
+from .lifecycle_rules import check_lifecycle
+from .object_rules import check_key, check_labels, check_objects, check_variables
 from .plan import given_config, job_lines
 from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
 
-_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _HOST_LIMIT = 63
 _POLICIES = ("fcfs", "easy", "hybrid", "conservative")
 _REQUIRED = "is required"
@@ -40,7 +41,12 @@ _LOOKED_AT = {
     "path": ("emptyDir",),
     "items": ("configMapName",),
 }
-
+# Fields, by the beginning of their paths, whose rules look at those of other objects.
+_LOOKED_AT_ELSEWHERE = {
+    "spec.autoscale.minSize": ("spec.size", "spec.maxSize", "spec.minSize"),
+    "spec.podFailurePolicy.rules": ("spec.containers", "spec.flux"),
+    "spec.groups": ("spec.flux",),
+}
 
 _METADATA = (
     *("annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers"),
@@ -89,7 +95,7 @@ def check(document: Any) -> MiniCluster:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
-        found = (*_check_rules(spec), *check_objects(cluster))
+        found = (*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster))
         problems += [one for one in found if not _depends(one.path, wrong)]
     if isinstance(name, str):
         problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
@@ -250,6 +256,9 @@ def _depends(path: str, wrong: set[str]) -> bool:
     parent, _, key = path.rpartition(".")
     if {f"{parent}.{other}" for other in _LOOKED_AT.get(key, ())} & wrong:
         return True
+    for prefix, others in _LOOKED_AT_ELSEWHERE.items():
+        if path.startswith(prefix) and any(part.startswith(others) for part in wrong):
+            return True
     within = (f"{path}.", f"{path}[")
     # Which container runs Flux is a rule of the list, and the rest of its items' fields is not.
     own = [part for part in wrong if not part.startswith("spec.containers[") or part.endswith((".runFlux", "]"))]
@@ -360,8 +369,8 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
     for index, port in enumerate(container.ports):
         if not 1 <= port <= 65535:
             yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
-    yield from _check_variables(container.environment, f"{path}.environment")
-    yield from _check_variables(container.secrets, f"{path}.secrets")
+    yield from check_variables(container.environment, f"{path}.environment")
+    yield from check_variables(container.secrets, f"{path}.secrets")
     if container.batch_raw and not container.batch:
         yield Problem(f"{path}.batchRaw", "has no meaning without batch: true")
     if container.batch and container.launcher:
@@ -391,7 +400,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         Topology(max(spec.size, 1), flux.topology or "kary:2")
     except TopologyError as exc:
         yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
-    yield from _check_variables(flux.environment, "spec.flux.environment")
+    yield from check_variables(flux.environment, "spec.flux.environment")
     if flux.bursting:
         yield from _check_bursting(flux.bursting)
 
@@ -415,9 +424,3 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
             yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
         if not 1 <= lead.port <= 65535:
             yield Problem(f"{path}.leadBroker.port", f"must lie between 1 and 65535, not {lead.port}")
-
-
-def _check_variables(names: Iterable[str], path: str) -> Iterator[Problem]:
-    for name in names:
-        if not _VARIABLE.match(name):
-            yield Problem(f"{path}.{name}", "is no name for a variable: letters, digits, '_', '-' and '.'")
