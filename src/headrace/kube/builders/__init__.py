@@ -1,0 +1,55 @@
+"""Builds the Kubernetes objects of a MiniCluster: pure functions of its fields.
+
+`desired` gives what the operator applies and `headrace mini manifests` prints. An object has only fields that mean
+something: the API server's own defaults are left to it, so that server-side apply owns no more than what is meant.
+Source: the API reference of Kubernetes 1.34; names and labels are those of the Flux Operator (see `names`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...minicluster.fields import MiniCluster
+from ...minicluster.pod_plan import PLAN_FILE, encode, pod_plan
+from .. import names
+from ..keys import Keys, secret
+from ..metadata import owned
+from .images import Images, has_own_flux, view_image
+from .jobs import failure_policy, group_job, job
+from .pods import services_pod
+from .services import network, sidecars
+
+__all__ = ["Images", "desired", "failure_policy", "has_own_flux", "view_image"]
+
+
+def desired(
+    cluster: MiniCluster,
+    *,
+    uid: str,
+    images: Images,
+    keys: Keys | None,
+    cluster_domain: str = "cluster.local",
+    size: int | None = None,
+) -> list[dict[str, Any]]:
+    """All objects of a valid MiniCluster, in the order in which they are created: what pods need comes before pods.
+
+    `uid` is the MiniCluster's, "" leaves owner references out. `keys` None leaves the Secret out: it is made once.
+    `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the MiniCluster's own
+    Job where that is not yet, or no longer, `spec.size` (pods).
+    """
+    plan = encode(pod_plan(cluster, domain=cluster_domain))
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owned(cluster, names.config_map(cluster), uid),
+        "data": {PLAN_FILE: plan},
+    }
+    objects = [config_map]
+    if keys:
+        objects.append(secret(cluster, keys, uid=uid))
+    objects += [network(cluster, uid), *sidecars(cluster, uid)]
+    if cluster.spec.services and not cluster.spec.suspend:
+        objects.append(services_pod(cluster, uid))
+    objects.append(job(cluster, images, uid=uid, size=cluster.spec.size if size is None else size))
+    objects += [group_job(cluster, one, images, uid=uid, size=one.size) for one in cluster.spec.groups]
+    return objects

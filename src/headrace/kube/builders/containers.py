@@ -1,0 +1,134 @@
+"""The containers of a MiniCluster's pods: the one that runs Flux, those beside it, services, and the view's copy."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from ...minicluster.fields import Capabilities, Container, Group, MiniCluster, SecurityContext, View
+from ...minicluster.plan import Mode, mode_of
+from ...minicluster.pod_plan import NAMESPACE_VARIABLE, READY_PORT, VIEW
+from .. import names
+from .images import Images, has_own_flux, view_image
+from .records import as_object, without_unset
+from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
+
+_TERMINAL = {"stdin": True, "tty": True}
+
+
+def pod_containers(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
+    """The containers of the MiniCluster's own pods, in the file's order."""
+    return [
+        runner(cluster, images, volumes) if one is cluster.runner else _sidecar(cluster, one, index, images, volumes)
+        for index, one in enumerate(cluster.spec.containers)
+    ]
+
+
+def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Group | None = None) -> dict[str, Any]:
+    """The container that runs the broker, in the MiniCluster's own pods or in those of a group."""
+    one = cluster.runner
+    if group:
+        one = msgspec.structs.replace(
+            one,
+            image=group.image or one.image,
+            resources=group.resources or one.resources,
+            environment={**one.environment, **group.environment},
+            volumes={**one.volumes, **group.volumes},
+            ports=[],
+        )
+    namespace = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    found = _container(one, cluster.name)
+    found["command"] = [names.RUNNER]
+    found["env"] = [*found.get("env", []), namespace]
+    if group:
+        found["env"].append({"name": names.GROUP_VARIABLE, "value": group.name})
+    found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "periodSeconds": 2}
+    if cluster.spec.interactive or mode_of(cluster) is Mode.INTERACTIVE:
+        found.update(_TERMINAL)
+    mounts = [*base_mounts(cluster, images), keys_mount(cluster)]
+    found["volumeMounts"] = [*mounts, *volumes.mounts(one.volumes)]
+    return found
+
+
+def _sidecar(cluster: MiniCluster, one: Container, index: int, images: Images, volumes: PodVolumes) -> dict[str, Any]:
+    found = _container(one, one.name)
+    if not one.no_wrap_entrypoint:
+        found["command"] = [names.RUNNER, "sidecar", str(index)]
+    found.update(_TERMINAL)
+    found["volumeMounts"] = [*base_mounts(cluster, images), *volumes.mounts(one.volumes)]
+    return found
+
+
+def service(one: Container, volumes: PodVolumes) -> dict[str, Any]:
+    """A container of the services pod: its image's own entry point."""
+    found = _container(one, one.name)
+    found.update(_TERMINAL)
+    mounts = volumes.mounts(one.volumes)
+    return {**found, "volumeMounts": mounts} if mounts else found
+
+
+def view_copies(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
+    """The init container that copies the view, where a view is copied."""
+    if images.as_volume or has_own_flux(cluster):
+        return []
+    view = cluster.flux.container or View()
+    fields = {
+        "name": view.name,
+        "image": view_image(cluster, images)[0],
+        "command": ["/headrace-copy", VIEW],
+        "imagePullPolicy": "Always" if view.pull_always else "IfNotPresent",
+        "workingDir": view.working_dir,
+        "resources": as_object(view.resources),
+        "securityContext": as_object(view.security_context or _least_privileged(cluster.runner)),
+        "volumeMounts": view_mounts(cluster, images),
+    }
+    return [without_unset(fields)]
+
+
+def _least_privileged(one: Container) -> SecurityContext:
+    """What the copy of a view needs, as the user that the container which runs Flux has: so that a MiniCluster whose
+    containers keep to the `restricted` Pod Security Standard does as a whole."""
+    given = one.security_context or SecurityContext()
+    return SecurityContext(
+        allow_privilege_escalation=False,
+        capabilities=Capabilities(drop=["ALL"]),
+        run_as_group=given.run_as_group,
+        run_as_non_root=given.run_as_non_root,
+        run_as_user=given.run_as_user,
+        se_linux_options=given.se_linux_options,
+        seccomp_profile=given.seccomp_profile,
+    )
+
+
+def _container(one: Container, name: str) -> dict[str, Any]:
+    """What a container of the file says of itself; its command and mounts depend on its part."""
+    secrets = [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
+        for variable, ref in one.secrets.items()
+    ]
+    fields = {
+        "name": name,
+        "image": one.image,
+        "imagePullPolicy": _pull_policy(one),
+        "workingDir": one.working_dir,
+        "env": [*({"name": key, "value": value} for key, value in one.environment.items()), *secrets],
+        "ports": [{"containerPort": port, "protocol": "TCP"} for port in dict.fromkeys(one.ports)],
+        "lifecycle": _lifecycle(one),
+        "resources": as_object(one.resources),
+        "securityContext": as_object(one.security_context),
+    }
+    return without_unset(fields)
+
+
+def _pull_policy(one: Container) -> str:
+    return "Always" if one.pull_always else one.image_pull_policy or "IfNotPresent"
+
+
+def _lifecycle(one: Container) -> dict[str, Any]:
+    hooks = one.life_cycle
+    if not hooks:
+        return {}
+    given = {"postStart": hooks.post_start_exec, "preStop": hooks.pre_stop_exec}
+    return {name: {"exec": {"command": shlex.split(text)}} for name, text in given.items() if text.strip()}

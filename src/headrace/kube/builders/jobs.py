@@ -1,0 +1,77 @@
+"""The Indexed Jobs of a MiniCluster: one for its own pods, one for each of its groups.
+
+Only the lead, index 0, decides how the Job ends: success is the lead's success, whatever the followers do. Followers
+never end with a non-zero code by themselves, so a non-zero code is the lead's, and fails the Job without a retry. Codes
+137 and 143 stand for SIGKILL and SIGTERM: a pod of any index may have been killed (out of memory, deleted), so these
+count towards `backoffLimit` and the pod is replaced. Pods that Kubernetes itself disrupts are replaced and not counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...minicluster.fields import Group, MiniCluster, Pod
+from .. import names
+from ..metadata import owned
+from .images import Images
+from .pods import pod_template, template_labels
+from .records import as_object, without_unset
+
+_BACKOFF_LIMIT = 100
+_KILLED = [137, 143]  # 128 + SIGKILL, 128 + SIGTERM
+
+
+def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[str, Any]:
+    """The Job (batch/v1) of the MiniCluster's own pods, `size` of them."""
+    spec = cluster.spec
+    pod = spec.pod or Pod()
+    # A Job without labels gets those of its template from the API server.
+    labels = spec.job_labels or template_labels(cluster, pod)
+    fields = {
+        **_spec(cluster, pod, size),
+        "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+        "template": pod_template(cluster, images),
+    }
+    return _job(owned(cluster, names.job(cluster), uid, labels), fields)
+
+
+def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, size: int) -> dict[str, Any]:
+    """The Job of a group's pods. Its followers end when the lead does; it has no success of its own."""
+    pod = group.pod or cluster.spec.pod or Pod()
+    labels = cluster.spec.job_labels or template_labels(cluster, pod, group)
+    fields = {**_spec(cluster, pod, size), "template": pod_template(cluster, images, group)}
+    return _job(owned(cluster, names.group_job(cluster, group), uid, labels), fields)
+
+
+def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
+    """The pod failure policy of the MiniCluster's Jobs: the file's own, or ours."""
+    if cluster.spec.pod_failure_policy:
+        return as_object(cluster.spec.pod_failure_policy)
+    codes = {"containerName": cluster.name, "operator": "NotIn", "values": [0, *_KILLED]}
+    return {
+        "rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": "FailJob", "onExitCodes": codes},
+        ]
+    }
+
+
+def _spec(cluster: MiniCluster, pod: Pod, size: int) -> dict[str, Any]:
+    spec = cluster.spec
+    fields: dict[str, Any] = {
+        "activeDeadlineSeconds": spec.deadline_seconds or None,
+        "backoffLimit": _BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
+        "completionMode": "Indexed",
+        "completions": size,
+        "parallelism": size,
+        "suspend": spec.suspend,
+    }
+    if pod.restart_policy != "OnFailure":
+        # Kubernetes takes a failure policy only for pods that are not restarted in place.
+        fields["podFailurePolicy"] = failure_policy(cluster)
+        fields["podReplacementPolicy"] = "Failed"
+    return fields
+
+
+def _job(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": without_unset(spec)}

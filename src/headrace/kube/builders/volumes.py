@@ -1,0 +1,108 @@
+"""The volumes of a pod and where each container has them mounted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...minicluster.fields import MiniCluster, Volume
+from ...minicluster.pod_plan import VIEW
+from .. import names
+from ..keys import MOUNTED
+from .images import Images, has_own_flux, view_image
+
+_READABLE = 0o444  # for whichever user the container runs as
+
+
+class PodVolumes:
+    """Collects the users' volumes of one pod's containers. `specs` are the pod's volumes so far.
+
+    Two containers that give one key to the same source share a volume; to different sources, each gets its own.
+    """
+
+    def __init__(self, base: list[dict[str, Any]]) -> None:
+        self.specs = list(base)
+
+    def mounts(self, given: dict[str, Volume]) -> list[dict[str, Any]]:
+        """The volume mounts of a container that has these volumes."""
+        return [_mount(self._add(key, volume), volume) for key, volume in given.items()]
+
+    def _add(self, key: str, volume: Volume) -> str:
+        source, name, number = _source(volume), key, 1
+        taken = {spec["name"]: spec for spec in self.specs}
+        while name in taken:
+            if taken[name] == {"name": name, **source}:
+                return name
+            number += 1
+            suffix = f"-{number}"
+            name = key[: 63 - len(suffix)].rstrip("-") + suffix
+        self.specs.append({"name": name, **source})
+        return name
+
+
+def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
+    """The volumes of every pod that has a broker, in the order of the Flux Operator, then ours."""
+    keys = [{"key": key, "path": key} for key in MOUNTED]
+    volumes: list[dict[str, Any]] = [
+        {"name": names.SOFTWARE_VOLUME, "emptyDir": {}},
+        {"name": names.HOME_VOLUME, "emptyDir": {}},
+        {"name": names.view_volume(cluster), "emptyDir": {}},
+        {"name": names.config_volume(cluster), "configMap": {"name": names.config_map(cluster)}},
+        {
+            "name": names.keys_volume(cluster),
+            "secret": {"secretName": names.secret(cluster), "items": keys, "defaultMode": _READABLE},
+        },
+    ]
+    if images.as_volume and not has_own_flux(cluster):
+        image = {"reference": view_image(cluster, images)[0], "pullPolicy": "IfNotPresent"}
+        volumes.append({"name": names.VIEW_IMAGE_VOLUME, "image": image})
+    return volumes
+
+
+def base_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
+    """What every container of such a pod has mounted; the keys are for the one that runs Flux alone."""
+    return [
+        {"name": names.HOME_VOLUME, "mountPath": names.HOME_MOUNT},
+        *view_mounts(cluster, images),
+        {"name": names.config_volume(cluster), "mountPath": names.CONFIG_MOUNT, "readOnly": True},
+        {"name": names.SOFTWARE_VOLUME, "mountPath": names.SOFTWARE_MOUNT},
+    ]
+
+
+def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
+    """The view's volume, at `mountPath` and always at the path that the view's programs have in them."""
+    volume = names.view_volume(cluster)
+    view = cluster.flux.container
+    paths = dict.fromkeys([view.mount_path.rstrip("/") or "/" if view else names.VIEW_ROOT, names.VIEW_ROOT])
+    mounts: list[dict[str, Any]] = [{"name": volume, "mountPath": path} for path in paths]
+    if images.as_volume and not has_own_flux(cluster):
+        image = {"name": names.VIEW_IMAGE_VOLUME, "mountPath": VIEW, "subPath": "view", "readOnly": True}
+        mounts.append(image)
+    return mounts
+
+
+def keys_mount(cluster: MiniCluster) -> dict[str, Any]:
+    return {"name": names.keys_volume(cluster), "mountPath": names.KEYS_MOUNT, "readOnly": True}
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    """The source of a volume: the first one given, in the Flux Operator's order."""
+    if volume.csi_driver:
+        attributes = {"volumeAttributes": volume.csi_driver_attributes} if volume.csi_driver_attributes else {}
+        return {"csi": {"driver": volume.csi_driver, **attributes}}
+    if volume.secret_name:
+        return {"secret": {"secretName": volume.secret_name}}
+    if volume.empty_dir:
+        medium = {"medium": "Memory"} if volume.empty_dir_medium.lower() == "memory" else {}
+        limit = {"sizeLimit": volume.empty_dir_size_limit} if volume.empty_dir_size_limit else {}
+        return {"emptyDir": {**medium, **limit}}
+    if volume.host_path:
+        return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
+    if volume.config_map_name:
+        items = [{"key": key, "path": path} for key, path in volume.items.items()]
+        return {"configMap": {"name": volume.config_map_name, **({"items": items} if items else {})}}
+    return {"persistentVolumeClaim": {"claimName": volume.claim_name}}
+
+
+def _mount(name: str, volume: Volume) -> dict[str, Any]:
+    path = volume.path or ("/dev/shm" if volume.empty_dir else "")
+    return {"name": name, "mountPath": path, **({"readOnly": True} if volume.read_only else {})}

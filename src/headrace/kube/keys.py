@@ -1,0 +1,96 @@
+"""The keys of a MiniCluster and the Secret that holds them.
+
+A MiniCluster has three CURVE key pairs (ZeroMQ RFC 26), random and made once: the one that all its brokers share, that
+of the lead's channel, and the operator's own for that channel. The operator's pair is in the Secret but is mounted in
+no pod; pods get its public key only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, NamedTuple
+
+import zmq
+
+from ..minicluster.fields import MiniCluster
+from . import names
+from .metadata import owned
+
+CURVE_CERT = "curve.cert"
+CHANNEL_CERT = "channel.cert"
+CHANNEL_CLIENT_CERT = "channel-client.cert"
+CHANNEL_CLIENT_PUBLIC = "channel-client.pub"
+# The keys of the Secret that pods see.
+MOUNTED = (CURVE_CERT, CHANNEL_CERT, CHANNEL_CLIENT_PUBLIC)
+
+
+_KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
+
+
+class Keys(NamedTuple):
+    """Certificates in ZPL text (ZeroMQ RFC 4) with a public and a secret key each, and one public key in Z85."""
+
+    curve: str
+    channel: str
+    channel_client: str
+    channel_client_public: str
+
+    def __repr__(self) -> str:
+        return "Keys(...)"  # no key reaches a log
+
+
+def fresh_keys() -> Keys:
+    """Random key pairs. Raises zmq.ZMQError where libzmq was built without CURVE."""
+    client_public, client_secret = zmq.curve_keypair()
+    return Keys(
+        curve=_certificate(*zmq.curve_keypair()),
+        channel=_certificate(*zmq.curve_keypair()),
+        channel_client=_certificate(client_public, client_secret),
+        channel_client_public=client_public.decode(),
+    )
+
+
+def secret(cluster: MiniCluster, keys: Keys, *, uid: str = "") -> dict[str, Any]:
+    """The Secret (v1) of a MiniCluster; a `flux.curveCert` of the file stands in for the brokers' own certificate."""
+    texts = {
+        CURVE_CERT: cluster.flux.curve_cert or keys.curve,
+        CHANNEL_CERT: keys.channel,
+        CHANNEL_CLIENT_CERT: keys.channel_client,
+        CHANNEL_CLIENT_PUBLIC: keys.channel_client_public,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": owned(cluster, names.secret(cluster), uid),
+        "type": "Opaque",
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+    }
+
+
+def keys_of(found: dict[str, Any]) -> Keys:
+    """The keys in a Secret of a MiniCluster. Raises ValueError where one is missing or unreadable."""
+    data = found.get("data") or {}
+    name = found.get("metadata", {}).get("name", "")
+    texts = []
+    for key in (CURVE_CERT, CHANNEL_CERT, CHANNEL_CLIENT_CERT, CHANNEL_CLIENT_PUBLIC):
+        try:
+            texts.append(base64.b64decode(data[key], validate=True).decode())
+        except KeyError:
+            raise ValueError(f"Secret {name} has no key {key}: delete it, and a new one is made") from None
+        except (binascii.Error, UnicodeDecodeError, TypeError):
+            raise ValueError(f"Secret {name}: {key} is not text in base64") from None
+    return Keys(*texts)
+
+
+def key_pair(certificate: str) -> tuple[bytes, bytes]:
+    """Public and secret key (Z85) of a certificate's text. Raises ValueError where they are not in it."""
+    found = {name: key for name, key in _KEY.findall(certificate)}
+    if len(found) != 2:
+        raise ValueError("the certificate has no public-key and secret-key of 40 characters")
+    return found["public-key"].encode(), found["secret-key"].encode()
+
+
+def _certificate(public: bytes, private: bytes) -> str:
+    return f'metadata\ncurve\n    public-key = "{public.decode()}"\n    secret-key = "{private.decode()}"\n'

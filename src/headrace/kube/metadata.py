@@ -1,0 +1,28 @@
+"""What every object of a MiniCluster has in its metadata: name, namespace, owner and the label of its manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..minicluster.fields import API_VERSION, KIND, MiniCluster
+from . import names
+
+
+def owned(cluster: MiniCluster, name: str, uid: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """Metadata of an object called `name`. `uid` is the MiniCluster's: with it the object is deleted when the
+    MiniCluster is; "" leaves the owner out, for objects that are applied without an operator."""
+    metadata: dict[str, Any] = {"name": name}
+    if cluster.namespace:
+        metadata["namespace"] = cluster.namespace
+    metadata["labels"] = {**(labels or {}), names.MANAGED_BY: names.MANAGER}
+    if uid:
+        owner = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": cluster.name,
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        metadata["ownerReferences"] = [owner]
+    return metadata

@@ -1,0 +1,83 @@
+"""Names of a MiniCluster's Kubernetes objects, and the labels, paths and ports that users and our own parts rely on.
+
+Names, labels and paths without a remark are those of the Flux Operator (v1alpha2), which scripts and YAML files in use
+depend on. A name is at most 63 characters long: validation refuses a MiniCluster whose hosts would have longer ones.
+"""
+
+from __future__ import annotations
+
+from ..minicluster.fields import Group, MiniCluster, View
+from ..minicluster.pod_plan import KEYS_FOLDER, PLAN_FOLDER, VIEW
+
+# Labels. The last two are Headrace's own.
+APP = "app"
+APP_VALUE = "flux-operator"
+APP_NAME = "app.kubernetes.io/name"
+JOB_NAME = "job-name"
+NAMESPACE = "namespace"
+HPA_SELECTOR = "hpa-selector"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "headrace"
+CLUSTER = "flux-framework.org/minicluster"  # on every pod of a MiniCluster: its Job's, its groups', its services'
+# Set by Kubernetes on each pod of an Indexed Job (1.28 and later).
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+# Where things are in a container, beside what `pod_plan` says.
+VIEW_ROOT = VIEW.rpartition("/")[0]  # what `flux.container.mountPath` is by default
+RUNNER = f"{VIEW}/bin/headrace-pod"
+CONFIG_MOUNT = f"{PLAN_FOLDER}/"
+KEYS_MOUNT = f"{KEYS_FOLDER}/"
+HOME_MOUNT = "/home/flux-operator"
+SOFTWARE_MOUNT = "/opt/software"
+
+HOME_VOLUME = "flux-operator-home"
+SOFTWARE_VOLUME = "spack-software"
+VIEW_IMAGE_VOLUME = "headrace-view"
+# The environment of a group's pods names the group; the MiniCluster's own pods have no such variable.
+GROUP_VARIABLE = "HEADRACE_POD_GROUP"
+
+_LONGEST = 63
+
+
+def job(cluster: MiniCluster) -> str:
+    return cluster.name
+
+
+def group_job(cluster: MiniCluster, group: Group) -> str:
+    return f"{cluster.name}-{group.name}"
+
+
+def config_map(cluster: MiniCluster) -> str:
+    return f"{cluster.name}-entrypoint"
+
+
+def secret(cluster: MiniCluster) -> str:
+    return f"{cluster.name}-curve"
+
+
+def service(cluster: MiniCluster) -> str:
+    """The Service that gives the pods their host names; also their subdomain."""
+    network = cluster.spec.network
+    return (network.headless_name if network else "") or cluster.name
+
+
+def services_pod(cluster: MiniCluster) -> str:
+    return f"{cluster.name}-services"
+
+
+def view_volume(cluster: MiniCluster) -> str:
+    return (cluster.flux.container or View()).name
+
+
+def config_volume(cluster: MiniCluster) -> str:
+    return _volume(cluster, "entrypoint")
+
+
+def keys_volume(cluster: MiniCluster) -> str:
+    return _volume(cluster, "curve")
+
+
+def _volume(cluster: MiniCluster, part: str) -> str:
+    """A volume's name is a label, shorter than the ConfigMap's or Secret's may be (RFC 1123)."""
+    name = f"{cluster.name}-{part}"
+    return name if len(name) <= _LONGEST else part
