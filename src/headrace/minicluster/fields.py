@@ -19,15 +19,53 @@ KIND = "MiniCluster"
 MANAGER = "flux-framework.org/headrace-operator"
 
 INT64 = 2**63
+MOST_ID = 2**31 - 1
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
 DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
 QUANTITY = re.compile(
     r"(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?\Z"
 )
 
-# Marks of the schema on a type; validation reads them from Meta.title.
+# Marks of the schema on a type: Meta.title names the form, which validation reads, too; Meta.extra_json_schema has
+# what the CRD says beyond it. The rules in `validate` and the rooms beside it tell of the same bounds in their own words.
 Int64 = Annotated[int, Meta(title="int64")]
 Quantity = Annotated[str, Meta(title="quantity")]
+# A bool whose default the API server writes into the stored object.
+Switch = Annotated[bool, Meta(title="bool", extra_json_schema={"default": False})]
+Natural = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0})]
+Positive = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1})]
+Natural64 = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0})]
+Port = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": 65535})]
+LogLevel = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 7})]
+UserId = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0, "maximum": MOST_ID})]
+
+# Values of fields that have a closed set of them; "" is not given.
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+RESTART_POLICIES = ("OnFailure", "Never")
+DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default")
+QUEUE_POLICIES = ("fcfs", "easy", "hybrid", "conservative")
+PROC_MOUNTS = ("Default", "Unmasked")
+SECCOMP_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+TOLERATION_OPERATORS = ("Exists", "Equal")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+GROUP_CHANGE_POLICIES = ("OnRootMismatch", "Always")
+FAILURE_ACTIONS = ("FailJob", "Ignore", "Count")
+EXIT_OPERATORS = ("In", "NotIn")
+CONDITION_STATUSES = ("True", "False", "Unknown")
+
+
+def _one_of(*values: str) -> Meta:
+    return Meta(title="text", extra_json_schema={"enum": list(values)})
+
+
+def _at_most(length: int) -> Meta:
+    return Meta(title="text", extra_json_schema={"maxLength": length})
+
+
+# A pod has few containers, a MiniCluster few groups; bounds let the API server estimate what its rules cost.
+MOST_CONTAINERS = 64
+MOST_NAME = 63
+MOST_GROUPS = 64
 
 
 class Record(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -42,7 +80,7 @@ class SeLinuxOptions(Record, frozen=True):
 
 
 class SeccompProfile(Record, frozen=True):
-    type: str
+    type: Annotated[str, _one_of(*SECCOMP_TYPES)]
     localhost_profile: str = ""
 
 
@@ -64,11 +102,11 @@ class SecurityContext(Record, frozen=True):
     allow_privilege_escalation: bool | None = None
     capabilities: Capabilities | None = None
     privileged: bool | None = None
-    proc_mount: str | None = None
+    proc_mount: Annotated[str, _one_of("", *PROC_MOUNTS)] | None = None
     read_only_root_filesystem: bool | None = None
-    run_as_group: Int64 | None = None
+    run_as_group: UserId | None = None
     run_as_non_root: bool | None = None
-    run_as_user: Int64 | None = None
+    run_as_user: UserId | None = None
     se_linux_options: SeLinuxOptions | None = None
     seccomp_profile: SeccompProfile | None = None
     windows_options: WindowsOptions | None = None
@@ -82,14 +120,14 @@ class Sysctl(Record, frozen=True):
 class PodSecurityContext(Record, frozen=True):
     """The security context of a whole pod."""
 
-    fs_group: Int64 | None = None
-    fs_group_change_policy: str | None = None
-    run_as_group: Int64 | None = None
+    fs_group: UserId | None = None
+    fs_group_change_policy: Annotated[str, _one_of("", *GROUP_CHANGE_POLICIES)] | None = None
+    run_as_group: UserId | None = None
     run_as_non_root: bool | None = None
-    run_as_user: Int64 | None = None
+    run_as_user: UserId | None = None
     se_linux_options: SeLinuxOptions | None = None
     seccomp_profile: SeccompProfile | None = None
-    supplemental_groups: list[Int64] = []
+    supplemental_groups: list[UserId] = []
     sysctls: list[Sysctl] = []
     windows_options: WindowsOptions | None = None
 
@@ -126,11 +164,11 @@ class Volume(Record, frozen=True):
     """One volume of a container; the first source given of csiDriver, secretName, emptyDir, hostPath, ... counts."""
 
     path: str = ""
-    read_only: bool = False
+    read_only: Switch = False
     csi_driver: str = ""
     csi_driver_attributes: dict[str, str] = {}
     secret_name: str = ""
-    empty_dir: bool = False
+    empty_dir: Switch = False
     empty_dir_medium: str = ""
     empty_dir_size_limit: str = ""
     host_path: str = ""
@@ -142,11 +180,11 @@ class Volume(Record, frozen=True):
 class Container(Record, frozen=True):
     """A container beside the brokers, a service, or (runFlux) the one that the brokers and the job run in."""
 
-    name: str = ""
+    name: Annotated[str, _at_most(MOST_NAME)] = ""
     image: str = DEFAULT_IMAGE
-    image_pull_policy: str = ""
+    image_pull_policy: Annotated[str, _one_of("", *PULL_POLICIES)] = ""
     image_pull_secret: str = ""
-    pull_always: bool = False
+    pull_always: Switch = False
     command: str = ""
     commands: Commands | None = None
     working_dir: str = ""
@@ -158,7 +196,7 @@ class Container(Record, frozen=True):
     batch_raw: bool = False
     logs: str = ""
     no_wrap_entrypoint: bool = False
-    ports: list[int] = []
+    ports: list[Port] = []
     life_cycle: LifeCycle | None = None
     resources: Resources | None = None
     security_context: SecurityContext | None = None
@@ -168,13 +206,13 @@ class Container(Record, frozen=True):
 class LeadBroker(Record, frozen=True):
     address: str
     name: str
-    size: int
-    port: int = 8050
+    size: Positive
+    port: Port = 8050
 
 
 class BurstCluster(Record, frozen=True):
     name: str = ""
-    size: int = 0
+    size: Positive = 0
 
 
 class Bursting(Record, frozen=True):
@@ -188,10 +226,10 @@ class View(Record, frozen=True):
 
     name: str = "flux-view"
     image: str = DEFAULT_VIEW_IMAGE
-    disable: bool = False
+    disable: Switch = False
     image_pull_secret: str = ""
     mount_path: str = "/mnt/flux"
-    pull_always: bool = False
+    pull_always: Switch = False
     python_path: str = ""
     resources: Resources | None = None
     security_context: SecurityContext | None = None
@@ -199,7 +237,7 @@ class View(Record, frozen=True):
 
 
 class SchedulerOptions(Record, frozen=True):
-    queue_policy: str = ""
+    queue_policy: Annotated[str, _one_of("", *QUEUE_POLICIES)] = ""
     simple: bool = False
 
 
@@ -213,7 +251,7 @@ class Flux(Record, frozen=True):
     curve_cert: str = ""
     disable_socket: bool = False
     environment: dict[str, str] = {}
-    log_level: int = 6
+    log_level: LogLevel = 6
     minimal_service: bool = False
     munge_secret: str = ""
     no_wait_socket: bool = False
@@ -225,11 +263,11 @@ class Flux(Record, frozen=True):
 
 
 class Logging(Record, frozen=True):
-    debug: bool = False
-    quiet: bool = False
-    strict: bool = False
-    timed: bool = False
-    zeromq: bool = False
+    debug: Switch = False
+    quiet: Switch = False
+    strict: Switch = False
+    timed: Switch = False
+    zeromq: Switch = False
 
 
 class Network(Record, frozen=True):
@@ -238,9 +276,9 @@ class Network(Record, frozen=True):
 
 
 class Toleration(Record, frozen=True):
-    effect: str = ""
+    effect: Annotated[str, _one_of("", *TAINT_EFFECTS)] = ""
     key: str = ""
-    operator: str = ""
+    operator: Annotated[str, _one_of("", *TOLERATION_OPERATORS)] = ""
     value: str = ""
 
 
@@ -248,13 +286,13 @@ class Pod(Record, frozen=True):
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
     automount_service_account_token: bool = False
-    dns_policy: str = ""
+    dns_policy: Annotated[str, _one_of("", *DNS_POLICIES)] = ""
     host_ipc: bool = field(name="hostIPC", default=False)
     host_pid: bool = field(name="hostPID", default=False)
     node_affinity: dict[str, list[str]] = {}
     node_selector: dict[str, str] = {}
     resources: dict[str, Quantity] = {}
-    restart_policy: str = ""
+    restart_policy: Annotated[str, _one_of("", *RESTART_POLICIES)] = ""
     runtime_class_name: str = ""
     scheduler_name: str = ""
     security_context: PodSecurityContext | None = None
@@ -272,7 +310,7 @@ class Archive(Record, frozen=True):
 class ExitCodes(Record, frozen=True):
     """`onExitCodes` of a pod failure rule (batch/v1 PodFailurePolicyOnExitCodesRequirement)."""
 
-    operator: str
+    operator: Annotated[str, _one_of(*EXIT_OPERATORS)]
     values: list[int]
     container_name: str = ""
 
@@ -281,11 +319,11 @@ class PodCondition(Record, frozen=True):
     """An item of `onPodConditions` of a pod failure rule (batch/v1 PodFailurePolicyOnPodConditionsPattern)."""
 
     type: str
-    status: str = "True"
+    status: Annotated[str, _one_of(*CONDITION_STATUSES)] = "True"
 
 
 class PodFailureRule(Record, frozen=True):
-    action: str
+    action: Annotated[str, _one_of(*FAILURE_ACTIONS)]
     on_exit_codes: ExitCodes | None = None
     on_pod_conditions: list[PodCondition] = []
 
@@ -299,8 +337,8 @@ class PodFailurePolicy(Record, frozen=True):
 class Autoscale(Record, frozen=True):
     """The size follows the queue between `min_size` and `spec.max_size`; a pod is let go after `idle_seconds`."""
 
-    min_size: int = 1
-    idle_seconds: int = 60
+    min_size: Positive = 1
+    idle_seconds: Natural = 60
 
 
 class Group(Record, frozen=True):
@@ -309,9 +347,9 @@ class Group(Record, frozen=True):
     `max_size` 0 is `size`; `image` "" is that of the container that runs Flux.
     """
 
-    name: str
-    size: int = 1
-    max_size: int = 0
+    name: Annotated[str, _at_most(MOST_NAME)]
+    size: Positive = 1
+    max_size: Natural = 0
     image: str = ""
     resources: Resources | None = None
     environment: dict[str, str] = {}
@@ -322,14 +360,14 @@ class Group(Record, frozen=True):
 class Spec(Record, frozen=True):
     containers: list[Container]
     services: list[Container] = []
-    size: int = 1
-    min_size: int = 0
-    max_size: int = 0
-    tasks: int = 1
-    interactive: bool = False
-    cleanup: bool = False
-    backoff_limit: int | None = None
-    deadline_seconds: Int64 = 31_500_000
+    size: Positive = 1
+    min_size: Natural = 0
+    max_size: Natural = 0
+    tasks: Natural = 1
+    interactive: Switch = False
+    cleanup: Switch = False
+    backoff_limit: Natural | None = None
+    deadline_seconds: Natural64 = 31_500_000
     job_labels: dict[str, str] = {}
     share_process_namespace: bool = False
     archive: Archive | None = None
@@ -339,11 +377,11 @@ class Spec(Record, frozen=True):
     pod: Pod | None = None
     # Added: see above.
     suspend: bool = False
-    managed_by: str = ""
-    ttl_seconds_after_finished: int | None = None
+    managed_by: Annotated[str, _at_most(MOST_NAME)] = ""
+    ttl_seconds_after_finished: Natural | None = None
     pod_failure_policy: PodFailurePolicy | None = None
     ignore_failure: bool = False
-    start_timeout_seconds: int | None = None
+    start_timeout_seconds: Positive | None = None
     autoscale: Autoscale | None = None
     groups: list[Group] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .fields import Group, MiniCluster
+from .fields import MOST_GROUPS, Group, MiniCluster
 from .object_rules import check_image, check_pod, check_resources, check_variables, check_volumes, own_volumes
 from .problems import LABEL, LABEL_RULE, Problem
 
@@ -13,6 +13,8 @@ _HOST_LIMIT = 63
 
 def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
     spec = cluster.spec
+    if len(spec.groups) > MOST_GROUPS:
+        yield Problem("spec.groups", f"has {len(spec.groups)} groups, at most {MOST_GROUPS} fit")
     first: dict[str, int] = {}
     for index, group in enumerate(spec.groups):
         path = f"spec.groups[{index}]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .fields import Autoscale, MiniCluster, PodFailureRule, Spec
+from .fields import CONDITION_STATUSES, EXIT_OPERATORS, FAILURE_ACTIONS, Autoscale, MiniCluster, PodFailureRule, Spec
 from .object_rules import check_key
 from .problems import Problem, check_choice
 
@@ -81,14 +81,14 @@ def _container_names(cluster: MiniCluster) -> set[str]:
 
 def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterator[Problem]:
     # FailIndex needs a back-off limit per index, which a MiniCluster cannot have: its pods are one instance.
-    if rule.action not in ("FailJob", "Ignore", "Count"):
+    if rule.action not in FAILURE_ACTIONS:
         yield Problem(f"{path}.action", f"must be one of FailJob, Ignore, Count, not {rule.action!r}")
     codes = rule.on_exit_codes
     if bool(codes) == bool(rule.on_pod_conditions):
         yield Problem(path, "must have either onExitCodes or onPodConditions")
     if codes:
         where = f"{path}.onExitCodes"
-        if codes.operator not in ("In", "NotIn"):
+        if codes.operator not in EXIT_OPERATORS:
             yield Problem(f"{where}.operator", f"must be one of In, NotIn, not {codes.operator!r}")
         if not 1 <= len(codes.values) <= _MOST_CODES:
             yield Problem(f"{where}.values", f"must have 1 to {_MOST_CODES} exit codes, not {len(codes.values)}")
@@ -106,4 +106,4 @@ def _check_rule(rule: PodFailureRule, containers: set[str], path: str) -> Iterat
         where = f"{path}.onPodConditions[{index}]"
         if not _CONDITION.match(condition.type):
             yield Problem(f"{where}.type", f"must be a pod condition such as DisruptionTarget, not {condition.type!r}")
-        yield from check_choice(condition.status or "''", ("True", "False", "Unknown"), f"{where}.status")
+        yield from check_choice(condition.status or "''", CONDITION_STATUSES, f"{where}.status")

@@ -10,7 +10,26 @@ import re
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from .fields import QUANTITY, Container, MiniCluster, Pod, Resources, SeccompProfile, SecurityContext, View, Volume
+from .fields import (
+    DNS_POLICIES,
+    GROUP_CHANGE_POLICIES,
+    MOST_ID,
+    PROC_MOUNTS,
+    QUANTITY,
+    RESTART_POLICIES,
+    SECCOMP_TYPES,
+    TAINT_EFFECTS,
+    TOLERATION_OPERATORS,
+    Container,
+    MiniCluster,
+    Pod,
+    PodSecurityContext,
+    Resources,
+    SeccompProfile,
+    SecurityContext,
+    View,
+    Volume,
+)
 from .problems import LABEL, LABEL_RULE, Problem, check_choice
 
 _NUMBER = re.compile(r"([-+]?[0-9.]+)(?:[eE]([-+]?[0-9.]+))?([a-zA-Z]*)\Z")
@@ -22,7 +41,6 @@ _SCALES = {
     **{prefix: Fraction(1000) ** (power - 3) for power, prefix in enumerate(_PREFIXES)},
     **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", 1)},
 }
-_MOST_ID = 2**31 - 1
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 # What the operator mounts beside the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
@@ -98,14 +116,13 @@ def check_pod(pod: Pod, affinity: bool, path: str) -> Iterator[Problem]:
     for field, name in (("serviceAccountName", pod.service_account_name), ("runtimeClassName", pod.runtime_class_name)):
         if name and not _is_domain(name):
             yield Problem(f"{path}.{field}", f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
-    yield from check_choice(pod.restart_policy, ("OnFailure", "Never"), f"{path}.restartPolicy")
-    policies = ("ClusterFirst", "ClusterFirstWithHostNet", "Default")
+    yield from check_choice(pod.restart_policy, RESTART_POLICIES, f"{path}.restartPolicy")
     if pod.dns_policy == "None":
         yield Problem(f"{path}.dnsPolicy", "None needs name servers, which a MiniCluster cannot give")
     else:
-        yield from check_choice(pod.dns_policy, policies, f"{path}.dnsPolicy")
+        yield from check_choice(pod.dns_policy, DNS_POLICIES, f"{path}.dnsPolicy")
     if pod.security_context:
-        yield from _check_id(pod.security_context.fs_group, f"{path}.securityContext.fsGroup")
+        yield from _check_pod_security(pod.security_context, f"{path}.securityContext")
     if affinity:
         for key, values in pod.node_affinity.items():
             yield from check_key(key, f"{path}.nodeAffinity")
@@ -116,17 +133,28 @@ def check_pod(pod: Pod, affinity: bool, path: str) -> Iterator[Problem]:
                     yield Problem(f"{path}.nodeAffinity.{key}[{index}]", f"must be {_WORD_RULE}, not {value!r}")
     for index, one in enumerate(pod.tolerations):
         where = f"{path}.tolerations[{index}]"
-        yield from check_choice(one.operator, ("Exists", "Equal"), f"{where}.operator")
-        yield from check_choice(one.effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"), f"{where}.effect")
+        yield from check_choice(one.operator, TOLERATION_OPERATORS, f"{where}.operator")
+        yield from check_choice(one.effect, TAINT_EFFECTS, f"{where}.effect")
         if one.operator == "Exists" and one.value:
             yield Problem(f"{where}.value", "cannot be combined with operator: Exists")
         if not one.key and one.operator != "Exists":
             yield Problem(f"{where}.key", "is required, but with operator: Exists")
 
 
+def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Problem]:
+    yield from _check_id(context.fs_group, f"{path}.fsGroup")
+    yield from _check_id(context.run_as_user, f"{path}.runAsUser")
+    yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
+    for index, number in enumerate(context.supplemental_groups):
+        yield from _check_id(number, f"{path}.supplementalGroups[{index}]")
+    yield from check_choice(context.fs_group_change_policy or "", GROUP_CHANGE_POLICIES, f"{path}.fsGroupChangePolicy")
+    if context.seccomp_profile:
+        yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
+
+
 def _check_id(number: int | None, path: str) -> Iterator[Problem]:
-    if number is not None and not 0 <= number <= _MOST_ID:
-        yield Problem(path, f"must lie between 0 and {_MOST_ID}, not {number}")
+    if number is not None and not 0 <= number <= MOST_ID:
+        yield Problem(path, f"must lie between 0 and {MOST_ID}, not {number}")
 
 
 def _check_container(container: Container, path: str) -> Iterator[Problem]:
@@ -146,7 +174,7 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
         return
     yield from _check_id(context.run_as_user, f"{path}.runAsUser")
     yield from _check_id(context.run_as_group, f"{path}.runAsGroup")
-    yield from check_choice(context.proc_mount or "", ("Default", "Unmasked"), f"{path}.procMount")
+    yield from check_choice(context.proc_mount or "", PROC_MOUNTS, f"{path}.procMount")
     if context.privileged and context.allow_privilege_escalation is False:
         yield Problem(f"{path}.allowPrivilegeEscalation", "cannot be false with privileged: true")
     if context.seccomp_profile:
@@ -154,7 +182,7 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
 
 
 def _check_seccomp(profile: SeccompProfile, path: str) -> Iterator[Problem]:
-    yield from check_choice(profile.type, ("Localhost", "RuntimeDefault", "Unconfined"), f"{path}.type")
+    yield from check_choice(profile.type, SECCOMP_TYPES, f"{path}.type")
     if (profile.type == "Localhost") != bool(profile.localhost_profile):
         yield Problem(f"{path}.localhostProfile", "must be given with type: Localhost, and with no other")
 

@@ -21,7 +21,20 @@ from ..broker.config import ConfigError
 from ..broker.topology import Topology, TopologyError
 from ..spec.hostlist import Hostlist
 from .documents import documents
-from .fields import API_VERSION, INT64, KIND, QUANTITY, Bursting, Container, MiniCluster, Record, Spec
+from .fields import (
+    API_VERSION,
+    INT64,
+    KIND,
+    MOST_CONTAINERS,
+    PULL_POLICIES,
+    QUANTITY,
+    QUEUE_POLICIES,
+    Bursting,
+    Container,
+    MiniCluster,
+    Record,
+    Spec,
+)
 from .group_rules import check_groups
 from .lifecycle_rules import check_lifecycle
 from .object_rules import check_key, check_labels, check_objects, check_variables
@@ -29,7 +42,6 @@ from .plan import given_config, job_lines
 from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
 
 _HOST_LIMIT = 63
-_POLICIES = ("fcfs", "easy", "hybrid", "conservative")
 _REQUIRED = "is required"
 # Fields that a rule of another field of the same object looks at.
 _LOOKED_AT = {
@@ -202,6 +214,8 @@ def _check_marked(value: Any, hint: Any, path: str) -> Iterator[Problem]:
     title = get_args(hint)[1].title
     if title == "int64":
         yield from _check_integer(value, INT64, path)
+    elif title != "quantity":
+        yield from _check_shape(value, get_args(hint)[0], path)
     elif isinstance(value, bool) or not isinstance(value, (str, int)) or not QUANTITY.match(str(value)):
         yield Problem(path, f"must be a quantity such as 2, 500m or 1Gi, not {value!r}")
 
@@ -353,6 +367,8 @@ def _check_roles(spec: Spec) -> Iterator[Problem]:
         elif one.commands and one.commands.script and one.command and (one.run_flux or len(spec.containers) == 1):
             yield Problem(f"spec.containers[{index}].command", "cannot be combined with commands.script")
     for path, group in (("spec.containers", spec.containers), ("spec.services", spec.services)):
+        if len(group) > MOST_CONTAINERS:
+            yield Problem(path, f"has {len(group)} containers, at most {MOST_CONTAINERS} fit")
         first: dict[str, int] = {}
         for index, one in enumerate(group):
             if one.name and one.name in first:
@@ -365,7 +381,7 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.name", f"{container.name!r} cannot name a container: {LABEL_RULE}")
     elif len(container.name) > _HOST_LIMIT:
         yield Problem(f"{path}.name", f"has {len(container.name)} characters, at most {_HOST_LIMIT} fit")
-    yield from check_choice(container.image_pull_policy, ("Always", "IfNotPresent", "Never"), f"{path}.imagePullPolicy")
+    yield from check_choice(container.image_pull_policy, PULL_POLICIES, f"{path}.imagePullPolicy")
     for index, port in enumerate(container.ports):
         if not 1 <= port <= 65535:
             yield Problem(f"{path}.ports[{index}]", f"must lie between 1 and 65535, not {port}")
@@ -384,7 +400,7 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         return
     flux = spec.flux
     if flux.scheduler:
-        yield from check_choice(flux.scheduler.queue_policy, _POLICIES, "spec.flux.scheduler.queuePolicy")
+        yield from check_choice(flux.scheduler.queue_policy, QUEUE_POLICIES, "spec.flux.scheduler.queuePolicy")
     if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
         yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
     if not 0 <= flux.log_level <= 7:
