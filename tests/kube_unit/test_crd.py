@@ -157,7 +157,7 @@ def document_with(path: str, value: Any) -> dict[str, Any]:
     return root
 
 
-@pytest.mark.parametrize(("path", "value"), out_of_bounds())
+@pytest.mark.parametrize(("path", "value"), list(out_of_bounds()))
 def test_what_the_schema_refuses_validation_refuses_at_the_same_field(path: str, value: Any) -> None:
     found = problems(document_with(path, value))
     plain = re.compile(re.escape(path).replace(r"\[\]", r"\[0\]").replace(r"\{\}", r"\.k"))

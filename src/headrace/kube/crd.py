@@ -1,9 +1,9 @@
 """The CustomResourceDefinition of MiniClusters, made from `minicluster.fields`. Pure.
 
-Types, defaults, required fields and bounds come from the records; here stand only the rules that compare fields with each
-other (CEL), and the status, which users do not write. A rule is CEL where its worst case fits the API server's cost
-budget; the others are the admission webhook's (`admission`). The messages are those of `minicluster.validate`, which knows
-every rule. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes 1.34.
+Types, defaults, required fields and bounds come from the records; here stand only the rules that compare fields with
+each other (CEL), and the status, which users do not write. A rule is CEL where its worst case fits the API server's
+cost budget; the others are the admission webhook's (`admission`). The messages are those of `minicluster.validate`,
+which knows every rule. Source: apiextensions.k8s.io/v1 (structural schema, x-kubernetes-validations), Kubernetes 1.34.
 """
 
 from __future__ import annotations

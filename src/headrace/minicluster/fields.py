@@ -27,7 +27,7 @@ QUANTITY = re.compile(
 )
 
 # Marks of the schema on a type: Meta.title names the form, which validation reads, too; Meta.extra_json_schema has
-# what the CRD says beyond it. The rules in `validate` and the rooms beside it tell of the same bounds in their own words.
+# what the CRD says beyond it. The rules in `validate` and the files beside it tell of the same bounds.
 Int64 = Annotated[int, Meta(title="int64")]
 Quantity = Annotated[str, Meta(title="quantity")]
 # A bool whose default the API server writes into the stored object.
