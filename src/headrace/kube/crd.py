@@ -70,7 +70,7 @@ _RULES: dict[type[Record], tuple[Rule, ...]] = {
             ".autoscale.minSize",
         ),
         Rule(
-            "size(self.containers) == 1 || self.containers.exists_one(one, has(one.runFlux) && one.runFlux)",
+            "size(self.containers) <= 1 || self.containers.exists_one(one, has(one.runFlux) && one.runFlux)",
             "exactly one of several containers must have runFlux: true",
             ".containers",
         ),

@@ -1,0 +1,168 @@
+"""Certificates of the admission webhook: a pair that is made here, and when it is to be replaced. Pure but for chance.
+
+Each pair has a certification authority of its own whose key is forgotten at once: it signs one serving certificate and
+no other. To replace a pair the API server is first told to trust the new authority beside the one before, so that the
+replicas of an operator may change over one after another. Sources: RFC 5280, admissionregistration.k8s.io/v1
+(`caBundle`). `cryptography` makes them: it is what the field uses, and the image of the operator has no openssl.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFETIME = timedelta(days=365)
+# Clocks of nodes differ.
+_BEFORE = timedelta(hours=1)
+_BEGIN = "-----BEGIN CERTIFICATE-----"
+_END = "-----END CERTIFICATE-----"
+
+
+class Pair(NamedTuple):
+    """PEM texts: the certificate of the authority, the serving certificate, and the latter's private key."""
+
+    authority: str
+    certificate: str
+    key: str
+
+
+class UnusablePair(ValueError):
+    """A stored pair that cannot serve: the message says why."""
+
+
+def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
+    """A pair for a server that is called by any of `hosts` (DNS names), good until `now` + `lifetime` (UTC)."""
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    # Two authorities of one name in a bundle are one too many: some clients take the first for the signer.
+    common_name = f"headrace admission webhook {identifier.digest.hex()[:16]}"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    authority = (
+        _builder(name, name, authority_key.public_key(), now, lifetime)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    # The common name is limited to 64 characters and read by nobody; the alternative names count (RFC 6125).
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace-webhook")])
+    certificate = (
+        _builder(subject, name, key.public_key(), now, lifetime)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Pair(_pem(authority), _pem(certificate), secret.decode())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, lifetime: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _usage(**used: bool) -> x509.KeyUsage:
+    unused = dict.fromkeys(
+        (
+            *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+            *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+        ),
+        False,
+    )
+    return x509.KeyUsage(**{**unused, **used})
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def renewal_time(pair: Pair, hosts: list[str]) -> datetime:
+    """When a pair is to be replaced: after two thirds of its life (UTC). Raises UnusablePair.
+
+    It is unusable where it is not for each of `hosts`, where key and certificate are no pair, or where one of its
+    parts is not what it should be.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
+        authority = x509.load_pem_x509_certificate(pair.authority.encode())
+        key = serialization.load_pem_private_key(pair.key.encode(), None)
+        certificate.verify_directly_issued_by(authority)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except Exception as exc:  # cryptography raises a dozen kinds for text that is none of these
+        raise UnusablePair(f"the stored certificate cannot be used: {exc or type(exc).__name__}") from None
+    if _public(key) != _public(certificate):
+        raise UnusablePair("the stored certificate and key are no pair")
+    missing = set(hosts) - set(names.get_values_for_type(x509.DNSName))
+    if missing:
+        raise UnusablePair(f"the stored certificate is not for {', '.join(sorted(missing))}")
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return begin + (end - begin) * 2 / 3
+
+
+def _public(holder: Any) -> bytes:
+    encoded: bytes = holder.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return encoded
+
+
+# --- the Secret, and what the API server trusts
+
+
+def secret_data(pair: Pair) -> dict[str, str]:
+    """`data` of a Secret of type kubernetes.io/tls with the authority beside, as cert-manager writes it."""
+    parts = {"ca.crt": pair.authority, "tls.crt": pair.certificate, "tls.key": pair.key}
+    return {key: encoded(text) for key, text in parts.items()}
+
+
+def pair_of(secret: dict[str, Any]) -> Pair:
+    """The pair in such a Secret; parts that are missing or no text are ""."""
+    data = secret.get("data") or {}
+    return Pair(*(decoded(data.get(key)) for key in ("ca.crt", "tls.crt", "tls.key")))
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def decoded(text: Any) -> str:
+    """Base64 text decoded; "" where it is none."""
+    try:
+        return base64.b64decode(text or "", validate=True).decode()
+    except (ValueError, TypeError):
+        return ""
+
+
+def certificates_in(bundle: str) -> list[str]:
+    """The certificates of a PEM bundle, one after another, in one normal form."""
+    parts = [part.partition(_END)[0] for part in bundle.split(_BEGIN)[1:]]
+    return [f"{_BEGIN}\n" + "\n".join(part.split()) + f"\n{_END}\n" for part in parts]
+
+
+def trusting(bundle: str, authority: str, before: str = "") -> str:
+    """The bundle in which `authority`, and the one `before` it, are trusted; `bundle` itself where they are already."""
+    wanted = certificates_in(authority) + certificates_in(before)
+    if wanted and set(wanted) <= set(certificates_in(bundle)):
+        return bundle
+    return "".join(dict.fromkeys(wanted))

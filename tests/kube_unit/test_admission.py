@@ -1,0 +1,124 @@
+"""What the webhook answers: refusals with field and rule, and no obstacle to mending what is stored already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.kube import admission
+from headrace.kube.admission import BadReview, answer, parse, scaled
+from minicluster.specs import document, problems
+
+RESOURCE = {"group": "flux-framework.org", "version": "v1alpha2", "resource": "miniclusters"}
+
+
+def review(new: dict[str, Any], old: dict[str, Any] | None = None, **request: Any) -> dict[str, Any]:
+    full = {"uid": "u", "resource": RESOURCE, "namespace": "n", "name": "c", "object": new, "oldObject": old, **request}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": full}
+
+
+def judged(new: dict[str, Any], old: dict[str, Any] | None = None) -> dict[str, Any]:
+    found = answer(parse(review(new, old)))
+    assert found["apiVersion"] == "admission.k8s.io/v1" and found["response"]["uid"] == "u"
+    return dict(found["response"])
+
+
+BAD = {"size": 4, "maxSize": 2, "tasks": -1}
+
+
+def test_a_refusal_has_each_field_with_its_rule_as_validation_tells_it() -> None:
+    response = judged(document(BAD))
+    assert response["allowed"] is False
+    status = response["status"]
+    assert (status["code"], status["reason"]) == (422, "Invalid")
+    found = {cause["field"]: cause["message"] for cause in status["details"]["causes"]}
+    assert found == problems(BAD)
+    assert status["message"] == "; ".join(f"{path}: {rule}" for path, rule in found.items())
+
+
+def test_a_valid_cluster_is_allowed_whatever_the_server_added() -> None:
+    added = {"uid": "x", "managedFields": [], "somethingNew": 1, "generation": 3}
+    new = {**document({}, **added), "status": {"phase": "Running"}}
+    assert judged(new) == {"uid": "u", "allowed": True}
+
+
+def test_what_has_no_effect_is_allowed_with_a_warning() -> None:
+    flux = {"arch": "arm", "brokerConfig": "[accesss]\n"}
+    response = judged(document({"flux": flux}))
+    assert response["allowed"] is True
+    assert response["warnings"][0] == "spec.flux.arch: has no effect"
+    assert response["warnings"][1].startswith("spec.flux.brokerConfig: accesss")
+
+
+def test_a_stored_invalid_cluster_can_be_mended_bit_by_bit() -> None:
+    stored = document(BAD)
+    better = document({"size": 4, "maxSize": 2})
+    assert judged(better, stored)["allowed"] is True
+    assert judged(better, stored)["warnings"] == ["still wrong: spec.maxSize: must not be below spec.size, which is 4"]
+    assert judged(document({"size": 2, "maxSize": 2}), better) == {"uid": "u", "allowed": True}
+
+
+def test_a_change_that_makes_something_else_wrong_is_refused() -> None:
+    response = judged(document({**BAD, "backoffLimit": -1}), document(BAD))
+    assert response["allowed"] is False
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.backoffLimit"]
+
+
+def test_metadata_of_a_stored_invalid_cluster_can_be_changed() -> None:
+    stored = document(BAD, finalizers=["flux-framework.org/drain"])
+    assert judged(document(BAD, labels={"a": "b"}), stored)["allowed"] is True
+    assert judged(document(BAD), stored)["allowed"] is True
+
+
+def test_nothing_stands_in_the_way_of_a_deletion() -> None:
+    going = document({**BAD, "backoffLimit": -1}, deletionTimestamp="2026-11-22T00:00:00Z")
+    assert judged(going, document(BAD))["allowed"] is True
+
+
+def scale(replicas: int) -> dict[str, Any]:
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "c"}, "spec": {"replicas": replicas}}
+
+
+@pytest.mark.parametrize(("replicas", "field"), [(5, "spec.maxSize"), (0, "spec.size"), (1, "spec.minSize")])
+def test_a_size_through_scale_is_held_to_the_rules_of_the_cluster(replicas: int, field: str) -> None:
+    stored = document({"size": 2, "maxSize": 4, "minSize": 2})
+    question = parse(review(scale(replicas), scale(2), subResource="scale"))
+    assert question.scale
+    response = answer(scaled(question, stored))["response"]
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == [field]
+
+
+def test_a_size_through_scale_that_fits_is_allowed() -> None:
+    question = parse(review(scale(4), scale(2), subResource="scale"))
+    assert answer(scaled(question, document({"size": 2, "maxSize": 4})))["response"] == {"uid": "u", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"apiVersion": "admission.k8s.io/v1beta1", "request": {}},
+        review(document({}), uid=3),
+        review(document({}), resource={"resource": "pods"}),
+        review(document({}), resource="miniclusters"),
+        review(document({}), subResource="status"),
+        review("text"),  # type: ignore[arg-type]
+        review(document({}), 3),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_question_about_miniclusters_is_told(body: Any) -> None:
+    with pytest.raises(BadReview):
+        parse(body)
+
+
+@pytest.mark.parametrize("new", [{}, {"metadata": None}, {"metadata": 1, "spec": []}, {"spec": {"containers": {}}}])
+def test_an_object_of_any_shape_is_refused_without_a_traceback(new: dict[str, Any]) -> None:
+    assert judged(new)["allowed"] is False
+
+
+def test_a_warning_is_as_long_as_the_api_server_takes() -> None:
+    long = document({"flux": {"brokerConfig": f"[{'x' * 300}]\n"}})
+    assert all(len(line) <= 256 for line in admission.warnings(long))
