@@ -16,6 +16,7 @@ from ..keys import Keys, secret
 from ..metadata import owned
 from .images import Images, has_own_flux, view_image
 from .jobs import failure_policy, group_job, job
+from .own_flux import scripts
 from .pods import services_pod
 from .services import network, sidecars
 
@@ -37,12 +38,15 @@ def desired(
     `cluster_domain` is the DNS domain of the Kubernetes cluster. `size` is the number of pods of the MiniCluster's own
     Job where that is not yet, or no longer, `spec.size` (pods).
     """
-    plan = encode(pod_plan(cluster, domain=cluster_domain))
+    if has_own_flux(cluster):
+        data = scripts(cluster, cluster_domain)
+    else:
+        data = {PLAN_FILE: encode(pod_plan(cluster, domain=cluster_domain))}
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owned(cluster, names.config_map(cluster), uid),
-        "data": {PLAN_FILE: plan},
+        "data": data,
     }
     objects = [config_map]
     if keys:

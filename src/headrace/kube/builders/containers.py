@@ -11,6 +11,7 @@ from ...minicluster.fields import Capabilities, Container, Group, MiniCluster, S
 from ...minicluster.plan import Mode, mode_of
 from ...minicluster.pod_plan import NAMESPACE_VARIABLE, READY_PORT, VIEW
 from .. import names
+from . import own_flux
 from .images import Images, has_own_flux, view_image
 from .records import as_object, without_unset
 from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
@@ -40,11 +41,16 @@ def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Gro
         )
     namespace = {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
     found = _container(one, cluster.name)
-    found["command"] = [names.RUNNER]
     found["env"] = [*found.get("env", []), namespace]
+    if has_own_flux(cluster):
+        index = next(index for index, item in enumerate(cluster.spec.containers) if item is cluster.runner)
+        found["command"] = own_flux.command(cluster, index)
+        found["env"].append(own_flux.ADDRESS)
+    else:
+        found["command"] = [names.RUNNER]
+        found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "periodSeconds": 2}
     if group:
         found["env"].append({"name": names.GROUP_VARIABLE, "value": group.name})
-    found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "periodSeconds": 2}
     if cluster.spec.interactive or mode_of(cluster) is Mode.INTERACTIVE:
         found.update(_TERMINAL)
     mounts = [*base_mounts(cluster, images), keys_mount(cluster)]
@@ -55,7 +61,8 @@ def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Gro
 def _sidecar(cluster: MiniCluster, one: Container, index: int, images: Images, volumes: PodVolumes) -> dict[str, Any]:
     found = _container(one, one.name)
     if not one.no_wrap_entrypoint:
-        found["command"] = [names.RUNNER, "sidecar", str(index)]
+        own = has_own_flux(cluster)
+        found["command"] = own_flux.command(cluster, index) if own else [names.RUNNER, "sidecar", str(index)]
     found.update(_TERMINAL)
     found["volumeMounts"] = [*base_mounts(cluster, images), *volumes.mounts(one.volumes)]
     return found

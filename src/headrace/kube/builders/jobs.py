@@ -25,8 +25,7 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
     """The Job (batch/v1) of the MiniCluster's own pods, `size` of them."""
     spec = cluster.spec
     pod = spec.pod or Pod()
-    # A Job without labels gets those of its template from the API server.
-    labels = spec.job_labels or template_labels(cluster, pod)
+    labels = spec.job_labels or _labels(template_labels(cluster, pod), names.job(cluster))
     fields = {
         **_spec(cluster, pod, size),
         "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
@@ -38,9 +37,10 @@ def job(cluster: MiniCluster, images: Images, *, uid: str, size: int) -> dict[st
 def group_job(cluster: MiniCluster, group: Group, images: Images, *, uid: str, size: int) -> dict[str, Any]:
     """The Job of a group's pods. Its followers end when the lead does; it has no success of its own."""
     pod = group.pod or cluster.spec.pod or Pod()
-    labels = cluster.spec.job_labels or template_labels(cluster, pod, group)
+    name = names.group_job(cluster, group)
+    labels = cluster.spec.job_labels or _labels(template_labels(cluster, pod, group), name)
     fields = {**_spec(cluster, pod, size), "template": pod_template(cluster, images, group)}
-    return _job(owned(cluster, names.group_job(cluster, group), uid, labels), fields)
+    return _job(owned(cluster, name, uid, labels), fields)
 
 
 def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
@@ -54,6 +54,11 @@ def failure_policy(cluster: MiniCluster) -> dict[str, Any]:
             {"action": "FailJob", "onExitCodes": codes},
         ]
     }
+
+
+def _labels(labels: dict[str, str], name: str) -> dict[str, str]:
+    """The labels of a Job that the file gives none: those of its pods, as the API server gives a Job without any."""
+    return {**labels, names.JOB_NAME: name, f"batch.kubernetes.io/{names.JOB_NAME}": name}
 
 
 def _spec(cluster: MiniCluster, pod: Pod, size: int) -> dict[str, Any]:

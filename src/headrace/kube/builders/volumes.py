@@ -8,6 +8,7 @@ from ...minicluster.fields import MiniCluster, Volume
 from ...minicluster.pod_plan import VIEW
 from .. import names
 from ..keys import MOUNTED
+from . import own_flux
 from .images import Images, has_own_flux, view_image
 
 _READABLE = 0o444  # for whichever user the container runs as
@@ -42,11 +43,12 @@ class PodVolumes:
 def base_volumes(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     """The volumes of every pod that has a broker, in the order of the Flux Operator, then ours."""
     keys = [{"key": key, "path": key} for key in MOUNTED]
+    files = {"items": own_flux.items(cluster)} if has_own_flux(cluster) else {}
     volumes: list[dict[str, Any]] = [
         {"name": names.SOFTWARE_VOLUME, "emptyDir": {}},
         {"name": names.HOME_VOLUME, "emptyDir": {}},
         {"name": names.view_volume(cluster), "emptyDir": {}},
-        {"name": names.config_volume(cluster), "configMap": {"name": names.config_map(cluster)}},
+        {"name": names.config_volume(cluster), "configMap": {"name": names.config_map(cluster), **files}},
         {
             "name": names.keys_volume(cluster),
             "secret": {"secretName": names.secret(cluster), "items": keys, "defaultMode": _READABLE},
@@ -72,7 +74,9 @@ def view_mounts(cluster: MiniCluster, images: Images) -> list[dict[str, Any]]:
     """The view's volume, at `mountPath` and always at the path that the view's programs have in them."""
     volume = names.view_volume(cluster)
     view = cluster.flux.container
-    paths = dict.fromkeys([view.mount_path.rstrip("/") or "/" if view else names.VIEW_ROOT, names.VIEW_ROOT])
+    paths = [view.mount_path.rstrip("/") or "/" if view else names.VIEW_ROOT]
+    if not has_own_flux(cluster) and paths[0] != names.VIEW_ROOT:
+        paths.append(names.VIEW_ROOT)
     mounts: list[dict[str, Any]] = [{"name": volume, "mountPath": path} for path in paths]
     if images.as_volume and not has_own_flux(cluster):
         image = {"name": names.VIEW_IMAGE_VOLUME, "mountPath": VIEW, "subPath": "view", "readOnly": True}
