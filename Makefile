@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages test check unit system soak clean
+.PHONY: run run-timed packages images test check unit system soak clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -40,6 +40,10 @@ packages:
 	@if [ "$$(id -u)" = 0 ] && ! { command -v jq && command -v ip && command -v gcc && command -v ps && \
 	    test -e /usr/include/stdio.h; } >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends jq iproute2 gcc libc6-dev procps; fi
+
+# Archives of container images in build/images, for this machine's architecture: docs/dev/view.md.
+images: $(VENV)/.installed packages
+	$(BIN)/python -m headrace.images --into build/images
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check src tests bench

@@ -47,7 +47,7 @@ def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
         *("modules.resource_source", "modules.node_topology"),
         *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),
     }
-    preload = "from headrace.broker import launch_many; launch_many._preload(True)"
+    preload = "from headrace.broker import launch_many, preload; preload.preload(True)"
     code = f"import sys; sys.path[:0] = {sys.path}; {preload}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert "headrace.modules.job_exec_node" in loaded

@@ -54,7 +54,9 @@ def test_a_lead_elsewhere_is_reached_at_its_own_address() -> None:
 def test_the_configuration_is_the_users_but_for_where_brokers_are_and_what_they_have() -> None:
     text = '[bootstrap]\ndefault_port = 1\n[resource]\npath = "/R"\nexclude = "0"\n[archive]\nperiod = "1m"\n'
     plan = told({"command": "x"}, flux={"brokerConfig": text})
-    assert plan.config == {"archive": {"period": "1m"}, "resource": {"exclude": "0"}}
+    assert plan.config == {"archive": {"period": "1m"}, "resource": {"exclude": "0"}, "headrace": {"drain-lost": True}}
+    own = told({"command": "x"}, flux={"brokerConfig": "[headrace]\ndrain-lost = false\n"})
+    assert own.config == {"headrace": {"drain-lost": False}}
     assert "resource" not in told({"command": "x"}).config
 
 
@@ -81,3 +83,16 @@ def test_options_of_a_start_are_passed_on() -> None:
     assert (plan.mount_path, plan.python_path) == ("/opt/flux", "/p")
     assert (plan.interactive, plan.strict, plan.timed, plan.quiet) == (True, True, True, True)
     assert "public-key" not in encode(plan)
+
+
+def test_pods_of_groups_follow_the_clusters_own_and_run_its_job() -> None:
+    groups = [{"name": "big", "size": 2}, {"name": "gpu", "size": 1, "maxSize": 2}]
+    plan = told({"command": "x"}, size=2, tasks=0, groups=groups)
+    assert plan.hosts == "c-[0-1],c-big-[0-1],c-gpu-[0-1]"
+    assert (plan.size, plan.quorum, plan.initial_program) == (2, "5", "flux submit -N5 --quiet --watch x\n")
+    assert [(one.name, one.size, one.max_size) for one in plan.groups] == [("big", 2, 2), ("gpu", 1, 2)]
+
+
+def test_hosts_of_a_running_instance_keep_their_ranks_when_it_grows() -> None:
+    cluster = cluster_of({"command": "x"}, size=4, groups=[{"name": "g"}])
+    assert pod_plan(cluster, known_hosts="c-[0-1],c-g-0").hosts == "c-[0-1],c-g-0,c-[2-3]"

@@ -85,6 +85,8 @@ class Broker:
         self.exit_code = 0
         self.state = state.STATES[0]
         self.state_since = time.monotonic()
+        # Told each state that is entered.
+        self.on_state: Callable[[str], None] = lambda _state: None
         self.run_waiters: list[Message] = []
         self.shutdown_watchers: list[Message] = []
         self.online = Idset()
@@ -231,6 +233,7 @@ class Broker:
         self.log(logging.INFO, "broker", text)
         self.state = new
         self.state_since = time.monotonic()
+        self.on_state(new)
         for msg in self.context.streams("monitor"):
             self.context.respond(msg, {"state": self.state_number})
         action = getattr(self, "_enter_" + new.replace("-", "_"), None)

@@ -91,6 +91,8 @@ def run_broker(
     command = options.command if info.rank == 0 else None
     another = partial(_spawn_another, *its)
     broker = Broker(info, attrs, options.config, options.config_path, command, agent, env, forked, another)
+    if options.on_state is not None:
+        broker.on_state = options.on_state
     return broker.run()
 
 

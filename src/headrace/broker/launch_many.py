@@ -12,7 +12,6 @@ with another; the same where a wrapper or a `flux-broker` of the user's own shal
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import shutil
 import signal
@@ -26,43 +25,12 @@ from ..spec.os_error import text_of
 from . import boot, signals, state
 from .boot_methods import method_in_test_instance
 from .launch_options import LaunchError, LaunchOptions, check, make_rundir, make_unmade
+from .preload import preload
 from .supervisor import Supervisor
 from .topology import Topology
 
 if TYPE_CHECKING:
     from .start_pmi import StartPmi
-
-
-def _preload(links: bool) -> None:
-    """Import what all brokers need once, so that the processes forked from here share its memory and its time.
-
-    What the leader alone needs it loads itself, while we fork the others.
-    """
-    from . import bare_imports
-
-    bare_imports.load_asyncio()
-    import asyncio
-
-    from ..modules.discovery import discover_before_fork
-    from ..spec import duration
-    from . import broker as _broker  # noqa: F401
-    from . import launch as _launch  # noqa: F401
-    from .modhost import FOLLOWER_MODULES
-
-    if links:
-        from . import overlay_sockets as _overlay_sockets  # noqa: F401
-    else:
-        # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
-        from ..modules import resource_source as _resource_source  # noqa: F401
-    for name in FOLLOWER_MODULES:
-        importlib.import_module("headrace.modules." + name.replace("-", "_"))
-    # Code that ran once has its caches filled: done here, the pages they are in stay shared.
-    asyncio.new_event_loop().close()
-    duration.parse("1s")
-    discover_before_fork()
-    # Collections would otherwise write to, and so copy, every page that the children inherit. What garbage there is
-    # may stay: to find it takes longer than to start the agent.
-    gc.freeze()
 
 
 def start_many(options: LaunchOptions) -> int:
@@ -111,7 +79,7 @@ def _run_forks(options: LaunchOptions, rundir: str, quorum: int, topology: Topol
     agents = fork_zygote(len(ranks), rundir if cleanup else "")
     brokers: _Forks | None = None
     try:
-        _preload(options.size > 1)
+        preload(options.size > 1)
         # Not before: if we are killed, the zygote removes it.
         make_unmade(options)
         brokers = _Forks(options, rundir, quorum, topology, hosts, agents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 # A socket path has 108 bytes with its final NUL, and sockets take eleven beyond the run directory ("/local-1234").
@@ -42,6 +43,7 @@ class LaunchOptions:
         broker_argv: list[str] | None = None,
         runs_other_program: bool = False,
         start_verbose: int = 0,
+        on_state: Callable[[str], None] | None = None,
     ) -> None:
         self.size = size
         self.verbose = verbose
@@ -58,6 +60,8 @@ class LaunchOptions:
         self.runs_other_program = runs_other_program
         # That of `flux start` itself; `verbose` is the brokers'.
         self.start_verbose = start_verbose
+        # Called in the broker's process with the name of each state that it enters.
+        self.on_state = on_state
         # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
         self.unmade = self.new_statedir = ""
         self.attrs = {} if attrs is None else attrs

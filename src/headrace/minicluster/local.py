@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..broker import capacity
+from . import shell_text
 from .lifeline import lifeline
 from .plan import Mode, Plan, hosts_of
 
@@ -216,32 +217,14 @@ def _mark(name: str) -> str:
 
 
 def outer_text(plan: Plan, start: str) -> str:
-    """Shell text of the whole run: what comes before the brokers, the brokers, what comes after.
-
-    SIGTERM ends it at once before and after the brokers; while they are there they are to end first.
-    """
+    """Shell text of the whole run: what every pod would run before its broker, the brokers, what comes after."""
     before = plan.before + plan.lead_before + (plan.follower_before if plan.size > 1 else "")
-    if before and plan.quiet:
-        before = f"{{\n{before}}} > /dev/null\n"
-    # Only bash has the operator's `set -E -o pipefail`.
-    strict = 'set -eu\n[ -z "${BASH:-}" ] || set -E -o pipefail\n' if plan.strict else ""
-    # Every variable that the user's text sets is for the job too.
-    return (
-        f"set -a\n{strict}{before}{_mark('start')}set +e\ntrap : TERM\n{start}\nheadrace_status=$?\n"
-        f"trap - TERM\n{strict}{plan.after}exit $headrace_status\n"
-    )
+    return shell_text.outer_text(before, _mark("start") + start, plan.after, strict=plan.strict, quiet=plan.quiet)
 
 
 def inner_text(plan: Plan) -> str:
     """Shell text that runs inside the instance, on the lead."""
-    if plan.mode is Mode.INTERACTIVE:
-        program = 'trap "exit 0" TERM HUP\nsleep infinity &\nwait\n'
-    else:
-        program = plan.initial_program
-    return (
-        f"export fluxsocket=$FLUX_URI\n{_mark('ready')}{program}headrace_status=$?\n"
-        f"{_mark('done')}exit $headrace_status\n"
-    )
+    return shell_text.inner_text(plan.mode, plan.initial_program, ready=_mark("ready"), done=_mark("done"))
 
 
 def _follow(

@@ -68,8 +68,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     after: str
 
 
-def make_plan(cluster: MiniCluster) -> Plan:
-    """The plan of a valid MiniCluster."""
+def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
+    """The plan of a valid MiniCluster; the pods of its groups have hosts and run the job where they exist."""
     runner = cluster.runner
     commands = runner.commands or Commands()
     mode = mode_of(cluster)
@@ -86,10 +86,10 @@ def make_plan(cluster: MiniCluster) -> Plan:
     return Plan(
         name=cluster.name,
         size=cluster.spec.size,
-        hosts=hostlist(cluster),
-        quorum=quorum(cluster),
+        hosts=",".join([hostlist(cluster), *(group_hosts(cluster) if with_groups else ())]),
+        quorum=quorum(cluster, with_groups),
         mode=mode,
-        attrs=_attributes(cluster),
+        attrs=_attributes(cluster, with_groups),
         config=_config(cluster),
         environment={**runner.environment, **cluster.flux.environment},
         output_dir=output_dir,
@@ -101,7 +101,7 @@ def make_plan(cluster: MiniCluster) -> Plan:
         before=_lines(before),
         lead_before=_lines(lead),
         follower_before=_lines([commands.worker_pre]),
-        initial_program=_initial_program(cluster, mode, commands),
+        initial_program=_initial_program(cluster, mode, commands, with_groups),
         after=_lines([commands.post]),
     )
 
@@ -138,17 +138,29 @@ def hosts_of(name: str, size: int) -> str:
     return f"{name}-[0-{size - 1}]" if size > 1 else f"{name}-[0]"
 
 
-def quorum(cluster: MiniCluster) -> str:
+def group_hosts(cluster: MiniCluster) -> list[str]:
+    """The hosts of each group that may ever join, as hostlists."""
+    return [hosts_of(f"{cluster.name}-{one.name}", max(one.size, one.max_size)) for one in cluster.spec.groups]
+
+
+def nodes_of(cluster: MiniCluster, with_groups: bool) -> int:
+    """How many brokers start."""
+    return cluster.spec.size + sum(one.size for one in cluster.spec.groups if with_groups)
+
+
+def quorum(cluster: MiniCluster, with_groups: bool = False) -> str:
     """How many brokers make the instance ready; "" where all of those that are named start."""
     spec = cluster.spec
+    groups = spec.groups if with_groups else []
     if spec.min_size:
-        return str(spec.min_size)
-    return "" if spec.max_size in (0, spec.size) else str(spec.size)
+        return str(spec.min_size + sum(one.size for one in groups))
+    all_start = spec.max_size in (0, spec.size) and all(one.max_size in (0, one.size) for one in groups)
+    return "" if all_start else str(nodes_of(cluster, with_groups))
 
 
-def node_flags(cluster: MiniCluster) -> list[str]:
+def node_flags(cluster: MiniCluster, with_groups: bool = False) -> list[str]:
     """The options of `flux submit` that give the job its nodes and tasks."""
-    size, tasks = cluster.spec.size, cluster.spec.tasks
+    size, tasks = nodes_of(cluster, with_groups), cluster.spec.tasks
     if tasks == 0:
         return [f"-N{size}"]
     return [f"-N{size}", f"-n{tasks}"] if tasks >= size else [f"-n{tasks}"]
@@ -190,12 +202,12 @@ def batch_script(lines: str, raw: bool) -> str:
     return "\n".join([*out, "flux queue idle --quiet", "flux jobs -a", "flux job wait --all"]) + "\n"
 
 
-def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands) -> str:
+def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands, with_groups: bool) -> str:
     if mode is Mode.INTERACTIVE:
         return ""
     runner = cluster.runner
     flux = cluster.flux
-    flags = [*node_flags(cluster), flux.option_flags.strip(), "-vvv" if cluster.logging.debug else ""]
+    flags = [*node_flags(cluster, with_groups), flux.option_flags.strip(), "-vvv" if cluster.logging.debug else ""]
     flags = [flag for flag in flags if flag]
     prefix = " ".join(commands.prefix.split("\n")).strip()
     if mode is Mode.BATCH:
@@ -241,14 +253,14 @@ def _batch_program(prefix: str, flags: list[str], quiet: bool) -> str:
     return f"{run}\nresult=$?\n[ ! -f {_PRINTED} ] || cat {_PRINTED}\n(exit $result)\n"
 
 
-def _attributes(cluster: MiniCluster) -> dict[str, str]:
+def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
     flux = cluster.flux
     level = 0 if cluster.logging.quiet else flux.log_level
     attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or "kary:256"}
     if flux.connect_timeout:
         attrs["tbon.connect_timeout"] = flux.connect_timeout
-    if quorum(cluster):
-        attrs["broker.quorum"] = quorum(cluster)
+    if quorum(cluster, with_groups):
+        attrs["broker.quorum"] = quorum(cluster, with_groups)
     return attrs
 
 

@@ -109,26 +109,33 @@ def decode(text: str | bytes) -> PodPlan:
     return msgspec.json.decode(text, type=PodPlan)
 
 
-def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local") -> PodPlan:
-    """The plan of a valid MiniCluster's pods, in a Kubernetes cluster of this DNS domain."""
+def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
+    """The plan of a valid MiniCluster's pods, in a Kubernetes cluster of this DNS domain.
+
+    `known_hosts` is the hostlist of an instance that runs: its hosts keep their ranks, new ones follow them.
+    """
     from ..spec.hostlist import Hostlist
     from .plan import make_plan
 
-    plan = make_plan(cluster)
+    plan = make_plan(cluster, with_groups=True)
+    hosts = plan.hosts
+    if known_hosts:
+        known = list(Hostlist.parse(known_hosts))
+        hosts = str(Hostlist([*known, *(host for host in Hostlist.parse(hosts) if host not in set(known))]))
     flux, spec = cluster.flux, cluster.spec
     remote = flux.bursting.lead_broker if flux.bursting else None
     view = flux.container
     return PodPlan(
         name=cluster.name,
         size=spec.size,
-        hosts=plan.hosts,
-        lead=next(iter(Hostlist.parse(plan.hosts))),
+        hosts=hosts,
+        lead=next(iter(Hostlist.parse(hosts))),
         lead_connect=f"tcp://{remote.address}:{remote.port}" if remote and remote.address else "",
         service=(spec.network.headless_name if spec.network else "") or cluster.name,
         domain=domain,
         quorum=plan.quorum,
         attrs=plan.attrs,
-        config={**plan.config, **_resource_options(flux.broker_config)},
+        config=_config(plan.config, flux.broker_config),
         mode=plan.mode.value,
         before=plan.before,
         lead_before=plan.lead_before,
@@ -146,20 +153,23 @@ def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local") -> PodPlan:
         interactive=spec.interactive,
         complete_workers=flux.complete_workers,
         disable_socket=flux.disable_socket,
-        ignore_failure=getattr(spec, "ignore_failure", False),
+        ignore_failure=spec.ignore_failure,
         wrap=[word for word in flux.wrap.replace(",", " ").split() if word],
         archive=spec.archive.path if spec.archive else "",
         sidecars=_sidecars(cluster),
+        groups=[Group(name=one.name, size=one.size, max_size=max(one.size, one.max_size)) for one in spec.groups],
     )
 
 
-def _resource_options(broker_config: str) -> dict[str, Any]:
-    """The user's `[resource]` without `path`: it names a file for pods that are alike, and ours say what they have."""
+def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:
+    """The brokers' configuration: of the user's `[resource]` without `path`, which names a file for pods that are all
+    alike, where each of ours says what it has. A lost pod's rank is drained, unless the user says otherwise."""
     from .plan import given_config
 
-    table = given_config(broker_config).get("resource", {}) if broker_config else {}
-    options = {key: value for key, value in table.items() if key != "path"}
-    return {"resource": options} if options else {}
+    given = given_config(broker_config) if broker_config else {}
+    resource = {key: value for key, value in given.get("resource", {}).items() if key != "path"}
+    headrace = {"drain-lost": True, **given.get("headrace", {})}
+    return {**config, "headrace": headrace, **({"resource": resource} if resource else {})}
 
 
 def _sidecars(cluster: MiniCluster) -> dict[str, Sidecar]:

@@ -1,0 +1,38 @@
+"""Imports what brokers need in a process that will fork them, so that they share its memory and its time."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+
+
+def preload(links: bool) -> None:
+    """Import what all brokers need once, so that the processes forked from here share its memory and its time.
+
+    What the leader alone needs it loads itself, while we fork the others.
+    """
+    from . import bare_imports
+
+    bare_imports.load_asyncio()
+    import asyncio
+
+    from ..modules.discovery import discover_before_fork
+    from ..spec import duration
+    from . import broker as _broker  # noqa: F401
+    from . import launch as _launch  # noqa: F401
+    from .modhost import FOLLOWER_MODULES
+
+    if links:
+        from . import overlay_sockets as _overlay_sockets  # noqa: F401
+    else:
+        # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
+        from ..modules import resource_source as _resource_source  # noqa: F401
+    for name in FOLLOWER_MODULES:
+        importlib.import_module("headrace.modules." + name.replace("-", "_"))
+    # Code that ran once has its caches filled: done here, the pages they are in stay shared.
+    asyncio.new_event_loop().close()
+    duration.parse("1s")
+    discover_before_fork()
+    # Collections would otherwise write to, and so copy, every page that the children inherit. What garbage there is
+    # may stay: to find it takes longer than to start the agent.
+    gc.freeze()

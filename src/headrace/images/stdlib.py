@@ -1,0 +1,74 @@
+"""What of Python's standard library the view has: all but what is listed here.
+
+Left out is what neither the engine nor a command uses and no program that runs under `flux python` can count on in a
+container: tests, graphical interfaces, TLS (OpenSSL is as large as the rest), compression but zlib, terminals'
+libraries, mail and other protocols, codecs of particular countries.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Modules, and packages with what is in them.
+LEFT_OUT = _names(
+    """
+    _aix_support _bootsubprocess _compression _osx_support _pydecimal _pyio aifc antigravity asynchat asyncore
+  bdb bz2 cProfile cgi cgitb chunk code codeop crypt curses dbm distutils doctest ensurepip ftplib html idlelib
+  imaplib imghdr imp lib2to3 lzma mailbox mailcap modulefinder msilib multiprocessing netrc nis nntplib nturl2path
+  optparse ossaudiodev pdb pickletools pipes plistlib poplib profile pstats pty pyclbr pydoc pydoc_data readline
+  rlcompleter sched secrets smtpd smtplib sndhdr socketserver sre_compile sre_constants sre_parse ssl sunau symtable
+  tabnanny telnetlib test this tkinter trace tracemalloc turtle turtledemo unittest uu venv wave webbrowser wsgiref
+  xdrlib xmlrpc zipapp zoneinfo __hello__ __phello__
+  asyncio.proactor_events asyncio.windows_events asyncio.windows_utils ctypes.macholib ctypes.test
+  http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
+    """
+)
+# Of package encodings, these are there.
+ENCODINGS = _names(
+    """
+    aliases ascii base64_codec charmap cp1252 cp437 hex_codec idna latin_1 punycode raw_unicode_escape unicode_escape
+    utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le utf_7 utf_8 utf_8_sig
+    """
+)
+# Extension modules that are there; which of them are built into the interpreter differs.
+EXTENSIONS = _names(
+    """
+    _asyncio _bisect _blake2 _contextvars _csv _ctypes _datetime _decimal _elementtree _heapq _json _md5 _opcode
+    _pickle _posixsubprocess _queue _random _sha1 _sha2 _sha256 _sha3 _sha512 _socket _sqlite3 _statistics _struct
+    _typing array binascii cmath fcntl grp math mmap pyexpat resource select syslog termios unicodedata zlib
+    """
+)
+
+
+def is_left_out(name: str) -> bool:
+    """Whether the module of this full name is not in the view."""
+    package, _dot, rest = name.partition(".")
+    if package == "encodings" and rest:
+        return rest not in ENCODINGS
+    parts = name.split(".")
+    return any(".".join(parts[:depth]) in LEFT_OUT for depth in range(1, len(parts) + 1))
+
+
+def modules(folder: Path) -> dict[str, Path]:
+    """Full name: source of each module that the view has of the standard library in `folder`."""
+    found: dict[str, Path] = {}
+    for here, folders, files in os.walk(folder):
+        relative = Path(here).relative_to(folder)
+        folders[:] = sorted(one for one in folders if one.isidentifier() and Path(here, one, "__init__.py").exists())
+        package = ".".join(relative.parts)
+        folders[:] = [one for one in folders if not is_left_out(f"{package}.{one}" if package else one)]
+        for name in sorted(files):
+            stem, dot, ending = name.rpartition(".")
+            if ending != "py" or not dot or not stem.isidentifier():
+                continue
+            full = package if stem == "__init__" else f"{package}.{stem}" if package else stem
+            # What the interpreter was built with: sysconfig reads it by a name of its own, and nobody builds here.
+            if full and not is_left_out(full) and not full.startswith(("_sysconfigdata", "config")):
+                found[full] = Path(here, name)
+    return found

@@ -1,0 +1,341 @@
+"""The view: what the operator brings into a user's container, complete, for one fixed path.
+
+Our interpreter, libraries and dynamic loader, and the code of all modules in one file; nothing of it depends on what
+the user's image holds, and nothing of it is found by the user's programs unless they name it. The interpreter lies
+outside of `bin`, which is in the PATH of jobs: `python3` stays the user's own. docs/dev/view.md has the layout.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from . import elf, stdlib
+from .code_store import Source, compile_store, module_file
+from .elf import BuildError
+from .layer import Entry, file, link, program
+
+PREFIX = "/mnt/flux/view"
+# Command in bin: the function that it calls.
+COMMANDS = {
+    "flux": "headrace.cli.main:flux",
+    "headrace": "headrace.cli.main:headrace",
+    "headrace-pod": "headrace.minicluster.pod.main:main",
+}
+_PACKAGE = Path(__file__).resolve().parent.parent
+# Parts of Headrace that only the operator and builders of images use.
+_NOT_OURS = ("headrace.kube", "headrace.images")
+# Other people's packages that engine and commands import, each with what of it nobody imports.
+_PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "msgspec": (),
+    "zmq": ("zmq.tests", "zmq.green", "zmq.eventloop", "zmq.ssh", "zmq.log", "zmq.devices", "zmq.auth.ioloop"),
+    "yaml": (),
+}
+# Extension modules of those that have a slower or unused alternative.
+_EXTENSIONS_LEFT_OUT = frozenset(("yaml._yaml",))
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that the view is made of: its program, version (`3.11`), what is built in, and its folders."""
+
+    program: Path
+    version: str
+    builtin: frozenset[str]
+    stdlib: Path
+    extensions: Path
+    magic: bytes
+
+
+_ASK = """
+import sys, json, sysconfig, importlib.util
+import _sqlite3, _ctypes, _asyncio, _decimal
+out = {"version": "%d.%d" % sys.version_info[:2], "builtin": sys.builtin_module_names,
+       "stdlib": sysconfig.get_path("stdlib"), "extensions": _asyncio.__spec__.origin, "magic":
+       importlib.util.MAGIC_NUMBER.hex(), "implementation": sys.implementation.name}
+print(json.dumps(out))
+"""
+
+
+def describe(python: Path) -> Interpreter:
+    """Raises BuildError for what is no CPython with the extension modules that brokers need."""
+    done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(f"{python}: {(done.stderr.strip().splitlines() or ['no Python'])[-1]}")
+    said = json.loads(done.stdout)
+    if said["implementation"] != "cpython":
+        raise BuildError(f"{python}: {said['implementation']}; the view is made of CPython")
+    return Interpreter(
+        python.resolve(),
+        said["version"],
+        frozenset(said["builtin"]),
+        Path(said["stdlib"]),
+        Path(said["extensions"]).parent,
+        bytes.fromhex(said["magic"]),
+    )
+
+
+def choose_interpreter(wanted: str = "") -> Interpreter:
+    """The Python at `wanted`; without, the system's of our own version, which is as a rule built with optimizations,
+    or the one that this environment is based on. Raises BuildError.
+    """
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    candidates = [wanted] if wanted else [f"/usr/bin/python{own}", os.path.realpath(sys.executable)]
+    problems = []
+    for candidate in candidates:
+        if not os.access(candidate, os.X_OK):
+            problems.append(f"{candidate}: no program")
+            continue
+        try:
+            found = describe(Path(candidate))
+        except BuildError as exc:
+            problems.append(str(exc))
+            continue
+        if found.version == own:
+            return found
+        # The wheels of this environment are for its own version.
+        problems.append(f"{candidate}: Python {found.version}; the packages here are for {own}")
+    raise BuildError("; ".join(problems))
+
+
+def build(interpreter: Interpreter, prefix: str = PREFIX) -> dict[str, Entry]:
+    """The tree of a view for the path `prefix`. Raises BuildError."""
+    lib = f"lib/python{interpreter.version}"
+    root = f"{prefix}/{lib}"
+    natives = _native_modules(interpreter)
+    sources = {**_standard(interpreter), **_third_party(), **_own()}
+    early = _imported_early(sources)
+    sources = {name: replace(source, compressed=name not in early) for name, source in sources.items()}
+    sources.update({name: Source(f"lib-dynload/{name}.so", None) for name in natives})
+    tree: dict[str, Entry] = {
+        f"{lib}/modules": file(compile_store(str(interpreter.program), root, sources)),
+        **_landmarks(interpreter, prefix, lib),
+        **_natives(interpreter, natives, prefix, lib),
+        **{f"{lib}/site-packages/{path}": entry for path, entry in _bindings().items()},
+        f"{lib}/site-packages/flux": link("headrace/compat/python/flux"),
+    }
+    for name, target in COMMANDS.items():
+        module, _colon, function = target.partition(":")
+        text = f"#!{prefix}/libexec/python3 -IS\nfrom {module} import {function} as main\n\nraise SystemExit(main())\n"
+        tree[f"bin/{name}"] = program(text.encode())
+    return tree
+
+
+# What a broker and a pod begin with.
+_ENGINE = ("headrace.broker", "headrace.modules", "headrace.agent", "headrace.shell")
+_FIRST = ("headrace.cli.main", "headrace.cli.start", "headrace.cli.broker", "headrace.minicluster.pod.main")
+# Large packages that some of these import for a function that is seldom called.
+_SELDOM = ("email", "http", "urllib", "xml", "yaml")
+
+
+def _imported_early(sources: Mapping[str, Source]) -> set[str]:
+    """The modules that a broker's start imports, or nearly: what the engine's modules import when they are imported."""
+    pending = [name for name in sources if name in _FIRST or _is_below(name, _ENGINE)]
+    seen = set(pending)
+    while pending:
+        name = pending.pop()
+        source = sources[name]
+        package = name if source.is_package else name.rpartition(".")[0]
+        for other in _imports_of(source.text or "", package):
+            parts = other.split(".")
+            for depth in range(1, len(parts) + 1):
+                found = ".".join(parts[:depth])
+                if found in sources and found not in seen and not _is_below(found, _SELDOM):
+                    seen.add(found)
+                    pending.append(found)
+    return seen
+
+
+def _imports_of(text: str, package: str) -> set[str]:
+    """Names that a module of `package` imports outside of functions."""
+    names: set[str] = set()
+    pending: list[ast.AST] = [ast.parse(text)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            names.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            names.update((module, *(f"{module}.{one.name}" for one in node.names)))
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            pending.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def _standard(interpreter: Interpreter) -> dict[str, Source]:
+    return {
+        name: Source(path.relative_to(interpreter.stdlib).as_posix(), _text(path), path.name == "__init__.py")
+        for name, path in stdlib.modules(interpreter.stdlib).items()
+    }
+
+
+def _text(path: Path) -> str:
+    # As the compiler would decode it.
+    return importlib.util.decode_source(path.read_bytes())
+
+
+def _third_party() -> dict[str, Source]:
+    found: dict[str, Source] = {}
+    for package, unused in _PACKAGES.items():
+        folder = _package_folder(package)
+        for path in sorted(folder.rglob("*.py")):
+            name = _module_name(path, folder.parent)
+            if name and not _is_below(name, unused):
+                relative = path.relative_to(folder.parent).as_posix()
+                found[name] = Source(f"site-packages/{relative}", _text(path), path.name == "__init__.py")
+    return found
+
+
+def _own() -> dict[str, Source]:
+    """All of Headrace but the bindings, which are files, and what no pod uses."""
+    found: dict[str, Source] = {}
+    bindings = _PACKAGE / "compat" / "python"
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        name = _module_name(path, _PACKAGE.parent)
+        if name and bindings not in path.parents and not _is_below(name, _NOT_OURS):
+            relative = path.relative_to(_PACKAGE.parent).as_posix()
+            found[name] = Source(f"site-packages/{relative}", _text(path), path.name == "__init__.py")
+    return found
+
+
+def _module_name(path: Path, root: Path) -> str:
+    """The full name of the module at `path`, "" for a file that cannot be imported."""
+    parts = list(path.relative_to(root).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
+
+
+def _is_below(name: str, packages: Iterable[str]) -> bool:
+    return any(name == one or name.startswith(one + ".") for one in packages)
+
+
+def _package_folder(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError(f"package {name} is not installed here")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _native_modules(interpreter: Interpreter) -> dict[str, Path]:
+    """Full name: file of the extension modules of the view."""
+    found: dict[str, Path] = {}
+    for name in sorted(stdlib.EXTENSIONS - interpreter.builtin):
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            path = interpreter.extensions / f"{name}{suffix}"
+            if path.exists():
+                found[name] = path
+                break
+    for package in _PACKAGES:
+        folder = _package_folder(package)
+        for path in sorted(folder.rglob("*.so")):
+            name = ".".join([*path.relative_to(folder.parent).parent.parts, path.name.partition(".")[0]])
+            if name not in _EXTENSIONS_LEFT_OUT:
+                found[name] = path
+    return found
+
+
+def _natives(interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str) -> dict[str, Entry]:
+    """The interpreter, extension modules, loader and libraries, made for their places below `prefix`."""
+    folder = f"{prefix}/lib"
+    loader = elf.interpreter(interpreter.program)
+    libraries: dict[str, Path] = {}
+    for path in (interpreter.program, *natives.values()):
+        libraries.update(elf.needed(path))
+    out = {
+        "libexec/python3": program(elf.relocated(interpreter.program, folder, f"{folder}/{loader.name}")),
+        f"lib/{loader.name}": program(loader.read_bytes()),
+    }
+    libc = libraries["libc.so.6"].resolve().parent
+    for name, path in sorted(libraries.items()):
+        if name == loader.name:
+            continue
+        # The C library is as it is: it needs only its own parts, which are found where the first of them was.
+        own = path.resolve().parent == libc and _is_glibc(name)
+        out[f"lib/{name}"] = program(elf.stripped(path) if own else elf.relocated(path, folder))
+    for name, path in natives.items():
+        out[f"{lib}/lib-dynload/{name}.so"] = program(elf.relocated(path, folder))
+    return out
+
+
+def _is_glibc(name: str) -> bool:
+    return name.partition(".")[0] in ("libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv")
+
+
+_HOOK = "import _headrace_code\n"
+
+
+def _landmarks(interpreter: Interpreter, prefix: str, lib: str) -> dict[str, Entry]:
+    """What the interpreter looks for to know its folders, and package encodings, which it imports first of all: this
+    installs the finder."""
+
+    def compiled(name: str, text: str) -> Entry:
+        return file(module_file(str(interpreter.program), f"{prefix}/{lib}/{name}", text, interpreter.magic))
+
+    finder = (Path(__file__).parent / "code_finder.py").read_text()
+    finder += "\n_here = __file__.rpartition('/')[0]\ninstall(_here + '/modules', _here)\n"
+    return {
+        f"{lib}/os.pyc": compiled("os.py", _text(interpreter.stdlib / "os.py")),
+        f"{lib}/encodings/__init__.pyc": compiled(
+            "encodings/__init__.py", _HOOK + _text(interpreter.stdlib / "encodings" / "__init__.py")
+        ),
+        f"{lib}/_headrace_code.pyc": compiled("_headrace_code.py", finder),
+    }
+
+
+def _bindings() -> dict[str, Entry]:
+    """Package flux, and what of Headrace it imports, as files: users' own Pythons, of any version, read them."""
+    out: dict[str, Entry] = {}
+    flux = _PACKAGE / "compat" / "python"
+    pending = sorted(flux.rglob("*.py"))
+    seen = set(pending)
+    while pending:
+        path = pending.pop()
+        out[path.relative_to(_PACKAGE.parent).as_posix()] = file(path.read_bytes())
+        for name in _imported(path):
+            parts = name.split(".")
+            for depth in range(1, len(parts) + 1):
+                source = _source_of(parts[:depth])
+                if source is not None and source not in seen:
+                    seen.add(source)
+                    pending.append(source)
+    for path in sorted((_PACKAGE / "spec").glob("*.txt")):
+        out[path.relative_to(_PACKAGE.parent).as_posix()] = file(path.read_bytes())
+    return out
+
+
+def _imported(path: Path) -> set[str]:
+    """The names that a file of the standard-library rooms may import, those of functions included."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update(f"{node.module}.{one.name}" for one in node.names)
+    return {name for name in names if name.partition(".")[0] == "headrace"}
+
+
+def _source_of(parts: list[str]) -> Path | None:
+    base = _PACKAGE.parent.joinpath(*parts)
+    for path in (base / "__init__.py", base.with_suffix(".py")):
+        if path.exists():
+            return path
+    return None
+
+
+def write(tree: Mapping[str, Entry], folder: Path) -> None:
+    """Have the view in `folder`, which is emptied."""
+    from .layer import write_folder
+
+    shutil.rmtree(folder, ignore_errors=True)
+    write_folder(tree, folder)

@@ -1,0 +1,36 @@
+"""The image `headrace-view`: the view at /view, and the program that an init container copies it with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import elf, view
+from .layer import Entry, complete, file, program
+from .oci import Image
+
+COPY = "headrace-copy"
+# An image volume and `headrace-copy` both take the view from here.
+FOLDER = "view"
+
+
+def view_image(python: str = "") -> Image:
+    """Raises BuildError."""
+    return image_of(view.build(view.choose_interpreter(python)))
+
+
+def image_of(tree: Mapping[str, Entry]) -> Image:
+    """The image of a view."""
+    with_version = {**tree, "version": file(f"{digest(tree)}\n".encode())}
+    layer = {f"{FOLDER}/{path}": entry for path, entry in with_version.items()}
+    layer[COPY] = program(elf.compile_static(Path(__file__).with_name("headrace_copy.c")))
+    return Image([layer], {"Entrypoint": [f"/{COPY}"], "Cmd": [view.PREFIX], "WorkingDir": "/"})
+
+
+def digest(tree: Mapping[str, Entry]) -> str:
+    """Tells a view from others."""
+    out = hashlib.sha256()
+    for path, entry in complete(tree).items():
+        out.update(repr((path, entry.mode, entry.link, entry.data and hashlib.sha256(entry.data).digest())).encode())
+    return out.hexdigest()

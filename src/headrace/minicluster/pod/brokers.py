@@ -1,0 +1,85 @@
+"""Starts the broker of a pod, as a fork of the runner, and says how it fares.
+
+The runner has imported what brokers use before, so that the first start costs one interpreter, and another one, in the
+place of a broker that was lost, a fork.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+from ..plan import Mode
+from ..pod_plan import PodPlan
+from .place import Place
+
+# States in which a broker takes part in its instance.
+UP = ("quorum", "run", "cleanup")
+
+
+def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
+    """The broker attributes (flux-broker-attributes(7)) of a pod."""
+    attrs = {**plan.attrs, "rundir": f"{place.config}/run/flux", "rundir-cleanup": "0"}
+    attrs["config.path"] = f"{place.config}/etc/flux/config"
+    if statedir and place.rank == 0:
+        attrs["statedir"] = f"{place.config}/var/lib/flux"
+    if not plan.disable_socket:
+        attrs["local-uri"] = f"local://{place.socket}"
+    if Mode(plan.mode) is Mode.INTERACTIVE:
+        attrs["broker.rc2_none"] = "1"
+    return attrs
+
+
+def preload(size: int) -> None:
+    """Import what the broker of an instance of `size` uses; no thread, loop or ZeroMQ context may exist afterwards."""
+    from ...broker import bare_imports
+
+    bare_imports.load_small()
+    from ...broker import preload as brokers
+
+    brokers.preload(size > 1)
+
+
+def fork_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> int:
+    """Start it; the pid. The names of the states it enters are written to the descriptor `report`, one a line."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _be_broker(dict(attrs), config, command, report)
+    return pid
+
+
+def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> None:
+    """In the fork: be the broker, and end."""
+    from ...broker import launch
+    from ...broker.launch_options import LaunchError, LaunchOptions
+
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        options = LaunchOptions(
+            attrs=attrs,
+            config=config,
+            config_path=attrs["config.path"],
+            command=command,
+            on_state=lambda state: _report(report, state),
+        )
+        code = launch.start_here(options)
+    except LaunchError as exc:
+        print(f"headrace-pod: {exc}", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _report(fd: int, state: str) -> None:
+    os.write(fd, state.encode() + b"\n")

@@ -1,0 +1,41 @@
+"""`headrace-pod`: the runner of a pod, of a sidecar (`headrace-pod sidecar INDEX`), and what shell texts call."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The exit status. Ends the process at once where there is nothing to tidy up."""
+    words = sys.argv[1:] if argv is None else argv
+    if words == ["--version"]:
+        from ... import __version__
+
+        print(f"headrace-pod {__version__}")
+        return 0
+    if words == ["enter"]:
+        from .enter import enter
+
+        return enter(os.environ)
+    if words[:1] == ["sidecar"] and len(words) == 2:
+        from .sidecar import run_sidecar
+
+        return _end(run_sidecar(words[1]))
+    if words:
+        print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
+        return 2
+    from .runner import run_pod
+
+    return _end(run_pod())
+
+
+def _end(status: int) -> int:
+    """The interpreter's own way out takes longer than a container needs to end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

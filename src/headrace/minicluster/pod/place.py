@@ -1,0 +1,71 @@
+"""Which pod of its MiniCluster this is: host, rank, namespace, and where its files are."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...spec.hostlist import Hostlist
+from .. import pod_plan
+from ..pod_plan import PodPlan
+
+# Where Kubernetes puts the namespace of a pod that has a service account's token.
+_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+class PlaceError(Exception):
+    """This pod is none of its plan's."""
+
+
+class Place(NamedTuple):
+    """A pod: its host name in the plan, its rank, and the folder that its container shares with sidecars."""
+
+    host: str
+    rank: int
+    size: int
+    namespace: str
+    mount: str
+
+    @property
+    def config(self) -> str:
+        """The folder with the broker's files; other containers of the pod know it, too."""
+        return f"{self.mount}/config"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.config}/run/flux/local"
+
+
+def read_plan(folder: str = pod_plan.PLAN_FOLDER) -> PodPlan:
+    """Raises PlaceError."""
+    path = os.path.join(folder, pod_plan.PLAN_FILE)
+    try:
+        with open(path, "rb") as file:
+            return pod_plan.decode(file.read())
+    except (OSError, ValueError) as exc:
+        raise PlaceError(f"{path}: {exc}") from None
+
+
+def find_place(plan: PodPlan, env: Mapping[str, str], hostname: str = "") -> Place:
+    """The pod that this process is in, by its host name, else by its index in its Job. Raises PlaceError."""
+    name = (hostname or socket.gethostname()).split(".")[0]
+    hosts = list(Hostlist.parse(plan.hosts))
+    index = env.get(pod_plan.INDEX_VARIABLE, "")
+    # With the node's network a pod has the node's name.
+    host = next((one for one in (name, f"{plan.name}-{index}") if one in hosts), "")
+    if not host:
+        raise PlaceError(f"this pod's host name, {name}, is not among the hosts {plan.hosts}")
+    return Place(host, hosts.index(host), len(hosts), _namespace(env), plan.mount_path)
+
+
+def _namespace(env: Mapping[str, str]) -> str:
+    given = env.get(pod_plan.NAMESPACE_VARIABLE, "")
+    if given:
+        return given
+    try:
+        with open(_NAMESPACE_FILE, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return "default"

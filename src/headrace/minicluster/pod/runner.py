@@ -1,0 +1,363 @@
+"""The runner of a pod: process 1 of the container that runs Flux.
+
+Its life: write the files that the pod's users rely on, run the shell text before the brokers, start the broker, run the
+initial program on the lead, run the text after it, end with the job's own status. A follower's broker that ends without
+the instance having ended is started again in place. SIGTERM ends the pod in order.
+
+Everything waits in one `poll`: signals, the states of the broker, the shell text, probes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .. import pod_plan, shell_text
+from ..plan import Mode
+from ..pod_plan import PodPlan
+from . import brokers, ending, enter, environment, files
+from .ending import Ending
+from .place import Place, PlaceError, find_place, read_plan
+from .ready import ReadyPort
+
+# Exit status of a pod that was told to go (SIGTERM) before its instance had ended: a shell's for that signal.
+TOLD_TO_GO = 128 + signal.SIGTERM
+# Seconds between the ends of a follower's brokers and their next starts.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+# Seconds that what was told to end may take, of the 30 that Kubernetes gives a pod by default.
+_PATIENCE = 20.0
+
+
+def run_pod() -> int:
+    """Be this pod; the exit status of its container."""
+    began = time.time()
+    try:
+        plan = read_plan()
+        place = find_place(plan, os.environ)
+        return Runner(plan, place, began).run()
+    except PlaceError as exc:
+        print(f"headrace-pod: {exc}", file=sys.stderr)
+        ending.write(Ending(1, str(exc), {"start": began}, {}))
+        return 1
+
+
+class Runner:
+    """One pod, from its start to its end. `run` is called once."""
+
+    def __init__(self, plan: PodPlan, place: Place, began: float) -> None:
+        self._plan = plan
+        self._place = place
+        self._leads = place.rank == 0
+        self._times = {"start": began}
+        self._reason = ""
+        # SIGTERM came.
+        self._told = False
+        self._kill_at: float | None = None
+        # Processes that were started here and have ended, with their wait statuses.
+        self._ended: dict[int, int] = {}
+        self._broker = self._shell = 0
+        self._state = ""
+        self._ready = ReadyPort(pod_plan.READY_PORT)
+        self._poll = select.poll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._config: dict[str, Any] = {}
+
+    def run(self) -> int:
+        self._catch_signals()
+        self._prepare()
+        status = self._run_in_shell() if self._has_shell_text() else self._run_brokers()
+        return self._finish(status)
+
+    # -- steps
+
+    def _prepare(self) -> None:
+        """The environment and the files. Raises PlaceError."""
+        plan, place = self._plan, self._place
+        address = environment.own_address(place.host)
+        self._config = {**plan.config, "bootstrap": files.bootstrap(plan, place, address)}
+        files.write_files(plan, place, self._config)
+        environment.prepare(os.environ, plan, place)
+
+    def _texts(self) -> tuple[str, str]:
+        plan = self._plan
+        return plan.before + (plan.lead_before if self._leads else plan.follower_before), plan.after
+
+    def _has_shell_text(self) -> bool:
+        return any(self._texts())
+
+    def _run_in_shell(self) -> int:
+        """Run the user's texts around the brokers, in one shell; the status of the whole."""
+        shell = environment.find_shell(os.environ)
+        if not shell:
+            raise PlaceError(
+                "this image has no shell (bash or sh), which commands.init, pre, brokerPre, workerPre, script and post "
+                "and a batch need"
+            )
+        plan = self._plan
+        before, after = self._texts()
+        program = [*environment.own_command(), "enter"]
+        text = shell_text.outer_text(before, shlex.join(program), after, strict=plan.strict, quiet=plan.quiet)
+        ours, its = socket.socketpair()
+        os.environ[enter.VARIABLE] = str(its.fileno())
+        with ours:
+            with its:
+                self._shell = _start([shell, "-c", text], its.fileno())
+            del os.environ[enter.VARIABLE]
+            asked = self._read_enter(ours)
+            if asked is None:
+                status = self._status_of(self._shell)
+                self._reason = self._reason or ending.reason_of(status, "the shell text before the brokers")
+                return status
+            env, cwd = asked
+            os.environ.clear()
+            os.environ.update(env)
+            os.chdir(cwd)
+            status = self._run_brokers()
+            with contextlib.suppress(OSError):
+                ours.sendall(str(status).encode())
+            self._wait(lambda: self._shell in self._ended)
+        ended = self._status_of(self._shell)
+        if ended != status:
+            self._reason = ending.reason_of(ended, "commands.post")
+        return ended
+
+    def _read_enter(self, sock: socket.socket) -> tuple[dict[str, str], str] | None:
+        """What the shell text has made when it comes to the brokers; None when it ends before."""
+        data = bytearray()
+        sock.setblocking(False)
+
+        def read() -> None:
+            with contextlib.suppress(BlockingIOError):
+                chunk = sock.recv(1 << 16)
+                data.extend(chunk)
+                if not chunk:
+                    self._forget(sock.fileno())
+
+        self._watch(sock.fileno(), read)
+        self._wait(lambda: data.endswith(b"\n") or self._shell in self._ended)
+        self._forget(sock.fileno())
+        sock.setblocking(True)
+        return enter.read(bytes(data)) if data.endswith(b"\n") else None
+
+    def _run_brokers(self) -> int:
+        """Run the lead's broker, or a follower's until the instance has ended; the status."""
+        attrs = brokers.attributes(self._plan, self._place, statedir=True)
+        brokers.preload(self._place.size)
+        self._times["brokers"] = time.time()
+        if self._leads:
+            return self._run_lead(attrs)
+        pause = _FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            status, in_order = self._run_broker(attrs, [])
+            if self._is_told():
+                return TOLD_TO_GO
+            if in_order or self._plan.complete_workers:
+                return 0
+            if time.monotonic() - began > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
+            print(f"headrace-pod: the broker ended with status {status}: starting it again", file=sys.stderr)
+            self._wait(self._is_told, pause)
+            if self._is_told():
+                return TOLD_TO_GO
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _run_lead(self, attrs: dict[str, str]) -> int:
+        began = time.monotonic()
+        status, _ = self._run_broker(attrs, self._initial_program())
+        if self._told:
+            self._reason = "the pod was told to end (SIGTERM)"
+            return TOLD_TO_GO
+        if "run" not in self._times:
+            self._reason = ending.reason_of(status, "the lead's broker") + " before the instance ran"
+        else:
+            self._reason = ending.reason_of(status)
+        if self._plan.timed:
+            self._tell_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
+            self._tell_time("fluxstart", time.monotonic() - began)
+        return status
+
+    def _initial_program(self) -> list[str]:
+        """The command line of what runs in the instance. Raises PlaceError where it needs a shell that is not there."""
+        plan = self._plan
+        if Mode(plan.mode) is Mode.INTERACTIVE:
+            return []
+        words = files.plain_words(plan.initial_program)
+        shell = environment.find_shell(os.environ)
+        if words and (words[0] == "flux" or not shell):
+            return words
+        if not shell:
+            raise PlaceError(
+                "this image has no shell (bash or sh), which the command needs: it has to be a program and its "
+                f"arguments without quotes inside words, variables or redirection: {plan.initial_program.strip()}"
+            )
+        return [shell, "-c", plan.initial_program]
+
+    def _tell_time(self, what: str, seconds: float) -> None:
+        print(f"FLUXTIME {what} wall time {environment.elapsed(max(seconds, 0.0))}", file=sys.stderr)
+
+    def _finish(self, status: int) -> int:
+        self._times["end"] = time.time()
+        if status and self._plan.ignore_failure and self._leads and not self._told:
+            self._reason = f"ignored, as spec.ignoreFailure asks for: {self._reason}"
+            status = 0
+        with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
+            pass
+        ending.write(Ending(status, self._reason, self._times, {}))
+        return status
+
+    # -- the broker
+
+    def _run_broker(self, attrs: dict[str, str], command: list[str]) -> tuple[int, bool]:
+        """Start a broker and wait for its end: its status, and whether it ended because its instance did."""
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._state = ""
+        self._broker = brokers.fork_broker(attrs, self._config, command, writing)
+        os.close(writing)
+        if self._told:
+            self._send_to_broker(signal.SIGTERM)
+        self._watch(reading, lambda: self._read_states(reading))
+        self._wait(lambda: self._broker in self._ended)
+        self._read_states(reading)
+        self._forget(reading)
+        os.close(reading)
+        self._ready.close()
+        status = self._status_of(self._broker)
+        self._broker = 0
+        # A broker that lost its parent, or never found it, ends with an error.
+        return status, status == 0
+
+    def _read_states(self, fd: int) -> None:
+        try:
+            text = os.read(fd, 4096)
+        except BlockingIOError:
+            return
+        if not text:
+            self._forget(fd)
+        for state in text.decode().split():
+            self._state = state
+            if state == "run":
+                self._times.setdefault("run", time.time())
+            elif state == "cleanup":
+                self._times.setdefault("done", time.time())
+        if self._state in brokers.UP:
+            if self._ready.fd < 0:
+                self._ready.open()
+                self._watch(self._ready.fd, self._ready.accept)
+        elif self._ready.fd >= 0:
+            self._forget(self._ready.fd)
+            self._ready.close()
+
+    def _send_to_broker(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._broker, number)
+
+    # -- signals and waiting
+
+    def _catch_signals(self) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda _number, _frame: None)
+
+        def read() -> None:
+            with contextlib.suppress(BlockingIOError):
+                for number in os.read(reading, 64):
+                    if number == signal.SIGCHLD:
+                        self._reap()
+                    else:
+                        self._tell_to_go()
+
+        self._watch(reading, read)
+
+    def _reap(self) -> None:
+        """Take the ends of our processes, and of those that lost theirs: process 1 inherits them."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                if pid in (self._broker, self._shell):
+                    self._ended[pid] = status
+
+    def _is_told(self) -> bool:
+        return self._told
+
+    def _tell_to_go(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        self._kill_at = time.monotonic() + _PATIENCE
+        if self._broker:
+            self._send_to_broker(signal.SIGTERM)
+        elif self._shell:
+            self._signal_shell(signal.SIGTERM)
+
+    def _signal_shell(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._shell, number)
+
+    def _status_of(self, pid: int) -> int:
+        self._wait(lambda: pid in self._ended)
+        code = os.waitstatus_to_exitcode(self._ended.pop(pid))
+        return 128 - code if code < 0 else code
+
+    def _watch(self, fd: int, read: Callable[[], None]) -> None:
+        self._readers[fd] = read
+        self._poll.register(fd, select.POLLIN)
+
+    def _forget(self, fd: int) -> None:
+        if self._readers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _wait(self, until: Callable[[], bool], limit: float | None = None) -> None:
+        """Serve what comes until `until()`, or for `limit` seconds."""
+        deadline = None if limit is None else time.monotonic() + limit
+        while not until():
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return
+            if self._kill_at is not None and now >= self._kill_at:
+                self._kill_at = None
+                self._kill()
+            times = [at for at in (deadline, self._kill_at) if at is not None]
+            timeout = max(0, int(1000 * (min(times) - now)) + 1) if times else None
+            for fd, _event in self._poll.poll(timeout):
+                read = self._readers.get(fd)
+                if read is not None:
+                    read()
+
+    def _kill(self) -> None:
+        """What was told to end did not."""
+        if self._broker:
+            self._send_to_broker(signal.SIGKILL)
+        if self._shell:
+            self._signal_shell(signal.SIGKILL)
+
+
+def _start(argv: list[str], fd: int) -> int:
+    """Start a program in a process group of its own, with descriptor `fd`; its pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setpgid(0, 0)
+            os.set_inheritable(fd, True)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            os.execve(argv[0], argv, dict(os.environ))
+        except OSError as exc:
+            print(f"headrace-pod: {argv[0]}: {exc.strerror}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(127)
+    return pid

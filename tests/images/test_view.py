@@ -1,0 +1,145 @@
+"""The view, at a folder of the test: what it holds, and that it needs nothing else."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from built_view import BuiltView
+from headrace import __version__
+from headrace.images import stdlib, view
+from headrace.images.layer import complete
+
+LARGEST = 25_000_000
+MOST_FILES = 150
+
+
+def run(built: BuiltView, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A program of the view in a bare environment."""
+    return subprocess.run(
+        [str(built.folder / argv[0]), *argv[1:]],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(built.folder.parent), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_it_is_small(built_view: BuiltView) -> None:
+    files = [entry for entry in complete(built_view.tree).values() if entry.data is not None]
+    assert sum(len(entry.data or b"") for entry in files) <= LARGEST
+    assert len(files) <= MOST_FILES
+
+
+def test_commands_say_their_version(built_view: BuiltView) -> None:
+    for name in ("flux", "headrace"):
+        done = run(built_view, f"bin/{name}", "version")
+        assert __version__ in done.stdout, done.stderr
+
+
+def test_an_instance_runs_a_job(built_view: BuiltView) -> None:
+    done = run(built_view, "bin/flux", "start", "--test-size=2", "flux", "run", "-N2", "-l", "echo", "there")
+    assert sorted(done.stdout.splitlines()) == ["0: there", "1: there"], done.stderr
+
+
+def test_every_module_is_there_and_is_imported_from_the_view(built_view: BuiltView) -> None:
+    """Each module of Headrace that the view has is imported, so that none lacks what was left out."""
+    code = """
+import sys
+(finder,) = [one for one in sys.meta_path if hasattr(one, "index")]
+for name in sorted(finder.index):
+    if name.startswith("headrace.") and not name.endswith("__main__"):
+        __import__(name)
+files = [getattr(module, "__file__", None) or sys.prefix for module in sys.modules.values()]
+outside = [file for file in files if not file.startswith(sys.prefix)]
+print(outside, len(sys.modules) > 300)
+"""
+    done = run(built_view, "libexec/python3", "-I", "-S", "-c", code)
+    assert done.stdout == "[] True\n", done.stderr
+
+
+# Modules of the standard library that our code imports and the view lacks, and why that is right.
+WITHOUT: dict[str, str] = {
+    "ssl": "imported for users' own modules, which find asyncio complete where it is there",
+}
+
+
+def test_what_functions_import_of_the_standard_library_is_there(built_view: BuiltView) -> None:
+    wanted = set()
+    for path in Path(view.__file__).parent.parent.rglob("*.py"):
+        if not {"images", "kube", "python"} & set(path.parts[path.parts.index("headrace") :]):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    wanted.update(one.name for one in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    wanted.add(node.module)
+    wanted = {name for name in wanted if name.partition(".")[0] in sys.stdlib_module_names}
+    code = "import sys, importlib.util as u; print(*[name for name in sys.argv[1:] if not u.find_spec(name)])"
+    done = run(built_view, "libexec/python3", "-I", "-S", "-c", code, *sorted(wanted))
+    assert set(done.stdout.split()) == WITHOUT.keys(), done.stderr
+
+
+def test_it_maps_no_library_of_the_machine(built_view: BuiltView) -> None:
+    code = """
+import sqlite3, ctypes, asyncio, zmq, msgspec, decimal, xml.etree.ElementTree, unicodedata, zlib
+files = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count("/")}
+print([one for one in files if ".so" in one and not one.startswith(__import__("sys").prefix)])
+"""
+    done = run(built_view, "libexec/python3", "-I", "-S", "-c", code, LD_LIBRARY_PATH="/lib:/usr/lib/x86_64-linux-gnu")
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_interpreter_is_out_of_the_way_of_jobs(built_view: BuiltView) -> None:
+    """`bin` comes first in the PATH of jobs: it has our commands and nothing that users have themselves."""
+    assert sorted(os.listdir(built_view.folder / "bin")) == sorted(view.COMMANDS)
+
+
+def test_a_users_own_python_imports_flux(built_view: BuiltView) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import flux, flux.job, headrace; print(flux.__file__, headrace.__file__)"],
+        env={"PYTHONPATH": str(next(built_view.folder.glob("lib/python3*/site-packages")) / "headrace/compat/python")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert all(word.startswith(str(built_view.folder)) for word in done.stdout.split()), done.stderr
+    assert len(done.stdout.split()) == 2
+
+
+def test_what_is_left_out_of_the_standard_library_is_out_with_what_is_in_it() -> None:
+    assert stdlib.is_left_out("unittest.mock") and stdlib.is_left_out("xml.dom.minidom")
+    assert not stdlib.is_left_out("xml.etree.ElementTree")
+    assert stdlib.is_left_out("encodings.big5") and not stdlib.is_left_out("encodings.utf_8")
+
+
+def test_a_view_is_the_same_each_time(built_view: BuiltView) -> None:
+    again = view.build(view.choose_interpreter(), str(built_view.folder))
+    assert {path: entry for path, entry in again.items() if built_view.tree[path] != entry} == {}
+    assert again.keys() == built_view.tree.keys()
+
+
+@pytest.mark.parametrize(
+    ("says", "word"),
+    [
+        ("echo oops >&2; exit 1", "oops"),
+        ("""echo '{"implementation": "pypy"}'""", "pypy"),
+        (
+            """echo '{"implementation": "cpython", "version": "2.7", "builtin": [], """
+            """"stdlib": "", "extensions": "", "magic": ""}'""",
+            "Python 2.7",
+        ),
+    ],
+)
+def test_an_interpreter_that_does_not_fit_is_refused(tmp_path: Path, says: str, word: str) -> None:
+    other = tmp_path / "python"
+    other.write_text(f"#!/bin/sh\n{says}\n")
+    other.chmod(0o755)
+    with pytest.raises(view.BuildError, match=word):
+        view.choose_interpreter(str(other))

@@ -1,0 +1,58 @@
+"""The Kubernetes of the tests: one real cluster and one control plane a session, started when a test first asks.
+
+They end with the process that runs the tests, however that ends. `docs/dev/kube-for-tests.md` has what they offer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from kubecluster.cluster import Cluster, unmet
+
+from waiting import until
+
+
+@contextlib.contextmanager
+def _started(kind: str, nodes: int) -> Iterator[Cluster]:
+    reason = unmet(nodes)
+    if reason:
+        pytest.skip(reason)
+    reading, writing = os.pipe()
+    started = Cluster.up(f"{kind}-{os.getpid()}", nodes, lifeline=reading)
+    try:
+        os.close(reading)
+        yield started
+    finally:
+        started.down()
+        os.close(writing)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A Kubernetes with two nodes whose pods are real containers."""
+    with _started("tests", 2) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Cluster]:
+    """A Kubernetes without a node: objects, admission, status, garbage collection; its pods stay pending."""
+    with _started("plane", 0) as started:
+        yield started
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh namespace of the cluster that the test uses, where pods can be made; deleted after."""
+    plane_alone = "control_plane" in request.fixturenames and "cluster" not in request.fixturenames
+    its: Cluster = request.getfixturevalue("control_plane" if plane_alone else "cluster")
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    its.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    # Pods are refused until the controller has made the namespace's service account.
+    until(lambda: its.api.get(f"/api/v1/namespaces/{name}/serviceaccounts")["items"])
+    yield name
+    its.api.request("DELETE", f"/api/v1/namespaces/{name}")

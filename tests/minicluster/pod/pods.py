@@ -1,0 +1,191 @@
+"""Pods without Kubernetes: runners as process 1 of namespaces of their own (pid, mount, host name, network).
+
+They see what a pod sees: the plan and keys as mounted folders, a shared folder at /mnt/flux, an address on a bridge,
+and the names of the other pods when `name_pods` has been called. Needs root and `ip` of iproute2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from headrace.minicluster.pod_plan import PodPlan, encode
+from headrace.spec.hostlist import Hostlist
+from waiting import until
+
+_NET = "10.213.78"
+NAMESPACE = "ns"
+_INSIDE = Path(__file__).with_name("inside.py")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def certificate() -> str:
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return f'curve\n    public-key = "{public}"\n    secret-key = "{secret}"\n'
+
+
+class Pod:
+    """One pod that was started; `process` is what holds its namespaces."""
+
+    def __init__(self, host: str, folder: Path, process: subprocess.Popen[str], netns: str, address: str) -> None:
+        self.host = host
+        self.folder = folder
+        self.process = process
+        self.netns = netns
+        self.address = address
+
+    @property
+    def mount(self) -> Path:
+        return self.folder / "mnt"
+
+    def first_process(self) -> int:
+        """The pid, seen from here, of process 1."""
+        path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        until(lambda: Path(path).read_text().split())
+        return int(Path(path).read_text().split()[0])
+
+    def signal(self, number: int) -> None:
+        os.kill(self.first_process(), number)
+
+    def wait(self, limit: float = 60.0) -> int:
+        """The exit status of the container."""
+        return self.process.wait(limit)
+
+    def output(self) -> tuple[str, str]:
+        return (self.folder / "out").read_text(), (self.folder / "err").read_text()
+
+    def message(self) -> dict[str, Any]:
+        """The termination message."""
+        found: dict[str, Any] = json.loads((self.folder / "log").read_text())
+        return found
+
+    def run(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the namespaces of this pod."""
+        enter = ("nsenter", "-t", str(self.first_process()), "-a", "-r", "--")
+        full = {**os.environ, "FLUX_URI": "local:///mnt/flux/config/run/flux/local", **env}
+        return subprocess.run([*enter, *argv], env=full, capture_output=True, text=True, check=False, timeout=60)
+
+
+class Pods:
+    """The pods of one plan, by host name."""
+
+    def __init__(self, folder: Path, bridge: str) -> None:
+        self._folder = folder
+        self._bridge = bridge
+        self._made: list[str] = []
+        self.running: dict[str, Pod] = {}
+        self.certificate = certificate()
+        self.hosts = folder / "hosts"
+        self.hosts.write_text("127.0.0.1 localhost\n")
+
+    def address(self, plan: PodPlan, host: str) -> str:
+        return f"{_NET}.{10 + list(Hostlist.parse(plan.hosts)).index(host)}"
+
+    def name_pods(self, plan: PodPlan) -> None:
+        """What the DNS of a cluster does: from now on names of pods have addresses."""
+        lines = [
+            f"{self.address(plan, host)} {host}.{plan.service}.{NAMESPACE}.svc.{plan.domain}"
+            for host in Hostlist.parse(plan.hosts)
+        ]
+        with open(self.hosts, "a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+    def start(self, plan: PodPlan, host: str, *words: str, **env: str) -> Pod:
+        """Start the pod of `host`; `words` are arguments of headrace-pod."""
+        index = list(Hostlist.parse(plan.hosts)).index(host)
+        folder = self._folder / host
+        folder.mkdir(exist_ok=True)
+        for name in ("plan", "keys", "mnt", "root"):
+            (folder / name).mkdir(exist_ok=True)
+        (folder / "plan" / "plan.json").write_text(encode(plan))
+        (folder / "keys" / "curve.cert").write_text(self.certificate)
+        (folder / "log").write_text("")
+        netns = f"{self._bridge}p{index}"
+        if netns not in self._made:
+            self._wire(netns, index, self.address(plan, host))
+        mounts = [
+            f"/flux_operator={folder}/plan",
+            f"/flux_operator_keys={folder}/keys",
+            f"{plan.mount_path}={folder}/mnt",
+            f"/dev/termination-log={folder}/log",
+            f"/etc/hosts={self.hosts}",
+        ]
+        unshare = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child")
+        inside = (sys.executable, str(_INSIDE), f"{folder}/root", host, *mounts, "--")
+        program = (str(Path(sys.executable).with_name("headrace-pod")), *words)
+        full = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HEADRACE_POD_NAMESPACE": NAMESPACE, **env}
+        suffix = f".{words[1]}" if words else ""
+        with open(folder / f"out{suffix}", "a") as out, open(folder / f"err{suffix}", "a") as err:
+            process = subprocess.Popen(
+                ["ip", "netns", "exec", netns, *unshare, *inside, *program],
+                env=full,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                text=True,
+            )
+        pod = Pod(host, folder, process, netns, self.address(plan, host))
+        self.running[host + suffix] = pod
+        return pod
+
+    def start_all(self, plan: PodPlan, **env: str) -> list[Pod]:
+        """Start the pods that the cluster begins with, whose names are known."""
+        self.name_pods(plan)
+        return [self.start(plan, f"{plan.name}-{index}", **env) for index in range(plan.size)]
+
+    def _wire(self, netns: str, index: int, address: str) -> None:
+        _ip("netns", "add", netns)
+        self._made.append(netns)
+        _ip("-n", self._bridge, "link", "add", f"p{index}", "type", "veth", "peer", "name", "eth0", "netns", netns)
+        _ip("-n", self._bridge, "link", "set", f"p{index}", "master", "bridge", "up")
+        _ip("-n", netns, "addr", "add", f"{address}/24", "dev", "eth0")
+        _ip("-n", netns, "link", "set", "eth0", "up")
+        _ip("-n", netns, "link", "set", "lo", "up")
+        _ip("-n", netns, "route", "add", "default", "via", f"{_NET}.1")
+
+    def close(self) -> None:
+        for pod in self.running.values():
+            if pod.process.poll() is None:
+                # Its only child is process 1 of the pod, with which all of the pod ends.
+                pod.process.send_signal(signal.SIGKILL)
+                pod.process.wait()
+        for netns in self._made:
+            _ip("netns", "del", netns)
+
+
+@contextlib.contextmanager
+def pods(folder: Path) -> Iterator[Pods]:
+    """A bridge for pods, and none of them yet. Skips the test where namespaces cannot be made."""
+    if os.getuid() != 0:
+        pytest.skip("needs root to make the namespaces of pods")
+    for program in ("ip", "unshare", "nsenter"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}: `make packages` installs it")
+    bridge = f"hp{os.getpid()}"
+    try:
+        _ip("netns", "add", bridge)
+    except subprocess.CalledProcessError as exc:
+        pytest.skip(f"this machine makes no network namespaces: {exc.stderr.strip()}")
+    made = Pods(folder, bridge)
+    try:
+        _ip("-n", bridge, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", bridge, "addr", "add", f"{_NET}.1/24", "dev", "bridge")
+        _ip("-n", bridge, "link", "set", "bridge", "up")
+        yield made
+    finally:
+        made.close()
+        _ip("netns", "del", bridge)
