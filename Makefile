@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages images test check unit system soak clean
+.PHONY: run run-timed packages kube-tools images test check unit system soak clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -36,18 +36,24 @@ run-timed: $(VENV)/.example
 
 # Programs that the tests use and a small Debian lacks; without root they must be there already, and those that need
 # them say so. mpicc of the mpich wheel calls gcc.
+PACKAGES := jq iproute2 gcc libc6-dev procps containerd runc containernetworking-plugins iptables conntrack busybox-static \
+  umoci patchelf musl
 packages:
-	@if [ "$$(id -u)" = 0 ] && ! { command -v jq && command -v ip && command -v gcc && command -v ps && \
-	    test -e /usr/include/stdio.h; } >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends jq iproute2 gcc libc6-dev procps; fi
+	@if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null && \
+	    ! dpkg-query -W -f '$${Status}\n' $(PACKAGES) 2>&1 | awk '!/ ok installed$$/ { lacking = 1 } END { exit lacking }'; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); fi
+
+# The Kubernetes of the tests: built from source once, then taken from the cache. Only root can start it.
+kube-tools: $(BIN)/python
+	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build
 
 # Archives of container images in build/images, for this machine's architecture: docs/dev/view.md.
 images: $(VENV)/.installed packages
 	$(BIN)/python -m headrace.images --into build/images
 
 check: $(VENV)/.installed
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy src/headrace
 	$(BIN)/lint-imports
 
@@ -58,7 +64,7 @@ system: $(VENV)/.installed packages
 	$(BIN)/python -m pytest tests/system
 
 # Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md.
-test: check packages $(VENV)/.installed
+test: check packages kube-tools $(VENV)/.installed
 	$(BIN)/python -m pytest tests -rsx
 
 # The tests whose size is a choice, at the sizes of a soak (tests/sizes.py); prints each one's figures and seed.

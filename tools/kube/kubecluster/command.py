@@ -17,7 +17,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kube", description="A real Kubernetes on this machine, for tests.")
     commands = parser.add_subparsers(dest="command", required=True)
     builds = commands.add_parser("build", help="build the programs, once")
-    builds.add_argument("module", nargs="*", default=list(build.NEEDED))
+    builds.add_argument("module", nargs="*", default=list(build.TESTED))
     up = commands.add_parser("up", help="start a cluster")
     up.add_argument("name")
     up.add_argument("--no-node", dest="nodes", action="store_const", const=0, default=1, help="the control plane alone")
@@ -58,6 +58,7 @@ def _shell(found: Cluster, program: str) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     if options.command == "build":
+        build.fetch_go()
         for module in options.module:
             print(build.build(module))
     elif options.command == "up":
