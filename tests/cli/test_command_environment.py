@@ -34,6 +34,18 @@ def test_our_folder_stands_between_what_is_prepended_and_what_was_inherited(name
     assert prepared(**{f"{front}_PREPEND": "/x:/y", name: "/a:/x"})[name] == f"/x:/y:{ours}:/a"
 
 
+def test_a_view_gives_the_bindings_only_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_environment, "is_in_view", lambda: True)
+    for command, bindings in (("run", None), ("python", LISTS["PYTHONPATH"]), ("env", LISTS["PYTHONPATH"])):
+        env: dict[str, str] = {}
+        prepare(env, command)
+        assert env.get("PYTHONPATH") == bindings
+        assert env["FLUX_MODULE_PATH"] == LISTS["FLUX_MODULE_PATH"]
+    own = {"PYTHONPATH": "/users", "FLUX_PYTHONPATH_PREPEND": "/site"}
+    prepare(own, "run")
+    assert own["PYTHONPATH"] == "/site:/users"
+
+
 def test_the_folder_of_connectors_is_called_so() -> None:
     assert prepared()["FLUX_CONNECTOR_PATH"].endswith("/connectors")
 

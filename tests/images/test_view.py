@@ -113,6 +113,25 @@ def test_a_users_own_python_imports_flux(built_view: BuiltView) -> None:
     assert len(done.stdout.split()) == 2
 
 
+def test_jobs_get_no_variable_that_their_programs_would_stumble_over(built_view: BuiltView) -> None:
+    done = run(built_view, "bin/flux", "start", "flux", "run", "env")
+    names = {line.partition("=")[0] for line in done.stdout.splitlines()}
+    assert "FLUX_URI" in names, done.stderr
+    assert not names & {"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"}
+
+
+def test_who_asks_for_the_bindings_gets_them(built_view: BuiltView) -> None:
+    code = "import flux, flux.job; print(len(flux.__file__) > 0)"
+    assert run(built_view, "bin/flux", "python", "-c", code).stdout == "True\n"
+    done = run(built_view, "bin/flux", "env", sys.executable, "-S", "-c", code)
+    assert done.stdout == "True\n", done.stderr
+    folder = next(built_view.folder.glob("lib/python3*/site-packages"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_what_is_left_out_of_the_standard_library_is_out_with_what_is_in_it() -> None:
     assert stdlib.is_left_out("unittest.mock") and stdlib.is_left_out("xml.dom.minidom")
     assert not stdlib.is_left_out("xml.etree.ElementTree")

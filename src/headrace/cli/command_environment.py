@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from headrace.compat import is_in_view
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, MutableMapping
@@ -36,14 +38,21 @@ _GIVEN = ("FLUX_RC_EXTRA", "FLUX_SHELL_RC_PATH")
 NAMES = ("PATH", *_LISTS, "MANPATH", *_GIVEN, "FLUX_URI")
 
 
-def prepare(environ: MutableMapping[str, str]) -> None:
-    """Change `environ`, that of this process, so that what is started from here finds this installation first."""
+# Commands that are asked for the bindings: a view gives them to no other program.
+_ASKING = ("env", "python")
+
+
+def prepare(environ: MutableMapping[str, str], command: str = "") -> None:
+    """Change `environ`, that of this process, so that what `command` starts finds this installation first."""
+    bindings_unasked = is_in_view() and command not in _ASKING
     if sys.argv and os.path.basename(sys.argv[0]) in ("flux", "headrace"):
         here = os.path.dirname(os.path.abspath(sys.argv[0]))
         environ["PATH"] = _joined([here, *environ.get("PATH", "").split(":")])
     for name, (front, folder) in _LISTS.items():
-        parts = [*environ.get(front, "").split(":"), FOLDERS[folder], *environ.get(name, "").split(":")]
-        environ[name] = _joined(parts)
+        ours = [] if bindings_unasked and name == "PYTHONPATH" else [FOLDERS[folder]]
+        parts = [*environ.get(front, "").split(":"), *ours, *environ.get(name, "").split(":")]
+        if any(parts):
+            environ[name] = _joined(parts)
     # man(1) takes an empty entry, such as one behind a colon at the end, for the system's own pages.
     inherited = environ.get("MANPATH") or ":"
     pages = _joined([FOLDERS["man_path"], *inherited.split(":")])

@@ -189,7 +189,7 @@ def _drive(args: List[str]) -> int:
     if not args:
         sys.stderr.write(_USAGE)
         return 1
-    command_environment.prepare(os.environ)
+    command_environment.prepare(os.environ, args[0])
     if verbose:
         command_environment.show()
     if hops:

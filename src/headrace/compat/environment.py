@@ -1,7 +1,7 @@
 """The environment in which `flux` and `import flux` are ours; an instance gives it to its programs.
 
 Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds nothing but the package `flux`, so that a user's
-own Python finds our bindings and none of our dependencies.
+own Python finds our bindings and none of our dependencies; not in a view, which leaves PYTHONPATH alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import sys
 import sysconfig
 from typing import Callable, Dict, Mapping, Tuple
+
+from headrace.compat import is_in_view
 
 BINDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
 
@@ -43,5 +45,6 @@ def with_flux(env: Mapping[str, str]) -> Dict[str, str]:
     folder = command_folder()
     if folder:
         out["PATH"] = _prepend(out.get("PATH", "/usr/local/bin:/usr/bin:/bin"), folder)
-    out["PYTHONPATH"] = _prepend(out.get("PYTHONPATH", ""), BINDINGS)
+    if not is_in_view():
+        out["PYTHONPATH"] = _prepend(out.get("PYTHONPATH", ""), BINDINGS)
     return out

@@ -19,7 +19,8 @@ def _find_headrace() -> None:
 
     if "headrace" in sys.modules:
         return
-    here = os.path.dirname(os.path.abspath(__file__))
+    # A view has a link to this folder where distributions have theirs.
+    here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     spec = importlib.util.spec_from_file_location(
         "headrace", os.path.join(root, "__init__.py"), submodule_search_locations=[root]
