@@ -64,6 +64,8 @@ class Little(SimpleNamespace):
         super().__init__(
             rank=rank,
             size=size,
+            may_grow=False,
+            on_grown=[],
             loop=loop,
             attrs=table,
             config={},

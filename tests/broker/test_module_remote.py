@@ -16,7 +16,7 @@ from headrace.broker.module_remote import RemoteBroker
 from headrace.spec import message as m
 from headrace.spec.message import Message
 
-START = {"uuid": "its-uuid", "args": ["a=1"], "rank": 3, "size": 4, "owner": 7, "config": {"x": {"y": 1}}}
+START = {"uuid": "its-uuid", "args": ["a=1"], "rank": 3, "owner": 7, "config": {"x": {"y": 1}}}
 
 
 class Process:
@@ -42,7 +42,7 @@ class Process:
     def start(self, **attrs: str) -> None:
         """Up to its start message."""
         assert self.said("found") == {"name": "guest", "path": str(self.path)}
-        self.send(control("start", {**START, "name": "guest", "path": str(self.path), "attrs": attrs}))
+        self.send(control("start", {**START, "name": "guest", "path": str(self.path), "attrs": {"size": "4", **attrs}}))
 
     def said(self, op: str) -> Any:
         """The body of the next control message, which must be `op`."""
@@ -121,6 +121,9 @@ def test_a_module_has_the_context_that_it_would_have_in_the_broker(process: Any)
     assert guest.ask("tell") == {**known, "config": {"z": 2}, "a": "c"}
     guest.send(control("attr", {"name": "a", "value": None}))
     assert guest.ask("tell")["a"] == ""
+    # The instance has grown.
+    guest.send(control("attr", {"name": "size", "value": "6"}))
+    assert guest.ask("tell")["size"] == 6
 
 
 def test_what_a_module_asks_of_its_broker_are_messages(process: Any) -> None:

@@ -11,6 +11,7 @@ from headrace.broker.attrs import AttrTable
 from headrace.broker.boot import on_one_machine
 from headrace.broker.own_attrs import set_own
 from headrace.broker.topology import Topology
+from headrace.spec.idset import Idset
 
 
 def broker(rank: int, size: int, **given: str) -> Any:
@@ -26,7 +27,9 @@ def broker(rank: int, size: int, **given: str) -> Any:
             logged.append(text)
 
     boot = on_one_machine(size, "/run/x", Topology(size, "kary:2"), [f"host{each}" for each in range(size)])[rank]
-    return SimpleNamespace(rank=rank, size=size, attrs=attrs, boot=boot, owner=7, uuid="u", log=Log(), logged=logged)
+    return SimpleNamespace(
+        rank=rank, size=size, attrs=attrs, boot=boot, owner=7, uuid="u", log=Log(), indispensable=Idset(), logged=logged
+    )
 
 
 def test_a_broker_knows_its_place_in_the_tree() -> None:

@@ -60,3 +60,26 @@ def test_mincrit_has_few_routers_with_as_many_leaves_each(size, uri, routers):
     tree = Topology(size, uri)
     assert [len(tree.children(rank)) for rank in range(1, size) if tree.children(rank)] == routers
     assert len(tree.children(0)) == (len(routers) or size - 1)
+
+
+@given(st.integers(1, 80), st.integers(0, 80), st.sampled_from(["kary:1", "kary:3", "kary:0", "binomial", "custom"]))
+def test_a_tree_that_grows_is_the_tree_of_its_new_size_and_nobody_changes_parents(size, more, uri):
+    small = Topology(size, uri)
+    large, whole = small.grown(size + more), Topology(size + more, uri)
+    everyone = range(size + more)
+    assert [large.parent(rank) for rank in everyone] == [whole.parent(rank) for rank in everyone]
+    assert [large.children(rank) for rank in everyone] == [whole.children(rank) for rank in everyone]
+    assert [large.parent(rank) for rank in range(size)] == [small.parent(rank) for rank in range(size)]
+    assert large.subtree(0) == frozenset(range(size + more))
+
+
+def test_parents_that_were_named_stay_and_others_are_under_the_first():
+    tree = Topology(4, "custom", [-1, 0, 1, 1]).grown(6)
+    assert [tree.parent(rank) for rank in range(6)] == [-1, 0, 1, 1, 0, 0]
+
+
+def test_a_tree_that_cannot_grow_without_new_parents_says_so():
+    with pytest.raises(TopologyError, match="mincrit:2: with 9 brokers, brokers that run would have other parents"):
+        Topology(5, "mincrit:2").grown(9)
+    with pytest.raises(TopologyError, match="does not get smaller"):
+        Topology(5, "kary:2").grown(4)

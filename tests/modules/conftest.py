@@ -73,7 +73,8 @@ class LittleBroker:
 
     def __init__(self, attrs: dict[str, str], config: dict[str, Any]) -> None:
         self.loop = asyncio.get_running_loop()
-        self.rank, self.size = 0, 1
+        self.rank, self.size, self.may_grow = 0, 1, False
+        self.on_grown: list[Any] = []
         self.owner = os.getuid()
         self.attrs = AttrTable(attrs)
         self.config = config

@@ -120,6 +120,8 @@ class Fleet:
         return SimpleNamespace(
             rank=rank,
             size=size,
+            may_grow=False,
+            on_grown=[],
             loop=loop,
             router=router,
             attrs=attrs,

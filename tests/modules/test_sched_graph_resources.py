@@ -92,6 +92,68 @@ def test_ranks_that_leave_take_their_part_of_jobs_with_them(in_broker: Run) -> N
     in_broker(scenario)
 
 
+def test_ranks_that_are_added_are_used_once_they_are_up(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=7))
+        await world.settle()
+        world.change(grow=on("4-5", cores="0-3"))
+        world.submit(2, jobspec(nslots=17))
+        world.submit(3, jobspec(nslots=9))
+        await world.settle()
+        assert world.started(2, 3) == []
+        assert world.answers[2][-1]["type"] == 2 and "only 16 such slot(s)" in world.answers[2][-1]["note"]
+        world.change(up="4-5")
+        await world.settle()
+        # What was there is not given twice, what is new has its own names and cores.
+        r_lite = world.r_of(3)["execution"]["R_lite"]
+        assert r_lite == [{"rank": "3", "children": {"core": "1"}}, {"rank": "4-5", "children": {"core": "0-3"}}]
+        assert world.r_of(3)["execution"]["nodelist"] == ["node[3-5]"]
+        for job in (1, 3):
+            world.free(job)
+        world.submit(4, jobspec(nnodes=6, exclusive=True))
+        await world.settle()
+        assert world.ranks(4) == "0-3,4-5"
+
+    in_broker(scenario)
+
+
+def test_a_rank_that_comes_back_otherwise_is_one_change(in_broker: Run) -> None:
+    """A job that only the new shape can run is not refused between the two."""
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        world.submit(1, jobspec(nslots=8))
+        await world.settle()
+        world.submit(2, jobspec(nslots=8))
+        await world.settle()
+        world.change(shrink="3", grow=on("3", cores="0-7"))
+        world.change(up="3")
+        await world.settle()
+        assert world.r_of(2)["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-7"}}]
+        world.free(1)
+        world.submit(3, jobspec(nslots=6))
+        await world.settle()
+        assert world.ranks(3) == "0-2"
+
+    in_broker(scenario)
+
+
+def test_ranks_that_are_there_already_are_not_added_again(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.settle()
+        world.change(grow={**on("3"), "execution": {**on("3")["execution"], "nodelist": ["other"]}})
+        world.submit(1, jobspec(nnodes=4, exclusive=True))
+        await world.settle()
+        assert world.ranks(1) == "0-3"
+        assert broker.logged[-1].endswith(
+            "rank 3 is node3 in one set and other in the other: nothing is scheduled on what was added"
+        )
+
+    in_broker(scenario)
+
+
 def test_running_jobs_keep_their_resources_over_a_restart(in_broker: Run) -> None:
     async def scenario(broker: Any) -> None:
         world = World(broker, running=[running(7, on("0-2"), free="1"), running(6, on("3", cores="1"))])

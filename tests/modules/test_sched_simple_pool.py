@@ -121,6 +121,17 @@ def test_removed_ranks_are_gone_and_their_jobs_can_still_be_freed() -> None:
         made.check(slots(8))
 
 
+def test_added_ranks_start_down_and_may_have_more_cores_than_any_before() -> None:
+    made = pool()
+    made.add(rset(("4", "0-7", "0"), nodelist="big"))
+    assert made.allocate(slots(9)) is None
+    made.check(slots(16))
+    made.check(slots(1, 8, 1, nnodes=1))
+    made.set_up(0b10000)
+    assert placed(made, slots(1, 1, 1)) == "rank4/core0,gpu0"
+    assert placed(made, slots(15)) == "rank[0-3]/core[0-1] rank4/core[1-7]"
+
+
 @pytest.mark.parametrize(
     ("request_", "text"),
     [

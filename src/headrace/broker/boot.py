@@ -56,6 +56,11 @@ class BootInfo:
         self.starter = 0
         self.attrs: dict[str, str] = {}
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether hosts may be added while the instance runs: who joins needs a known address, and keys."""
+        return self.method == "config" and bool(self.public_key)
+
 
 def new_keys() -> tuple[bytes, bytes]:
     """A random CURVE pair (public, secret)."""

@@ -59,7 +59,7 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     rank = names.index(hostname)
     topology = _topology(entries, topo)
     info = BootInfo(rank, len(names), "config", topology, hostname, names)
-    if len(names) == 1:
+    if len(names) == 1 and "curve_cert" not in table:
         return info
     if "curve_cert" not in table:
         raise BootError("bootstrap.curve_cert: must name a certificate file, make one with `flux keygen`")
@@ -69,7 +69,9 @@ def from_config(config: dict[str, Any], topo: str) -> BootInfo:
     info.parent_key = info.public_key
     # Flux has IPv6 only where it is asked for; we also where nothing else would do.
     ipv6 = table.get("enable_ipv6") is True
-    if topology.children(rank):
+    # Brokers without children may get some when the instance grows, in a flat tree rank 0 alone.
+    may_listen = (not rank or topo) and (entries[rank].get("bind") or table.get("default_bind"))
+    if topology.children(rank) or may_listen:
         info.bind = _endpoint(entries[rank], "bind", table, "default_bind")
         info.bind_ipv6 = ipv6 or needs_ipv6_to_bind(info.bind)
     if rank:

@@ -30,7 +30,7 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
-from . import bare_imports, services, signals, state
+from . import bare_imports, growth, services, signals, state
 from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
@@ -92,6 +92,8 @@ class Broker:
         self.online = Idset()
         # Ranks whose loss ends the instance.
         self.indispensable = Idset()
+        # Called with the ranks that hosts were added for, when the tree has them.
+        self.on_grown: list[Callable[[Idset], None]] = []
         self.local: LocalServer | None = None
         self.context: ModuleContext
         # The debug bits of the local connector, which `flux module debug connector-local` sets.
@@ -164,6 +166,8 @@ class Broker:
         self.overlay.on_children_gone = self._children_gone
         services.register(self)
         self.events.subscribe(LeaderState(self), "broker.state")
+        if self.rank:
+            self.events.subscribe(growth.Follower(self), "overlay.grow")
         self.groups = Groups(self.modules.builtin("groups"))
         self.pushed = Cleanup(self, self.context)
         signals.listen(self)
@@ -216,6 +220,10 @@ class Broker:
     @property
     def state_number(self) -> int:
         return state.STATES.index(self.state)
+
+    @property
+    def may_grow(self) -> bool:
+        return self.boot.may_grow
 
     @property
     def stopping(self) -> bool:
@@ -471,6 +479,8 @@ class Broker:
         if not self.boot.hosts and isinstance(hosts, list):
             self.boot.hosts = [str(host) for host in hosts]
             self.attrs.set("hostlist", str(Hostlist(self.boot.hosts)))
+        elif isinstance(hosts, list):
+            growth.follow(self, [str(host) for host in hosts])
         self._leader_runs = body.get("state") == "run"
         self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye", "unload-builtins")
         if has_own_rc1(self.attrs) and not self._unwanted:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..spec import message as m
+from ..spec.idset import Idset
 from ..spec.message import Message, MessageError
 from ..spec.payload import mismatch
 from ..spec.requests.broker import EVERY_MODULE
@@ -53,7 +54,6 @@ class ModuleContext:
         self.uuid = uuid or new_uuid()
         self.loop = broker.loop
         self.rank = broker.rank
-        self.size = broker.size
         self.attrs = broker.attrs
         self.status = RUNNING
         # Told of every message while a module.trace runs: module name, "rx" or "tx", message.
@@ -85,6 +85,16 @@ class ModuleContext:
     @property
     def config(self) -> dict[str, Any]:
         return self.broker.config
+
+    @property
+    def size(self) -> int:
+        """How many brokers the instance has now: it may grow."""
+        return self.broker.size
+
+    @property
+    def alone(self) -> bool:
+        """Whether this broker is the whole instance, and will be."""
+        return self.broker.size == 1 and not self.broker.may_grow
 
     @staticmethod
     def now() -> float:
@@ -392,6 +402,11 @@ class ModuleContext:
         target = self._streaming_calls.pop(matchtag, None)
         if target is not None:
             self.broker.router.forget(target[0], self._route, matchtag)
+
+    def on_growth(self, fn: Callable[[Idset], None]) -> None:
+        """Have `fn` called with the ranks that hosts are added for, when the tree has them."""
+        self.broker.on_grown.append(fn)
+        self.on_unload(lambda: self.broker.on_grown.remove(fn))
 
     def streams(self, method: str) -> StreamSet:
         """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""

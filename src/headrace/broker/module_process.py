@@ -80,7 +80,6 @@ class ModuleProcess:
             "uuid": self.uuid,
             "args": args,
             "rank": broker.rank,
-            "size": broker.size,
             "owner": broker.owner,
             "attrs": dict(broker.attrs.items()),
             "config": broker.config,

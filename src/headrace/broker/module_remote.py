@@ -120,7 +120,6 @@ class RemoteBroker:
     def __init__(self, loop: asyncio.AbstractEventLoop, start: dict[str, Any]) -> None:
         self.loop = loop
         self.rank: int = start["rank"]
-        self.size: int = start["size"]
         self.owner: int = start["owner"]
         self.config: dict[str, Any] = start["config"]
         self.attrs = AttrTable()
@@ -129,6 +128,10 @@ class RemoteBroker:
         self.router = _Router(self.rank, loop)
         self.events = _Events(self.router)
         self.modules = _Modules(self.router)
+
+    @property
+    def size(self) -> int:
+        return int(self.attrs.get("size"))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"broker.{name} exists in the broker's process only: load this module without --exec")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from . import overlay_sockets as links
     from .boot import BootInfo
     from .broker import Broker
+    from .topology import Topology
 
 # CONTROL message types (aux1) of this overlay; 4 is liveness.ALIVE, which says nothing more.
 _STATUS = 1
@@ -55,6 +56,8 @@ class Overlay:
         self.uuid = broker.uuid
         self.parent_uuid = ""
         self.children = {rank: Child(rank) for rank in boot.topology.children(self.rank)}
+        # Told, as `Child.changed`, of every child.
+        self.on_child_changed: Callable[[Child], None] = lambda _child: None
         self._by_uuid: dict[str, Child] = {}
         self._sockets: links.TreeSockets | None = None
         self._parent: Socket | None = None
@@ -86,35 +89,64 @@ class Overlay:
         """Bind for children and say hello to the parent. Raises zmq.ZMQError when the endpoint cannot be bound."""
         if self.topology.size == 1:
             return
-        # Not before: an instance of one broker starts in a tenth less time without it.
-        global links, zmq
-        import zmq
-
-        from . import overlay_sockets as links
-
-        attrs = self.broker.attrs
-        log, children = self.broker.log, len(self.children)
-        self._sockets = sockets = links.TreeSockets(self.broker.loop, attrs, self.boot, children, log)
+        sockets = self._open()
         if self.children:
-            self._bound = sock = sockets.below()
-            sock.bind(self.boot.bind)
-            attrs.set("tbon.endpoint", links.endpoint_of(sock))
-            sockets.watch(sock, self._read_children, lambda _why: self._probe_children())
+            self._listen(sockets)
         if self.rank:
-            self._parent = sock = sockets.above(self.uuid)
-            attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
-            if self.boot.parent_unresolved:
-                # It may get an address later: the connection is tried again and again.
-                log(logging.WARNING, "overlay", f"unable to resolve upstream peer {self.boot.parent_unresolved}")
-            sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
-            sock.connect(self.boot.parent_uri)
-            hello = m.request(
-                "overlay.hello",
-                {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
-                matchtag=1,
-            )
-            self._put(sock, m.encode_parts(hello))
+            self._connect(sockets)
         self.liveness.start()
+
+    def _open(self) -> links.TreeSockets:
+        """The sockets of the tree, made when the first is needed."""
+        if self._sockets is None:
+            # Not before: an instance of one broker starts in a tenth less time without it.
+            global links, zmq
+            import zmq
+
+            from . import overlay_sockets as links
+
+            broker = self.broker
+            self._sockets = links.TreeSockets(broker.loop, broker.attrs, self.boot, len(self.children), broker.log)
+        return self._sockets
+
+    def _listen(self, sockets: links.TreeSockets) -> None:
+        sock = sockets.below()
+        sock.bind(self.boot.bind)
+        self._bound = sock
+        self.broker.attrs.set("tbon.endpoint", links.endpoint_of(sock))
+        sockets.watch(sock, self._read_children, lambda _why: self._probe_children())
+
+    def _connect(self, sockets: links.TreeSockets) -> None:
+        self._parent = sock = sockets.above(self.uuid)
+        self.broker.attrs.set("tbon.parent-endpoint", self.boot.parent_uri)
+        if self.boot.parent_unresolved:
+            # It may get an address later: the connection is tried again and again.
+            text = f"unable to resolve upstream peer {self.boot.parent_unresolved}"
+            self.broker.log(logging.WARNING, "overlay", text)
+        sockets.watch(sock, self._read_parent, lambda why: self._parent_lost(why or "connection closed"))
+        sock.connect(self.boot.parent_uri)
+        hello = m.request(
+            "overlay.hello",
+            {"rank": self.rank, "uuid": self.uuid, "version": self.broker.version, "host": self.boot.hostname},
+            matchtag=1,
+        )
+        self._put(sock, m.encode_parts(hello))
+
+    def grow(self, topology: Topology) -> None:
+        """Be part of a larger tree, and listen for the children that it gives us.
+
+        Raises zmq.ZMQError when the endpoint cannot be bound.
+        """
+        fresh = [rank for rank in topology.children(self.rank) if rank not in self.children]
+        if fresh and self._bound is None and not self.closing:
+            self._listen(self._open())
+        self.topology = topology
+        for rank in fresh:
+            child = self.children[rank] = Child(rank)
+            child.changed = self.on_child_changed
+        self.liveness.start()
+        # Children that are not there yet make this subtree partial.
+        self.report()
 
     def child_of(self, uuid: str) -> int | None:
         """The rank of the live child with this uuid."""
@@ -332,6 +364,11 @@ class Overlay:
         child = self.children.get(rank) if type(rank) is int else None
         if child is None or uuid != identity:
             refuse(errno.EINVAL, f"rank {rank} is not a child of rank {self.rank}, or its uuid is not its own")
+            return
+        if self.boot.method == "config" and host in self.boot.hosts and host != self.boot.hosts[child.rank]:
+            # Its list of hosts has them in another order, so that messages for others would reach it.
+            expected, actual = self.boot.hosts[child.rank], self.boot.hosts.index(host)
+            refuse(errno.EINVAL, f"rank {rank} is {expected} here, and {host} is rank {actual}")
             return
         if child.alive:
             self._probe(child)

@@ -25,7 +25,6 @@ def set_own(broker: Broker) -> None:
     for name, value in boot.attrs.items():
         attrs.set(name, value)
     attrs.set("rank", broker.rank)
-    attrs.set("size", broker.size)
     attrs.set("version", FLUX_VERSION)
     attrs.set("hostname", boot.hostname)
     given = attrs.get("hostlist")
@@ -34,8 +33,6 @@ def set_own(broker: Broker) -> None:
         if len(stated) == broker.size:
             # Names that somebody gave the brokers on their command line: resources are by these.
             boot.hosts, boot.hostlist = stated, ""
-    if boot.hosts:
-        attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
     attrs.set("security.owner", broker.owner)
     attrs.set("broker.pid", os.getpid())
     attrs.set("broker.uuid", broker.uuid)
@@ -43,8 +40,6 @@ def set_own(broker: Broker) -> None:
         attrs.set("broker.boot-method", boot.method)
     attrs.set("broker.starttime", f"{time.time():.2f}")
     attrs.set("tbon.level", boot.topology.level(broker.rank))
-    attrs.set("tbon.maxlevel", boot.topology.max_level)
-    attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
     attrs.set("tbon.topo", boot.topology.uri)
     if "broker.mapping" not in attrs:
         attrs.set("broker.mapping", f"[[0,1,{broker.size},1]]" if len(set(boot.hosts)) == 1 else "")
@@ -63,7 +58,18 @@ def set_own(broker: Broker) -> None:
     if critical:
         _check_critical_ranks(critical, broker.size)
         broker.indispensable = Idset.parse(critical)
-    else:
+    set_size(broker)
+
+
+def set_size(broker: Broker) -> None:
+    """The attributes that follow from the tree as it is now, which may grow."""
+    attrs, boot = broker.attrs, broker.boot
+    attrs.set("size", broker.size)
+    if boot.hosts:
+        attrs.set("hostlist", boot.hostlist or str(Hostlist(boot.hosts)))
+    attrs.set("tbon.maxlevel", boot.topology.max_level)
+    attrs.set("tbon.descendants", len(boot.topology.subtree(broker.rank)) - 1)
+    if not broker.indispensable:
         # For an enclosing instance also those whose loss cuts off others; we go on, and they may come back.
         attrs.set("broker.critical-ranks", str(Idset(boot.topology.routers)))
 

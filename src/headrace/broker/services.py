@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..spec.message import ROLE_OWNER, Message
 from ..spec.requests import broker as forms
 from . import config as configuration
-from . import dmesg, drain
+from . import dmesg, drain, growth
 from .module import EMPTY, ModuleContext, RpcError, _Empty
 
 if TYPE_CHECKING:
@@ -295,6 +295,7 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
         if len(watchers):
             watchers.send(child.monitored())
 
+    overlay.on_child_changed = tell
     for child in overlay.children.values():
         child.changed = tell
 
@@ -314,6 +315,7 @@ def _overlay(broker: Broker, ctx: ModuleContext) -> None:
             "disconnect-subtree": disconnect,
             "drained": drain.handler(broker, ctx),
             "monitor": monitor,
+            "grow": growth.handler(broker, ctx),
         },
         open=("health", "topology"),
         requests=forms.OVERLAY,

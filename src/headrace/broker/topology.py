@@ -21,7 +21,7 @@ class TopologyError(ValueError):
 class Topology:
     """A tree over ranks 0..size-1. Raises TopologyError on a bad description."""
 
-    __slots__ = ("_children", "_parents", "_subtree", "fanout", "max_level", "routers", "size", "uri")
+    __slots__ = ("_children", "_given", "_parents", "_subtree", "fanout", "max_level", "routers", "size", "uri")
 
     def __init__(self, size: int, uri: str = "kary:32", parents: Sequence[int] | None = None) -> None:
         if size < 1:
@@ -29,6 +29,8 @@ class Topology:
         self.size = size
         self.uri = uri
         self.fanout = 0
+        # Whether the parents were named, and do not follow from `uri`.
+        self._given = parents is not None or uri == "custom"
         if parents is None:
             scheme, _, arg = uri.partition(":")
             if scheme == "kary":
@@ -71,6 +73,20 @@ class Topology:
             if depth > self.size:
                 raise TopologyError("the parents form a circle")
         return depth
+
+    def grown(self, size: int) -> Topology:
+        """The tree of more ranks, in which those of this one keep their parents. Raises TopologyError.
+
+        Where parents were named, further ranks hang off rank 0.
+        """
+        if size < self.size:
+            raise TopologyError(f"size {size}: an instance of {self.size} brokers does not get smaller")
+        if self._given:
+            return Topology(size, self.uri, [*self._parents, *[0] * (size - self.size)])
+        tree = Topology(size, self.uri)
+        if tree._parents[: self.size] != self._parents:
+            raise TopologyError(f"tbon.topo={self.uri}: with {size} brokers, brokers that run would have other parents")
+        return tree
 
     def parent(self, rank: int) -> int:
         """The parent's rank, -1 for rank 0."""

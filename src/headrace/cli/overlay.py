@@ -22,6 +22,7 @@ _TABLE = {
     "lookup": ("Print the host of a rank, or the rank of a host", None),
     "parentof": ("Print the rank that this one is connected to", None),
     "disconnect": ("Cut off a broker, with all below it", None),
+    "grow": ("Let further hosts join the instance", None),
 }
 _ERRORS = Command(
     "flux overlay errors",
@@ -37,6 +38,9 @@ _DISCONNECT = Command(
     "Cut off the broker of a rank or host, with all below it",
     (("r", "parent", "NODEID", "The rank that it is connected to (default: found in the tree)"),),
 )
+_GROW = Command(
+    "flux overlay grow", "HOSTS", "Let further hosts join the instance; their brokers are started after this"
+)
 
 
 def main(argv: List[str]) -> int:
@@ -49,6 +53,7 @@ def main(argv: List[str]) -> int:
         "lookup": _lookup,
         "parentof": _parentof,
         "disconnect": _disconnect,
+        "grow": _grow,
     }
     return actions[name](rest)
 
@@ -134,4 +139,11 @@ def _disconnect(argv: List[str]) -> int:
         f"flux-overlay: asking {hosts[parent]} (rank {parent}) to disconnect child {hosts[rank]} (rank {rank})\n"
     )
     handle.rpc("overlay.disconnect-subtree", {"rank": rank}, parent).get()
+    return 0
+
+
+def _grow(argv: List[str]) -> int:
+    (hosts,) = _GROW.parse(argv).need(1, 1)
+    answer = Handle().rpc("overlay.grow", {"hosts": hosts}, 0).get()
+    print(f"{hosts}: rank {answer['ranks']} of {answer['size']}")
     return 0

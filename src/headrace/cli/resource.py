@@ -70,6 +70,8 @@ def _parser() -> Parser:
     one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
     # Without a default, argparse calls it required.
     one.add_argument("reason", nargs="*", default=[], metavar="REASON", help="Why, for the resource eventlog")
+    one = command("shrink", "Take nodes out of the resources, for good")
+    one.add_argument("targets", metavar="TARGETS", help="Nodes, by host or rank")
     one = command("reload", "Replace the resource set")
     one.add_argument("-x", "--xml", action="store_true", help="The file is a directory of hwloc XML files")
     one.add_argument(
@@ -138,6 +140,14 @@ def _undrain(args: Namespace) -> int:
     return 0
 
 
+def _shrink(args: Namespace) -> int:
+    try:
+        Handle().rpc("resource.shrink", {"targets": args.targets}, 0).get()
+    except OSError as exc:
+        raise CommandError(str(exc.strerror)) from None
+    return 0
+
+
 def _reload(args: Namespace) -> int:
     path = os.path.abspath(args.path)
     request = {"path": path, "xml": args.xml, "force": args.force}
@@ -176,6 +186,7 @@ def _acquire_mute(_args: Namespace) -> int:
 _ACTIONS: Dict[str, Callable[[Namespace], int]] = {
     "drain": _drain,
     "undrain": _undrain,
+    "shrink": _shrink,
     "reload": _reload,
     "eventlog": _eventlog,
     "acquire-mute": _acquire_mute,

@@ -95,7 +95,7 @@ class Leader:
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
         # With more brokers than this one a start has to wait for the disk, and a place may be lost with its node.
-        ahead = ctx.size == 1 and ctx.broker.agent is not None
+        ahead = ctx.alone and ctx.broker.agent is not None
         ctx.call("job-manager.exec-hello", {"service": "job-exec", "ahead": ahead}, self._hello)
 
     def _hello(self, reply: Message) -> None:

@@ -48,14 +48,15 @@ class Node:
         self._on_way = 0
         self._owed: list[Message] = []
         self._peers: dict[int, list[Op]] = {}
-        topology = ctx.broker.overlay.topology
-        self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
+        self._subtrees: dict[int, int] = {}
+        self._look_below()
         self._handlers: dict[str, Callable[[int, Op], None]] = {
             "started": self._started,
             "finish": self._finish,
             "barrier": self._barrier,
         }
         ctx.broker.overlay.on_child_lost.append(self._child_lost)
+        ctx.on_growth(self._look_below)
         agent = ctx.broker.agent
         if agent is not None:
             agent.subscribe(self._from_agent)
@@ -75,6 +76,11 @@ class Node:
         if self._child_lost in self.ctx.broker.overlay.on_child_lost:
             self.ctx.broker.overlay.on_child_lost.remove(self._child_lost)
         self.shells.clear()
+
+    def _look_below(self, _added: Idset | None = None) -> None:
+        """Note which ranks are below which child; the tree may have grown."""
+        topology = self.ctx.broker.overlay.topology
+        self._subtrees = {child: _bits(topology.subtree(child)) for child in topology.children(self.rank)}
 
     # -- down the tree
 

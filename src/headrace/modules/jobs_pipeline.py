@@ -89,7 +89,7 @@ class Pipeline:
         self._retrying = False
         self.syncs = 0
         self.longest_sync = 0.0
-        self._start_early = journal is not None and ctx.size == 1
+        self._start_early = journal is not None and ctx.alone
         self._pending: list[Batch] = []
         # Bytes of the jobs that were taken and are not written.
         self._promised = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -42,11 +41,12 @@ def node_of_file() -> hwloc.Node | None:
 
 def count_node(ctx: ModuleContext) -> Found:
     """This broker's node as it is reported to rank 0. Raises RpcError for a topology file that cannot be read."""
-    node = node_of_file()
+    # What its hosts are called is said when an instance boots, and is not always what the kernel calls them.
+    host, node = ctx.attrs.get("hostname"), node_of_file()
     if node is not None:
-        return [ctx.rank, socket.gethostname(), str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
+        return [ctx.rank, host, str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
     found = discover(affinity=bindable_cpus()) if _is_unrestricted(ctx) else discover_after_fork()
-    return [ctx.rank, socket.gethostname(), str(found.cores), str(found.gpus)]
+    return [ctx.rank, host, str(found.cores), str(found.gpus)]
 
 
 def send_topology(ctx: ModuleContext, msg: Message) -> None:

@@ -40,6 +40,8 @@ class Inventory:
         self.online = 0
         self.torpid = 0
         self.exclude = 0
+        # Ranks of R whose nodes were not counted yet, and ranks that are about to leave R.
+        self.assumed = self.leaving = 0
         self.drained: dict[int, Drain] = {}
         self.events: list[Event] = []
 
@@ -50,7 +52,8 @@ class Inventory:
         if self.rset is None:
             return 0
         # What runs on a torpid node goes on there, but nothing new would begin.
-        return self.rset.ranks.bits & self.online & ~self.torpid & ~self.drained_bits() & ~self.exclude
+        withheld = self.torpid | self.drained_bits() | self.exclude | self.assumed | self.leaving
+        return self.rset.ranks.bits & self.online & ~withheld
 
     def drained_bits(self) -> int:
         bits = 0

@@ -23,6 +23,7 @@ from headrace.modules.resource_follower import count_node, send_topology
 from headrace.modules.resource_handover import Handover, adopt, leave
 from headrace.modules.resource_inventory import Event, Inventory, TargetError, ids
 from headrace.modules.resource_log import ResourceLog
+from headrace.modules.resource_resize import Resizer, reshape
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message
@@ -46,8 +47,7 @@ class Leader:
         hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
         self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
         self.found: dict[int, source.Found] = {}
-        # Ranks in R that nobody has seen yet; whether the time until that is assumed has begun.
-        self.assumed: frozenset[int] = frozenset()
+        # Whether the time has begun after which nodes that nobody has seen yet are in R, too.
         self.hurried = False
         self.method = ""
         # How an earlier load of this module came to the R that we have from the KVS.
@@ -64,6 +64,7 @@ class Leader:
         # Drains and undrains that were asked for are made one after the other.
         self.changing = asyncio.Lock()
         self.table = self._table(ctx.config)
+        self.resizer = Resizer(self)
         ctx.service(
             "resource",
             {
@@ -80,6 +81,7 @@ class Leader:
                 "monitor-force-down": self._force_down,
                 "gather": self._add,
                 "topo-get": lambda msg: send_topology(ctx, msg),
+                **self.resizer.methods(),
             },
             open=("status", "sched-status", "get", "topo-get"),
             requests=LEADER,
@@ -87,6 +89,7 @@ class Leader:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
+        ctx.on_growth(self.resizer.grown)
         self.configured = self.inventory.rset = source.configured(ctx.config)
         # Who looks at a state with one broker has the configuration of many.
         if ctx.attrs.get("broker.recovery-mode", "0") != "1":
@@ -114,7 +117,7 @@ class Leader:
         # Its hosts are those that drains name.
         again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
         self.inventory.replay(events)
-        self._record(self.inventory.restart(self.ctx.now()))
+        self.record(self.inventory.restart(self.ctx.now()))
         if self.configured is not None:
             self._define(self.configured, "configuration")
         elif again is not None:
@@ -185,7 +188,7 @@ class Leader:
             self.log.save_r = True
             self.acquirers.send(event["context"])
             self.ctx.publish("resource-expiration", event["context"])
-            self._record(event)
+            self.record(event)
 
     # -- what each broker found
 
@@ -194,12 +197,20 @@ class Leader:
         return EMPTY
 
     def _add_found(self, nodes: list[source.Found]) -> None:
+        inventory = self.inventory
+        verified = self.method in ("configuration", "kvs") and self.origin not in _UNCHECKED
+        verified = verified and not self.table.get("noverify", "noverify" in self.args)
+        counted = []
         for found in nodes:
             self.found[found[0]] = found
-            stated = self.method in ("configuration", "kvs") or found[0] in self.assumed
-            stated = stated and self.origin not in _UNCHECKED
-            if stated and not self.table.get("noverify", "noverify" in self.args):
+            if self.method == "dynamic-discovery" or inventory.assumed >> found[0] & 1:
+                counted.append(found)
+            elif verified:
                 self._verify(found)
+        if counted:
+            reshape(self, counted)
+            inventory.assumed &= ~sum(1 << found[0] for found in counted)
+            self.changed()
         if not self.method and len(self.found) == self.ctx.size:
             self._discovered(list(self.found.values()))
 
@@ -217,12 +228,13 @@ class Leader:
             self.ctx.call_later(_LATE, self._go_without)
 
     def _go_without(self) -> None:
-        """Define R with nodes that were not seen yet: each is taken to be like most, until it comes and is checked."""
+        """Define R with nodes that were not seen yet: each is taken to be like most, until it comes and was counted."""
         if self.method:
             return
-        self.assumed = frozenset(range(self.ctx.size)) - self.found.keys()
-        likely = source.like_most(self.found.values(), {rank: self.inventory.hosts[rank] for rank in self.assumed})
-        self.ctx.log(logging.INFO, f"rank {Idset(self.assumed)} is not here yet and taken to be like the others")
+        assumed = Idset(range(self.ctx.size)) - Idset(self.found)
+        self.inventory.assumed |= assumed.bits
+        likely = source.like_most(self.found.values(), {rank: self.inventory.hosts[rank] for rank in assumed})
+        self.ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
         self._discovered([*self.found.values(), *likely])
 
     def _verify(self, found: source.Found) -> None:
@@ -233,12 +245,12 @@ class Leader:
         if lacks:
             reason = f"missing resources: {lacks}"
             self.ctx.log(logging.ERROR, f"draining: rank {found[0]} ({found[1]}) {reason}")
-            self._record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
+            self.record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
 
     def _define(self, rset: ResourceSet, method: str) -> None:
         self.method = method
         self.log.save_r = True
-        self._record(self.inventory.define(rset, method, self.ctx.now()))
+        self.record(self.inventory.define(rset, method, self.ctx.now()))
         try:
             self._exclude(self._excluded(self.table))
         except TargetError as exc:
@@ -249,10 +261,16 @@ class Leader:
         if self.inherited is not None:
             self.usable = self.inherited.usable
             self.acquirers.send({"expiration": rset.expiration})
-            return
-        self.usable = self.inventory.usable()
-        for msg in self.acquirers:
-            self._offer(msg)
+        else:
+            self.usable = self.inventory.usable()
+            for msg in self.acquirers:
+                self._offer(msg)
+        self.resizer.defined()
+
+    def learn_hosts(self) -> None:
+        """Take the brokers that there are now for the instance: hosts may be added to it."""
+        self.inventory.size = self.ctx.size
+        self.inventory.hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist"))) or self.inventory.hosts
 
     def _excluded(self, table: dict[str, Any]) -> int:
         text = table.get("exclude", "")
@@ -262,7 +280,7 @@ class Leader:
         """What is excluded is not drained as well, also not when it comes back."""
         drained = ranks & self.inventory.drained_bits()
         if drained:
-            self._record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
+            self.record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
         self.inventory.exclude = ranks
 
     def _configure(self, config: dict[str, Any]) -> None:
@@ -274,7 +292,7 @@ class Leader:
             raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
         self.table = table
         self._doubt_queues(config)
-        self._changed()
+        self.changed()
 
     def _doubt_queues(self, config: dict[str, Any]) -> None:
         """Queues of which no host is in R: no job of theirs can ever run."""
@@ -299,9 +317,9 @@ class Leader:
     def _online(self, ranks: int) -> None:
         ranks &= ~self.forced_down
         for event in self.inventory.set_online(ranks, self.ctx.now()):
-            self._record(event)
+            self.record(event)
         self.inherited = None
-        self._changed()
+        self.changed()
         self._at_quorum(ranks)
         for entry in list(self.waiting_up):
             if ranks.bit_count() >= entry[0]:
@@ -310,11 +328,11 @@ class Leader:
 
     def _torpid(self, ranks: int) -> None:
         for event in self.inventory.set_torpid(ranks, self.ctx.now()):
-            self._record(event)
+            self.record(event)
 
     # -- events
 
-    def _record(self, event: Event | None, kept: bool = False) -> None:
+    def record(self, event: Event | None, kept: bool = False) -> None:
         """Publish one event to the journal's readers, keep it in the KVS, and tell the scheduler what it changed."""
         if event is None:
             return
@@ -327,9 +345,9 @@ class Leader:
             self.ctx.log(logging.INFO, f"{event['name']} {context}")
         if not kept:
             self.log.add(event)
-        self._changed()
+        self.changed()
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         if not self.ready or self.inherited is not None:
             return
         usable = self.inventory.usable()
@@ -409,7 +427,7 @@ class Leader:
         if event is not None:
             if not msg.noresponse:
                 await self.log.keep(event)
-            self._record(self.inventory.take(event), kept=not msg.noresponse)
+            self.record(self.inventory.take(event), kept=not msg.noresponse)
         return EMPTY
 
     def _reload(self, msg: Message) -> Any:

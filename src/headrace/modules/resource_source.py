@@ -140,6 +140,12 @@ def like_most(found: Iterable[Found], hosts: dict[int, str]) -> list[Found]:
     return [[rank, host, cores, gpus] for rank, host in sorted(hosts.items())]
 
 
+def agrees(rset: ResourceSet, found: Found) -> bool:
+    """Whether R has the node's cores and GPUs as they were counted."""
+    rank, _host, cores, gpus = found
+    return (rset.ids(rank, "core"), rset.ids(rank, "gpu")) == (Idset.parse(cores), Idset.parse(gpus))
+
+
 def missing(configured_set: ResourceSet, found: Found) -> str:
     """What a node lacks of its configured cores, "" when it has all. That GPUs are not seen says little of them."""
     rank, _host, cores, _gpus = found

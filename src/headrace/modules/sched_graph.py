@@ -278,6 +278,11 @@ class _Scheduler:
         pool = self._pool()
         if "shrink" in body:
             pool.remove(Idset.parse(body["shrink"]).bits)
+        if "grow" in body:
+            try:
+                pool.add(body["grow"])
+            except ValueError as exc:
+                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing is scheduled on what was added")
         if "down" in body:
             pool.set_down(Idset.parse(body["down"]).bits)
         if "up" in body:

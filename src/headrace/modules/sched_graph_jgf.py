@@ -28,13 +28,20 @@ def graph_of(r: Mapping[str, Any], rset: ResourceSet) -> Graph:
         graph = rv1.from_object(r)
         distinct = False
     if not distinct:
-        # Policies prefer nodes by number; hosts that share a name, or have none in it, are told apart by rank.
-        for v, kind in enumerate(graph.type):
-            if kind == "node":
-                graph.names[v] = graph.name(v)
-                graph.id[v] = graph.rank[v]
+        name_by_rank(graph)
     graph.start, graph.end = 0, _FOR_EVER
     return graph
+
+
+def name_by_rank(graph: Graph) -> None:
+    """Number nodes by rank.
+
+    Policies prefer nodes by number; hosts that share a name, or have none in it, are told apart by rank.
+    """
+    for v, kind in enumerate(graph.type):
+        if kind == "node":
+            graph.names[v] = graph.name(v)
+            graph.id[v] = graph.rank[v]
 
 
 def _reranked(graph: Graph, rset: ResourceSet) -> Graph:

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec
+from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec, rv1
 from headrace.graph.policies import Policy
 from headrace.graph.request import JobRequest, Request, RequestError
 from headrace.graph.scheduler import Loss
 from headrace.modules.sched_graph_fair import Fair
-from headrace.modules.sched_graph_jgf import graph_of
+from headrace.modules.sched_graph_jgf import graph_of, name_by_rank
 from headrace.modules.sched_graph_r import Nodes
 from headrace.modules.sched_graph_settings import Settings
 from headrace.modules.sched_r import Shares, each, shares_of_r
@@ -68,6 +68,11 @@ class RepairableScheduler(Scheduler):
     def set_property(self, v: int, key: str, value: str) -> None:
         super().set_property(v, key, value)
         self._possible.clear()
+
+    def grow(self, part: Graph) -> list[int]:
+        added = super().grow(part)
+        self._possible.clear()
+        return added
 
     def shrink(self, ranks: int, take: bool = False) -> Loss:
         loss = super().shrink(ranks, take)
@@ -152,6 +157,24 @@ class Pool:
         self.up &= ~ranks
         for held in self.held.values():
             held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
+        self.touch()
+
+    def add(self, r: Mapping[str, Any]) -> None:
+        """Have further ranks, which start down, of an R that has no others.
+
+        Raises GraphError, with nothing changed, for ranks that are there already, and RsetError.
+        """
+        part, more = rv1.from_object(r), ResourceSet.from_obj(r)
+        name_by_rank(part)
+        rset = self.rset.union(more)
+        added = self.scheduler.grow(part)
+        for queue in self.queues.values():
+            queue.drop_plans()
+        self.rset = rset
+        self.nodes = Nodes(self.graph)
+        for v in added:
+            if self.graph.type[v] == "node":
+                self.scheduler.set_status(v, False)
         self.touch()
 
     def change_properties(self, add: Mapping[str, int], remove: Mapping[str, int]) -> None:

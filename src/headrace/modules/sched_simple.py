@@ -150,6 +150,11 @@ class _Scheduler:
             self.pool.remove(Idset.parse(body["shrink"]).bits)
             self.rset = self.rset.exclude_ranks(Idset.parse(body["shrink"]))
             self._remask()
+        if "grow" in body:
+            part = ResourceSet.from_obj(body["grow"])
+            self.pool.add(part)
+            self.rset = self.rset.union(part)
+            self._remask()
         if "down" in body:
             self.pool.set_down(Idset.parse(body["down"]).bits)
         if "up" in body:

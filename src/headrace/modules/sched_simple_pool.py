@@ -55,17 +55,24 @@ class Pool:
 
     def __init__(self, rset: ResourceSet, mode: str = "worst-fit") -> None:
         self._mode = mode
-        self.nodes = {node.rank: Node(node.host, node.cores.bits, node.gpus.bits) for node in rset.nodes()}
+        self.nodes: dict[int, Node] = {}
         self.properties = {name: ranks.bits for name, ranks in rset.properties.items()}
-        self.all = _bits(self.nodes)
-        self.up = 0
-        self._buckets = [0] * (1 + max((node.cores.bit_count() for node in self.nodes.values()), default=0))
+        self.all = self.up = 0
+        # Ranks that are up, by how many of their cores are free.
+        self._buckets = [0]
         self._kinds: dict[tuple[int, int], int] = {}
-        for rank, node in self.nodes.items():
-            kind = (node.cores.bit_count(), node.gpus.bit_count())
-            self._kinds[kind] = self._kinds.get(kind, 0) | 1 << rank
+        self.add(rset)
 
     # -- availability
+
+    def add(self, rset: ResourceSet) -> None:
+        """Have the ranks of a set, too, which start down."""
+        for found in rset.nodes():
+            node = self.nodes[found.rank] = Node(found.host, found.cores.bits, found.gpus.bits)
+            kind = (node.cores.bit_count(), node.gpus.bit_count())
+            self._kinds[kind] = self._kinds.get(kind, 0) | 1 << found.rank
+            self.all |= 1 << found.rank
+            self._buckets += [0] * (1 + kind[0] - len(self._buckets))
 
     def set_up(self, ranks: int) -> None:
         """Mark ranks (a bit set) up; unknown ranks are ignored."""
@@ -298,10 +305,3 @@ def _lowest(bits: int, count: int) -> int:
     for _ in range(count):
         rest &= rest - 1
     return bits ^ rest
-
-
-def _bits(ids: Iterable[int]) -> int:
-    bits = 0
-    for one in ids:
-        bits |= 1 << one
-    return bits

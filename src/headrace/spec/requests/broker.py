@@ -57,6 +57,7 @@ OVERLAY: Methods = {
     "disconnect-subtree": form({"rank": int}),
     "drained": form({"route": [str]}),
     "monitor": _NONE,
+    "grow": form({"hosts": str}),
 }
 
 RUNAT: Methods = {"push": form({"name": str, "commands": [str]})}

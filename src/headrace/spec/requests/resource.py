@@ -25,4 +25,7 @@ LEADER: Methods = {
     "reload": form({"path": str, "xml?": bool, "force?": bool}),
     "monitor-waitup": form({"up": int}),
     "monitor-force-down": form({"ranks": str}),
+    # Beyond Flux's.
+    "shrink": form({"targets": str}),
+    "busy": _NONE,
 }
