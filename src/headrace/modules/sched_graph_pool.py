@@ -460,7 +460,8 @@ class Pool:
             allocation = self.scheduler.jobs.get(jobid)
             if allocation is not None and jobid in self.held and allocation.end == end:
                 late.append((jobid, allocation))
-        ends = [now + overrun(now - _end(each.start, self.held[jobid].expiration)) for jobid, each in late]
+        # A job without an expiration was planned to end all the same, and is not late.
+        ends = [now + overrun(max(now - _end(each.start, self.held[jobid].expiration), 0)) for jobid, each in late]
         for queue in self.queues.values() if late else ():
             queue.drop_plans(max(ends))
         for (jobid, allocation), until in zip(late, ends, strict=True):
