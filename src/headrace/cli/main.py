@@ -47,6 +47,7 @@ COMMANDS = {
     "mini": ("mini", "run a MiniCluster file on this machine"),
     "modprobe": ("modprobe", "load modules and run tasks as a file says"),
     "module": ("module", "load, remove and inspect broker modules"),
+    "operator": ("operator", "run the operator that makes MiniClusters of pods on Kubernetes"),
     "overlay": ("overlay", "show the tree of brokers"),
     "ping": ("ping", "measure a round trip to a service"),
     "pmi": ("pmi", "test a process management server"),

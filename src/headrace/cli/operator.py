@@ -1,0 +1,69 @@
+"""`headrace operator run`: the operator that makes MiniClusters of pods on Kubernetes."""
+
+from __future__ import annotations
+
+from headrace.cli.arguments import Parser
+from headrace.cli.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import List
+
+PREFIX = "headrace-operator: "
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "headrace operator",
+        usage="headrace operator run [OPTIONS]",
+        description="Run the operator that makes MiniClusters of pods on Kubernetes",
+    )
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    run = commands.add_parser("run", prog="headrace operator run", help="run the operator until it is told to stop")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument("--namespace", default="", help="look after the MiniClusters of this namespace only")
+    where.add_argument("--all-namespaces", action="store_true", help="look after all MiniClusters (the default)")
+    run.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster from outside of it")
+    run.add_argument("--context", default="", help="the context of the kubeconfig")
+    run.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
+    run.add_argument("--view-as-volume", action="store_true", help="mount the view as an image volume (1.33 and later)")
+    run.add_argument("--cluster-domain", default="cluster.local", metavar="DOMAIN", help="DNS domain of the cluster")
+    run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="where /metrics is ('' is nowhere)")
+    run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="where /healthz and /readyz are")
+    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="act without a Lease")
+    run.add_argument("--leader-elect", action="store_true", help="hold a Lease while acting (the default)")
+    run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="where the Lease is")
+    run.add_argument("--log-format", choices=("json", "text"), default="json", help="how log lines are written")
+    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    run.set_defaults(leader_elect=True)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    options = _parser().parse_args(argv)
+    try:
+        import aiohttp  # noqa: F401
+    except ImportError:
+        raise CommandError("the operator needs the extra kube: pip install 'headrace[kube]'") from None
+    return _run(options)
+
+
+def _run(options: Namespace) -> int:
+    import asyncio
+
+    from headrace.kube.builders import Images
+    from headrace.kube.credentials import CredentialsError
+    from headrace.kube.operator import Options
+    from headrace.kube.serve import Serving, log_to_stderr, serve
+
+    log_to_stderr(options.log_format, options.log_level)
+    names = ("kubeconfig", "context", "leader_elect", "lease_namespace", "metrics_bind", "health_bind")
+    serving = Serving(**{name: getattr(options, name) for name in names})
+    view = {"view": options.view_image} if options.view_image else {}
+    images = Images(**view, as_volume=options.view_as_volume)
+    chosen = Options(namespace=options.namespace, images=images, cluster_domain=options.cluster_domain)
+    try:
+        return asyncio.run(serve(serving, chosen))
+    except CredentialsError as exc:
+        raise CommandError(str(exc)) from None

@@ -1,0 +1,237 @@
+"""The API server's REST interface, as far as the operator and our commands use it, on one aiohttp session.
+
+Objects are the dictionaries of the API, untouched. Every refusal is an ApiError with the server's own reason and
+message. Watches are streams of (type, object); whoever reads them knows what a break means (`runtime.reflector`).
+Source: Kubernetes API concepts (verbs, watch, server-side apply), API conventions (Status).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+
+from .credentials import Cluster
+
+Object = dict[str, Any]
+
+# The field manager of server-side apply, and of creations.
+MANAGER = "headrace-operator"
+# Seconds that a request other than a watch may take; the API server's own limit is 60.
+REQUEST_TIMEOUT = 65.0
+# Seconds after which the server is to end a watch, so that one through a dead proxy does not stay silent for ever. It
+# ends them in order, with a bookmark's version to go on from.
+WATCH_TIMEOUT = 540
+_CHUNK = 500
+
+
+class Kind(NamedTuple):
+    """A resource of the API: its group ("" is the core), version, plural name and kind."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL's path; "" as namespace means all namespaces, or that the resource has none."""
+        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
+        if namespace:
+            parts.append(f"namespaces/{quote(namespace, safe='')}")
+        parts += [part for part in (self.plural, quote(name, safe=""), subresource) if part]
+        return "/".join(parts)
+
+
+MINICLUSTERS = Kind("flux-framework.org", "v1alpha2", "miniclusters", "MiniCluster")
+JOBS = Kind("batch", "v1", "jobs", "Job")
+PODS = Kind("", "v1", "pods", "Pod")
+SERVICES = Kind("", "v1", "services", "Service")
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
+SECRETS = Kind("", "v1", "secrets", "Secret")
+EVENTS = Kind("", "v1", "events", "Event")
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+KINDS = {one.kind: one for one in (MINICLUSTERS, JOBS, PODS, SERVICES, CONFIG_MAPS, SECRETS, EVENTS, LEASES)}
+
+
+class ApiError(Exception):
+    """The API server refused: HTTP `status`, its machine-readable `reason` ("AlreadyExists") and its message."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class Unreachable(Exception):
+    """The API server did not answer; whether it acted on the request is not known."""
+
+
+class Listing(NamedTuple):
+    items: list[Object]
+    version: str
+
+
+class Api:
+    """One cluster's API server. `counted` is called with verb and plural of each request."""
+
+    def __init__(self, cluster: Cluster, counted: Callable[[str, str], None] = lambda verb, plural: None) -> None:
+        self.cluster = cluster
+        self.counted = counted
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+            self._session = None
+
+    async def __aenter__(self) -> Api:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> Object:
+        return await self._send("get", "GET", kind, kind.path(namespace, name, subresource))
+
+    async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+        """All objects that match, fetched in chunks, and the resource version to watch from."""
+        items: list[Object] = []
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(_CHUNK)}
+        while True:
+            page = await self._send("list", "GET", kind, kind.path(namespace), query)
+            items += page.get("items") or []
+            meta = page.get("metadata") or {}
+            if not meta.get("continue"):
+                return Listing(items, meta.get("resourceVersion", ""))
+            query["continue"] = meta["continue"]
+
+    async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
+        query = {"fieldManager": MANAGER, **({"dryRun": "All"} if dry_run else {})}
+        return await self._send("create", "POST", kind, kind.path(namespace), query, body)
+
+    async def apply(self, kind: Kind, namespace: str, name: str, body: Object, force: bool = True) -> Object:
+        """Server-side apply. With metadata.uid in `body` only the object of that uid is changed, and none is made."""
+        full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        query = {"fieldManager": MANAGER, "force": "true" if force else "false"}
+        return await self._send(
+            "apply", "PATCH", kind, kind.path(namespace, name), query, full, "application/apply-patch+yaml"
+        )
+
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Object, subresource: str = "") -> Object:
+        """JSON merge patch (RFC 7386): a null removes a field; a metadata.uid in `body` must be the object's."""
+        path = kind.path(namespace, name, subresource)
+        query = {"fieldManager": MANAGER}
+        return await self._send("patch", "PATCH", kind, path, query, body, "application/merge-patch+json")
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
+        """PUT; with metadata.resourceVersion in `body` it is refused where the object has changed since."""
+        return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": MANAGER}, body)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str = "", propagation: str = "Background"
+    ) -> None:
+        """Delete the object, only where its uid is `uid` if one is given."""
+        body: Object = {"propagationPolicy": propagation}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        await self._send("delete", "DELETE", kind, kind.path(namespace, name), None, body)
+
+    async def watch(
+        self, kind: Kind, version: str, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> AsyncIterator[tuple[str, Object]]:
+        """What changes after `version`: ("ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK", object).
+
+        Ends where the server ends it. Raises ApiError (status 410: the version is too old, list again), Unreachable.
+        """
+        query = {
+            **{"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"},
+            **{"timeoutSeconds": str(WATCH_TIMEOUT), "labelSelector": labels, "fieldSelector": fields},
+        }
+        self.counted("watch", kind.plural)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=WATCH_TIMEOUT + 30)
+        try:
+            async with self._open().get(
+                self.cluster.server + kind.path(namespace), params=_given(query), headers=await self._headers(),
+                timeout=timeout, ssl=self._tls,
+            ) as response:  # fmt: skip
+                if response.status >= 300:
+                    raise await self._refusal(response)
+                async for line in _lines(response):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
+                    yield event["type"], event["object"]
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+            raise Unreachable(f"watch of {kind.plural}: {exc or type(exc).__name__}") from None
+
+    async def _send(
+        self, verb: str, method: str, kind: Kind, path: str, query: dict[str, str] | None = None,
+        body: Object | None = None, content: str = "application/json",
+    ) -> Object:  # fmt: skip
+        self.counted(verb, kind.plural)
+        headers = await self._headers()
+        if body is not None:
+            headers["Content-Type"] = content
+        try:
+            async with self._open().request(
+                method, self.cluster.server + path, params=_given(query or {}), headers=headers, ssl=self._tls,
+                data=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+            ) as response:  # fmt: skip
+                if response.status >= 300:
+                    raise await self._refusal(response)
+                answer = json.loads(await response.read())
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+            raise Unreachable(f"{verb} {kind.plural}: {exc or type(exc).__name__}") from None
+        return answer if isinstance(answer, dict) else {}
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> ApiError:
+        if response.status == 401:
+            self.cluster.identity.forget()
+        text = (await response.read()).decode(errors="replace")
+        try:
+            status = json.loads(text)
+            return ApiError(response.status, status.get("reason", ""), status.get("message", text))
+        except (ValueError, AttributeError):
+            return ApiError(response.status, "", text.strip() or response.reason or "")
+
+    async def _headers(self) -> dict[str, str]:
+        token = await self.cluster.identity.token()
+        return {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
+            timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=10)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=True)
+        return self._session
+
+    @property
+    def _tls(self) -> Any:
+        return self.cluster.tls if self.cluster.tls is not None else True
+
+
+def _given(query: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in query.items() if value}
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The lines of a stream. An object may be longer than aiohttp's own limit for a line."""
+    left = bytearray()
+    async for chunk in response.content.iter_any():
+        left += chunk
+        if b"\n" in chunk:
+            *whole, rest = bytes(left).split(b"\n")
+            left = bytearray(rest)
+            for line in whole:
+                if line:
+                    yield line

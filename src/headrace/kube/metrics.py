@@ -1,0 +1,76 @@
+"""Counters and gauges of the operator, written in Prometheus' text format (version 0.0.4).
+
+A few lines of our own: prometheus_client would bring collectors, registries and a server of its own, and aiohttp
+serves here already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+Labels = tuple[str, ...]
+
+
+class Metrics:
+    """What the operator counts. Gauges are read when they are asked for."""
+
+    def __init__(self) -> None:
+        self._help: dict[str, tuple[str, str, Labels]] = {}
+        self._counts: dict[str, dict[Labels, float]] = {}
+        self._gauges: dict[str, Callable[[], Mapping[Labels, float]]] = {}
+        self._sums: dict[str, list[float]] = {}
+
+    def counter(self, name: str, text: str, labels: Labels = ()) -> None:
+        self._help[name] = ("counter", text, labels)
+        self._counts[name] = {} if labels else {(): 0.0}
+
+    def gauge(self, name: str, text: str, read: Callable[[], Mapping[Labels, float]], labels: Labels = ()) -> None:
+        self._help[name] = ("gauge", text, labels)
+        self._gauges[name] = read
+
+    def histogram(self, name: str, text: str) -> None:
+        self._help[name] = ("histogram", text, ())
+        self._sums[name] = [0.0] * (len(_BUCKETS) + 2)
+
+    def count(self, name: str, *values: str) -> None:
+        held = self._counts[name]
+        held[values] = held.get(values, 0.0) + 1
+
+    def total(self, name: str) -> float:
+        """The sum of a counter over all its labels."""
+        return sum(self._counts[name].values())
+
+    def observe(self, name: str, seconds: float) -> None:
+        held = self._sums[name]
+        for index, bound in enumerate(_BUCKETS):
+            if seconds <= bound:
+                held[index] += 1
+        held[-2] += 1
+        held[-1] += seconds
+
+    def text(self) -> str:
+        return "".join(line + "\n" for name in self._help for line in self._lines(name))
+
+    def _lines(self, name: str) -> Iterator[str]:
+        kind, text, labels = self._help[name]
+        yield f"# HELP {name} {text}"
+        yield f"# TYPE {name} {kind}"
+        if kind == "histogram":
+            held = self._sums[name]
+            for bound, count in zip(_BUCKETS, held):
+                yield f'{name}_bucket{{le="{bound}"}} {count:g}'
+            yield f'{name}_bucket{{le="+Inf"}} {held[-2]:g}'
+            yield f"{name}_count {held[-2]:g}"
+            yield f"{name}_sum {held[-1]:.6f}"
+            return
+        rows = self._counts[name] if kind == "counter" else self._gauges[name]()
+        for values, number in sorted(rows.items()):
+            inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values))
+            yield f"{name}{{{inside}}} {number:g}" if inside else f"{name} {number:g}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,403 @@
+"""The operator: caches of what is, a queue of MiniClusters that want a look, and workers that look (`reconcile`) and
+act (`execute`). Here things are only joined; what is decided is in the pure modules.
+
+Idle, it makes no requests but its watches and the renewal of its Lease: nothing is polled, and a look that changes
+nothing writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from msgspec import Struct
+
+from ..minicluster.fields import MiniCluster
+from ..minicluster.validate import check
+from . import keys, names
+from .actions import Report
+from .api import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    MINICLUSTERS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Api,
+    ApiError,
+    Kind,
+    Unreachable,
+)
+from .builders import Images, desired, view_image
+from .credentials import CredentialsError
+from .execute import Executor, Taken
+from .metrics import Metrics
+from .observed import Observed
+from .reconcile import Settings, is_ours, reconcile, without_server_fields
+from .runtime.cache import Cache, Key, key_of, owner_of
+from .runtime.lease import seconds_fresh
+from .runtime.reflector import Reflector
+from .runtime.work_queue import WorkQueue
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.kube.operator")
+
+# The Lease of the Flux Operator that is written in Go (leader-election id of its manager).
+OTHER_OPERATOR = "14dde902.flux-framework.org"
+COMPONENT = "headrace-operator"
+# Seconds between writes of a status in which only counts and texts differ.
+STATUS_INTERVAL = 2.0
+# Seconds after which a name that somebody else's object has is tried again.
+TAKEN_RETRY = 30.0
+WORKERS = 8
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How the operator runs: `namespace` "" is all of them."""
+
+    namespace: str = ""
+    images: Images = Images()
+    cluster_domain: str = "cluster.local"
+
+
+class Operator:
+    """One operator on one cluster: `watch` fills its caches, `work` acts."""
+
+    def __init__(self, api: Api, options: Options, metrics: Metrics) -> None:
+        self.api = api
+        self.options = options
+        self.metrics = metrics
+        self.queue: WorkQueue[Key] = WorkQueue(time.monotonic)
+        self.clusters, self.jobs, self.pods = Cache(_trim), Cache(_trim), Cache(_trim_pod)
+        self.config_maps, self.services, self.leases = Cache(_trim), Cache(_trim), Cache(_trim)
+        self._executor = Executor(api, self._seen, lambda uid, request: None, self._secret_of)
+        self._settings = Settings(build=self._build, stands_in=lambda cluster: view_image(cluster, options.images)[1])
+        self._memory: dict[str, _Memory] = {}
+        self._reflectors = self._make_reflectors()
+        _declare(metrics, self)
+
+    @property
+    def synced(self) -> bool:
+        """Whether all caches have been filled once."""
+        return all(one.synced.is_set() for one in self._reflectors)
+
+    async def watch(self) -> None:
+        """Fill and keep the caches, until cancelled: also in an operator that waits for the Lease."""
+        await asyncio.gather(*(one.run() for one in self._reflectors))
+
+    async def work(self) -> None:
+        """Look at MiniClusters and act, until cancelled. A step that has begun is finished first."""
+        for one in self._reflectors:
+            await one.synced.wait()
+        for cluster in self.clusters:
+            self.queue.add(key_of(cluster))
+        log.info("working", extra={"miniclusters": len(self.clusters)})
+        await asyncio.gather(*(self._worker() for _ in range(WORKERS)))
+
+    # --- what changed, and whom it concerns
+
+    def _make_reflectors(self) -> list[Reflector]:
+        ours = f"{names.MANAGED_BY}={names.MANAGER}"
+        where = self.options.namespace
+        children = ((JOBS, self.jobs), (CONFIG_MAPS, self.config_maps), (SERVICES, self.services))
+        return [
+            Reflector(self.api, MINICLUSTERS, self.clusters, self._cluster_changed, where),
+            *(Reflector(self.api, kind, cache, self._child_changed, where, ours) for kind, cache in children),
+            Reflector(self.api, PODS, self.pods, self._pod_changed, where, ours),
+            Reflector(
+                self.api, LEASES, self.leases, self._lease_changed, where, fields=f"metadata.name={OTHER_OPERATOR}"
+            ),
+        ]
+
+    def _cluster_changed(self, cluster: Object) -> None:
+        self.queue.add(key_of(cluster))
+
+    def _child_changed(self, child: Object) -> None:
+        namespace = child["metadata"].get("namespace", "")
+        for one in child["metadata"].get("ownerReferences") or ():
+            if one.get("controller") and one.get("kind") == MINICLUSTERS.kind:
+                self.queue.add((namespace, one["name"]))
+
+    def _pod_changed(self, pod: Object) -> None:
+        self._child_changed(pod)
+        for one in pod["metadata"].get("ownerReferences") or ():
+            if one.get("controller") and one.get("kind") == JOBS.kind:
+                job = self.jobs.get(pod["metadata"].get("namespace", ""), one["name"])
+                if job is not None:
+                    self._child_changed(job)
+
+    def _lease_changed(self, lease: Object) -> None:
+        """A renewal of the other operator's Lease concerns nobody who waits already; its end is a matter of time."""
+        for cluster in self.clusters:
+            if not (cluster.get("status") or {}).get("phase"):
+                self.queue.add(key_of(cluster))
+
+    def _seen(self, kind: Kind, item: Object) -> None:
+        """What a write was answered with is known before the watch tells of it."""
+        uid = owner_of(item)
+        if kind is SECRETS:
+            self._recall(uid).secret = True
+            return
+        caches = {MINICLUSTERS: self.clusters, JOBS: self.jobs, PODS: self.pods}
+        caches |= {CONFIG_MAPS: self.config_maps, SERVICES: self.services}
+        caches[kind].put(item)
+
+    # --- one look
+
+    async def _worker(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._look(key)
+                self.queue.succeeded(key)
+            except (ApiError, Unreachable, CredentialsError) as exc:
+                delay = self.queue.add_failed(key)
+                self.metrics.count("headrace_operator_errors_total")
+                log.warning("%s, again in %.1f s", exc, delay, extra=_where(key))
+            except Exception:
+                self.queue.add_failed(key)
+                self.metrics.count("headrace_operator_errors_total")
+                log.exception("defect of the operator", extra=_where(key))
+            finally:
+                self.queue.done(key)
+
+    async def _look(self, key: Key) -> None:
+        cluster = self.clusters.get(*key)
+        if cluster is None:
+            self._forget_absent()
+            return
+        if not is_ours(cluster):
+            return
+        began = time.perf_counter()
+        uid, now = cluster["metadata"]["uid"], time.time()
+        observed = self.observe(cluster, now)
+        memory = self._recall(uid)
+        actions = reconcile(observed, self._settings, now)
+        self.metrics.count("headrace_operator_reconciles_total")
+        self.metrics.observe("headrace_operator_reconcile_seconds", time.perf_counter() - began)
+        refused, memory.refused = memory.refused, ""
+        try:
+            await self._executor.carry_out(cluster, actions.steps)
+            memory.taken = () if actions.steps else memory.taken
+        except Taken as exc:
+            memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
+            self.queue.add(key)
+            return
+        except ApiError as exc:
+            # What may pass by itself is only tried again; a refusal is shown in the status, too.
+            if exc.status in (400, 403, 413, 422) and exc.message != refused:
+                self.queue.add(key)
+            memory.refused = exc.message if exc.status in (400, 403, 413, 422) else ""
+            await self._tell(cluster, self.observe(cluster, now), now)
+            raise
+        await self._publish(cluster, actions.events, actions.status, now)
+        if actions.look_for_warnings:
+            await self._look_for_warnings(observed, memory, key)
+        if actions.again_at is not None:
+            self.queue.add_at(key, time.monotonic() + max(actions.again_at - now, 0.0))
+
+    async def _tell(self, cluster: Object, observed: Observed, now: float) -> None:
+        """Write the status alone: the steps were refused."""
+        actions = reconcile(observed, self._settings, now)
+        await self._publish(cluster, actions.events, actions.status, now)
+
+    def observe(self, cluster: Object, now: float) -> Observed:
+        """What is known of a MiniCluster."""
+        uid = cluster["metadata"]["uid"]
+        memory = self._recall(uid)
+        jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
+        pods_of = {name: self.pods.owned_by(job["metadata"]["uid"]) for name, job in jobs.items()}
+        moment = datetime.fromtimestamp(now, timezone.utc)
+        other = max((seconds_fresh(lease, moment) for lease in self.leases), default=0.0)
+        return Observed(
+            cluster=cluster,
+            jobs=jobs,
+            config_maps={one["metadata"]["name"]: one for one in self.config_maps.owned_by(uid)},
+            services={one["metadata"]["name"]: one for one in self.services.owned_by(uid)},
+            pods={**pods_of, "": self.pods.owned_by(uid)},
+            secret=memory.secret,
+            taken=memory.taken,
+            try_taken_at=memory.try_taken_at,
+            refused=memory.refused,
+            other_operator_until=now + other if other > 0 else 0.0,
+            warnings=memory.warnings,
+        )
+
+    async def _publish(self, cluster: Object, events: tuple[Report, ...], status: Object | None, now: float) -> None:
+        meta = cluster["metadata"]
+        for event in events:
+            await self._report(cluster, event, now)
+        if status is None:
+            return
+        memory = self._recall(meta["uid"])
+        if not _is_urgent(cluster.get("status") or {}, status) and now < memory.status_at + STATUS_INTERVAL:
+            self.queue.add_at(key_of(cluster), time.monotonic() + memory.status_at + STATUS_INTERVAL - now)
+            return
+        memory.status_at = now
+        body = {"metadata": {"uid": meta["uid"]}, "status": patch_of(cluster.get("status") or {}, status)}
+        try:
+            written = await self.api.merge(MINICLUSTERS, meta["namespace"], meta["name"], body, "status")
+            self._seen(MINICLUSTERS, written)
+        except ApiError as exc:
+            if exc.status not in (404, 409):
+                raise
+
+    async def _report(self, cluster: Object, event: Report, now: float) -> None:
+        try:
+            await self.api.create(EVENTS, cluster["metadata"]["namespace"], event_body(cluster, event, now))
+        except ApiError as exc:
+            # AlreadyExists: it was told before a crash. Forbidden: the namespace is being deleted.
+            if exc.status not in (403, 404, 409):
+                log.warning("event %s: %s", event.reason, exc, extra=_where(key_of(cluster)))
+
+    async def _look_for_warnings(self, observed: Observed, memory: _Memory, key: Key) -> None:
+        """Read the Events of Jobs and pods that have not come up: quota and mounts are told nowhere else."""
+        uids = {job["metadata"]["uid"] for job in observed.jobs.values()}
+        uids |= {pod["metadata"]["uid"] for group in observed.pods.values() for pod in group}
+        found: dict[str, str] = {}
+        listing = await self.api.list_objects(EVENTS, observed.namespace, fields="type=Warning")
+        for event in listing.items:
+            reason = event.get("reason") or ""
+            if (event.get("involvedObject") or {}).get("uid") in uids and reason in _TELLING:
+                found[reason] = " ".join((event.get("message") or "").split())[:200]
+        warnings = tuple(f"{reason}: {message}" for reason, message in found.items())
+        if warnings != memory.warnings:
+            memory.warnings = warnings
+            self.queue.add(key)
+
+    # --- for the pure parts
+
+    def _build(self, cluster: MiniCluster, uid: str, size: int) -> list[Object]:
+        return desired(
+            cluster,
+            uid=uid,
+            images=self.options.images,
+            keys=None,
+            cluster_domain=self.options.cluster_domain,
+            size=size,
+        )
+
+    def _secret_of(self, cluster: Object) -> Object:
+        made = check(without_server_fields(cluster))
+        return keys.secret(made, keys.fresh_keys(), uid=cluster["metadata"]["uid"])
+
+    def _recall(self, uid: str) -> _Memory:
+        return self._memory.setdefault(uid, _Memory())
+
+    def _forget_absent(self) -> None:
+        present = {one["metadata"]["uid"] for one in self.clusters}
+        for uid in [uid for uid in self._memory if uid not in present]:
+            del self._memory[uid]
+
+
+class _Memory(Struct):
+    """What the operator remembers of a MiniCluster beside its caches; all of it can be found out again."""
+
+    secret: bool = False
+    taken: tuple[str, ...] = ()
+    try_taken_at: float = 0.0
+    refused: str = ""
+    warnings: tuple[str, ...] = ()
+    status_at: float = 0.0
+
+
+def patch_of(before: Object, after: Object) -> Object:
+    """The merge patch (RFC 7386) that makes `after` of `before`: what is absent from `after` becomes null."""
+    patch: Object = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = patch_of(old, value)
+            if inner:
+                patch[key] = inner
+        elif value != old:
+            patch[key] = value
+    return patch
+
+
+def event_body(cluster: Object, event: Report, now: float) -> Object:
+    """A core/v1 Event. Its name follows from what it tells of which version of the MiniCluster, so that an operator
+    that was restarted before it wrote the status tells nothing twice."""
+    meta = cluster["metadata"]
+    told = "\0".join((meta["uid"], meta["resourceVersion"], event.reason, event.message))
+    moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = f"{meta['name']}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": name, "namespace": meta["namespace"]},
+        "involvedObject": {
+            **{"apiVersion": MINICLUSTERS.api_version, "kind": MINICLUSTERS.kind, "name": meta["name"]},
+            **{"namespace": meta["namespace"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
+        },
+        "type": event.kind,
+        "reason": event.reason,
+        "message": event.message[:1024],
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+
+
+# Reasons of Events that say why pods do not come up, where the pods' own status does not.
+_TELLING = ("FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedToCreateEndpoint")
+
+
+def _is_urgent(before: Object, after: Object) -> bool:
+    """Whether a status is to be written at once: not where only counts and texts differ."""
+    if any(before.get(key) != after.get(key) for key in ("phase", "exitCode", "size", "observedGeneration")):
+        return True
+    statuses = [{one["type"]: one["status"] for one in each.get("conditions") or ()} for each in (before, after)]
+    return statuses[0] != statuses[1]
+
+
+def _where(key: Key) -> Object:
+    return {"namespace": key[0], "minicluster": key[1]}
+
+
+def _trim(item: Object) -> Object:
+    """An object without what the operator never reads."""
+    meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "metadata": meta}
+
+
+_POD_META = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp")
+
+
+def _trim_pod(pod: Object) -> Object:
+    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    kept = (*_POD_META, "deletionTimestamp")
+    parts = ("phase", "reason", "message", "conditions", "podIP", "initContainerStatuses", "containerStatuses")
+    return {
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"nodeName": spec.get("nodeName", "")},
+        "status": {key: status[key] for key in parts if key in status},
+    }
+
+
+def _declare(metrics: Metrics, operator: Operator) -> None:
+    metrics.counter("headrace_operator_reconciles_total", "Looks at MiniClusters.")
+    metrics.counter("headrace_operator_errors_total", "Looks that failed and are repeated.")
+    metrics.histogram("headrace_operator_reconcile_seconds", "Time of a look without its requests.")
+    metrics.gauge(
+        "headrace_operator_queue_length", "MiniClusters that wait for a look.", lambda: {(): len(operator.queue)}
+    )
+
+    def phases() -> Mapping[tuple[str, ...], float]:
+        counted: dict[tuple[str, ...], float] = {}
+        for one in operator.clusters:
+            phase = ((one.get("status") or {}).get("phase") or "Unknown",)
+            counted[phase] = counted.get(phase, 0) + 1
+        return counted
+
+    metrics.gauge("headrace_miniclusters", "MiniClusters by phase.", phases, ("phase",))

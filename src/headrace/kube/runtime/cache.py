@@ -1,0 +1,98 @@
+"""A local copy of the objects of one kind, by namespace and name, with an index by owner.
+
+Filled by a reflector; what the operator itself wrote is put in at once (`put`), so that a reconcile that follows sees
+it even where the watch has not told of it yet. Of two versions the newer stays. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Object = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+def key_of(item: Object) -> Key:
+    meta = item["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def owner_of(item: Object) -> str:
+    """The uid of the controller that owns the object, "" where none does."""
+    for one in item["metadata"].get("ownerReferences") or ():
+        if one.get("controller"):
+            return str(one.get("uid", ""))
+    return ""
+
+
+def version_of(item: Object) -> int:
+    """The resource version as a number (KEP-5504 makes them comparable); 0 where it is none."""
+    text = item["metadata"].get("resourceVersion", "")
+    return int(text) if text.isdigit() else 0
+
+
+class Cache:
+    """Objects of one kind. `trim` cuts an object down to what its readers need before it is kept."""
+
+    def __init__(self, trim: Callable[[Object], Object] = lambda item: item) -> None:
+        self._trim = trim
+        self._items: dict[Key, Object] = {}
+        self._owned: dict[str, dict[Key, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self._items.values())
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self._items.get((namespace, name))
+
+    def owned_by(self, uid: str) -> list[Object]:
+        """The objects whose controller has this uid, by name."""
+        return [self._items[key] for key in sorted(self._owned.get(uid, ()))]
+
+    def put(self, item: Object) -> Object | None:
+        """Keep `item` unless a newer one of its uid is kept already; returns what it stands in for, or None."""
+        key = key_of(item)
+        old = self._items.get(key)
+        if old is not None:
+            if _uid(old) == _uid(item) and version_of(old) > version_of(item):
+                return None
+            self._unlink(key, old)
+        self._items[key] = self._trim(item)
+        self._owned.setdefault(owner_of(item), {})[key] = None
+        return old
+
+    def drop(self, item: Object) -> None:
+        """Forget an object that was deleted; one of its name that came after it stays."""
+        key = key_of(item)
+        old = self._items.get(key)
+        if old is not None and _uid(old) == _uid(item):
+            self._unlink(key, old)
+            del self._items[key]
+
+    def replace(self, items: Iterable[Object]) -> list[Object]:
+        """Take a whole listing; returns the objects that are gone. Objects that are newer than the listing's stay."""
+        fresh = list(items)
+        present = {(key_of(one), _uid(one)) for one in fresh}
+        gone = [one for one in self._items.values() if (key_of(one), _uid(one)) not in present]
+        for one in gone:
+            self.drop(one)
+        for one in fresh:
+            self.put(one)
+        return gone
+
+    def _unlink(self, key: Key, item: Object) -> None:
+        owner = owner_of(item)
+        owned = self._owned.get(owner)
+        if owned:
+            owned.pop(key, None)
+            if not owned:
+                del self._owned[owner]
+
+
+def _uid(item: Object) -> str:
+    return str(item["metadata"].get("uid", ""))

@@ -1,0 +1,160 @@
+"""Which of several operators acts: the one that holds a Lease and renews it (coordination.k8s.io/v1).
+
+`decide` is pure: what to do about a Lease as it was read. A holder that could not renew within the Lease's duration
+stops acting before another may begin: it gives up after RENEW_DEADLINE, which is shorter. Clocks of two machines are
+not compared: a Lease is taken over only after it has been seen unchanged for its duration, by our own clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from ..api import LEASES, Api, ApiError, Unreachable
+from ..credentials import CredentialsError
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.kube.lease")
+
+DURATION = 15.0
+RENEW_DEADLINE = 10.0
+RETRY = 2.0
+
+
+class Step(enum.Enum):
+    CREATE = "create"
+    RENEW = "renew"
+    TAKE = "take"
+    WAIT = "wait"
+
+
+def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
+    """What `me` does about `lease` (None: there is none), which has not changed for so many seconds."""
+    if lease is None:
+        return Step.CREATE
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity") or ""
+    if holder == me:
+        return Step.RENEW
+    if not holder or unchanged_for > float(spec.get("leaseDurationSeconds") or DURATION):
+        return Step.TAKE
+    return Step.WAIT
+
+
+def is_fresh(lease: Object, now: datetime) -> bool:
+    """Whether somebody holds the Lease and has renewed it within its duration."""
+    return seconds_fresh(lease, now) > 0.0
+
+
+def seconds_fresh(lease: Object, now: datetime) -> float:
+    """For how many seconds from `now` the Lease still counts as held; 0 or less where it does not."""
+    spec = lease.get("spec") or {}
+    if not spec.get("holderIdentity") or not spec.get("renewTime"):
+        return 0.0
+    renewed = datetime.fromisoformat(spec["renewTime"].replace("Z", "+00:00"))
+    return float(spec.get("leaseDurationSeconds") or DURATION) - (now - renewed).total_seconds()
+
+
+def spec_of(me: str, now: datetime, before: Object | None) -> Object:
+    """The Lease's spec after `me` renewed or took it."""
+    old = (before or {}).get("spec") or {}
+    text = now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    ours = old.get("holderIdentity") == me
+    return {
+        "holderIdentity": me,
+        "leaseDurationSeconds": int(DURATION),
+        "acquireTime": old.get("acquireTime", text) if ours else text,
+        "renewTime": text,
+        "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if ours or before is None else 1),
+    }
+
+
+class Election:
+    """Holds a Lease. `wait` returns when it is ours; `lost` is set when it no longer is."""
+
+    def __init__(self, api: Api, namespace: str, name: str, me: str, clock: Callable[[], float]) -> None:
+        self.lost = asyncio.Event()
+        self._api = api
+        self._place = (namespace, name)
+        self._me = me
+        self._clock = clock
+        self._lease: Object | None = None
+        self._seen_at = clock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self) -> None:
+        while not await self._try():
+            await asyncio.sleep(RETRY)
+        self._task = asyncio.create_task(self._keep(), name="lease")
+
+    async def release(self) -> None:
+        """Stop renewing and give the Lease back, so that another operator need not wait until it has expired."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._lease is None or self.lost.is_set():
+            return
+        body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        try:
+            await self._api.replace(LEASES, *self._place, body)
+        except (ApiError, Unreachable, CredentialsError) as exc:
+            log.debug("lease not given back: %s", exc)
+
+    async def _keep(self) -> None:
+        renewed = self._clock()
+        while self._clock() - renewed < RENEW_DEADLINE:
+            await asyncio.sleep(RETRY)
+            if await self._try():
+                renewed = self._clock()
+            elif (self._lease or {}).get("spec", {}).get("holderIdentity", self._me) != self._me:
+                break
+        log.error("the lease %s/%s is lost", *self._place)
+        self.lost.set()
+
+    async def _try(self) -> bool:
+        """One attempt to create, renew or take the Lease; whether it is ours now."""
+        try:
+            lease = await self._read()
+            step = decide(lease, self._me, self._clock() - self._seen_at)
+            if step is Step.WAIT:
+                return False
+            meta = {"namespace": self._place[0], "name": self._place[1], **((lease or {}).get("metadata") or {})}
+            body = {
+                "apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta,
+                "spec": spec_of(self._me, datetime.now(timezone.utc), lease),
+            }  # fmt: skip
+            if step is Step.CREATE:
+                self._keep_read(await self._api.create(LEASES, self._place[0], body))
+            else:
+                self._keep_read(await self._api.replace(LEASES, *self._place, body))
+            return True
+        except (ApiError, Unreachable, CredentialsError) as exc:
+            log.debug("lease: %s", exc)
+            # It was deleted, or has changed since it was read.
+            if isinstance(exc, ApiError) and exc.status in (404, 409):
+                self._lease = None
+            return False
+
+    async def _read(self) -> Object | None:
+        ours = (self._lease or {}).get("spec", {}).get("holderIdentity") == self._me
+        if ours:
+            # A renewal needs no look before: where another took the Lease its version differs, and the write fails.
+            return self._lease
+        try:
+            self._keep_read(await self._api.get(LEASES, *self._place))
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            self._lease = None
+        return self._lease
+
+    def _keep_read(self, lease: Object) -> None:
+        before = (self._lease or {}).get("metadata", {}).get("resourceVersion")
+        if lease["metadata"].get("resourceVersion") != before:
+            self._seen_at = self._clock()
+        self._lease = lease

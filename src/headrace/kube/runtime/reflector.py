@@ -1,0 +1,90 @@
+"""Keeps a cache equal to the API server's objects of one kind: lists once, then watches, and lists again only where
+the server has forgotten the version to go on from (status 410). Nothing is polled.
+
+A break is followed by a new watch from the last version seen, after a pause that grows with breaks in a row.
+Source: Kubernetes API concepts, "Efficient detection of changes" and "Watch bookmarks".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ..api import Api, ApiError, Kind, Unreachable
+from ..credentials import CredentialsError
+from .cache import Cache
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.kube.reflector")
+
+FIRST_PAUSE = 0.2
+LARGEST_PAUSE = 20.0
+
+
+class Reflector:
+    """One kind's cache and the task that fills it. `changed` is called with each object that came, changed or went."""
+
+    def __init__(
+        self, api: Api, kind: Kind, cache: Cache, changed: Callable[[Object], None],
+        namespace: str = "", labels: str = "", fields: str = "",
+    ) -> None:  # fmt: skip
+        self.kind = kind
+        self.cache = cache
+        self.synced = asyncio.Event()
+        """Set once the first listing is in the cache."""
+        self._api = api
+        self._changed = changed
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._version = ""
+        self._breaks = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                self._breaks = 0
+            except ApiError as exc:
+                if exc.status == 410:
+                    self._version = ""
+                    continue
+                await self._pause(f"{exc.status} {exc.message}")
+            except (Unreachable, CredentialsError) as exc:
+                await self._pause(str(exc))
+
+    async def _list(self) -> None:
+        listing = await self._api.list_objects(self.kind, self._namespace, self._labels, self._fields)
+        for gone in self.cache.replace(listing.items):
+            self._changed(gone)
+        for item in listing.items:
+            self._changed(item)
+        self._version = listing.version
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        stream = self._api.watch(self.kind, self._version, self._namespace, self._labels, self._fields)
+        async for event, item in stream:
+            self._breaks = 0
+            self._version = item["metadata"]["resourceVersion"]
+            if event == "BOOKMARK":
+                continue
+            if event == "DELETED":
+                self.cache.drop(item)
+            else:
+                self.cache.put(item)
+            self._changed(item)
+
+    async def _pause(self, why: str) -> None:
+        delay = min(FIRST_PAUSE * 2.0**self._breaks, LARGEST_PAUSE) * random.uniform(0.8, 1.2)
+        self._breaks += 1
+        level = logging.WARNING if self._breaks in (3, 10) else logging.DEBUG
+        log.log(level, "watch of %s interrupted, again in %.1f s: %s", self.kind.plural, delay, why)
+        await asyncio.sleep(delay)

@@ -1,0 +1,158 @@
+"""Runs an operator as a program: cluster, Lease, caches, workers, HTTP pages for health and metrics, orderly stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from . import credentials
+from .api import Api
+from .metrics import CONTENT_TYPE, Metrics
+from .operator import Operator, Options
+from .runtime.lease import Election
+
+log = logging.getLogger("headrace.kube.serve")
+
+LEASE = "headrace-operator"
+_RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
+
+
+class Serving(Struct, frozen=True, kw_only=True):
+    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" is the one of the pod or kubeconfig."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    leader_elect: bool = True
+    lease_namespace: str = ""
+    metrics_bind: str = ":8080"
+    health_bind: str = ":8081"
+
+
+async def serve(serving: Serving, options: Options) -> int:
+    """Run until SIGTERM or SIGINT (status 0), or until the Lease is lost (status 1: start again)."""
+    cluster = credentials.find(serving.kubeconfig, serving.context)
+    metrics = Metrics()
+    metrics.counter("headrace_operator_api_requests_total", "Requests to the API server.", ("verb", "resource"))
+    async with Api(cluster, lambda *what: metrics.count("headrace_operator_api_requests_total", *what)) as api:
+        operator = Operator(api, options, metrics)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        runners = [
+            await _http(serving.metrics_bind, {"/metrics": lambda: (200, metrics.text(), CONTENT_TYPE)}),
+            await _http(
+                serving.health_bind,
+                {
+                    "/healthz": lambda: (200, "ok\n", "text/plain"),
+                    "/readyz": lambda: (
+                        (200, "ok\n", "text/plain")
+                        if operator.synced
+                        else (503, "the caches are not filled yet\n", "text/plain")
+                    ),
+                },
+            ),
+        ]
+        try:
+            return await _run(api, operator, serving, stop)
+        finally:
+            for runner in runners:
+                if runner:
+                    await runner.cleanup()
+
+
+async def _run(api: Api, operator: Operator, serving: Serving, stop: asyncio.Event) -> int:
+    election = None
+    tasks = [asyncio.create_task(operator.watch(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
+    try:
+        if serving.leader_elect:
+            namespace = serving.lease_namespace or api.cluster.namespace
+            me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
+            election = Election(api, namespace, LEASE, me, time.monotonic)
+            waiting = asyncio.create_task(election.wait(), name="election")
+            tasks.append(waiting)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                tasks.remove(waiting)
+                await waiting
+                log.info("leading", extra={"identity": me, "lease": f"{namespace}/{LEASE}"})
+                tasks.append(asyncio.create_task(election.lost.wait(), name="lost"))
+        if not stop.is_set():
+            tasks.append(asyncio.create_task(operator.work(), name="work"))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        return 0 if stop.is_set() else 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if election:
+            await election.release()
+
+
+async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
+    """Serve text pages; each gives (status, text, content type)."""
+    if not bind:
+        return None
+    app = web.Application()
+
+    def add(path: str, page: Any) -> None:
+        async def answer(request: web.Request) -> web.Response:
+            status, text, kind = page()
+            return web.Response(status=status, body=text.encode(), headers={"Content-Type": kind})
+
+        app.router.add_get(path, answer)
+
+    for path, page in pages.items():
+        add(path, page)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    host, _, port = bind.rpartition(":")
+    await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+    return runner
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message and what the call gave as `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _RECORD},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    """For people: time, level, message and then key=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = "".join(f" {key}={value}" for key, value in vars(record).items() if key not in _RECORD)
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        text = f"{clock} {record.levelname:<7} {record.getMessage()}{extra}"
+        return text + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+def log_to_stderr(style: str, level: str) -> None:
+    """`style` is json or text, `level` a name of package logging in lower case."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else TextLines())
+    root = logging.getLogger("headrace")
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False

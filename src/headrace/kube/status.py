@@ -1,0 +1,293 @@
+"""The status of a MiniCluster: phase, reason, counts, times and conditions, from what was observed.
+
+Pure. Everything is derived from the objects at each call; from the status written before come only the times of
+conditions' transitions, and facts whose witnesses are gone (a pod that was deleted takes its exit code with it).
+Conditions follow metav1.Condition; the first five have the names of the Flux Operator, whose scripts wait for them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from msgspec import Struct
+
+from ..minicluster.fields import MiniCluster
+from . import names, pods
+from .observed import Observed
+
+Object = dict[str, Any]
+
+PENDING = "Pending"
+STARTING = "Starting"
+RUNNING = "Running"
+SUSPENDED = "Suspended"
+FINISHED = "Finished"
+FAILED = "Failed"
+INVALID = "Invalid"
+
+STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
+# Set on the Job by the operator where the pods did not run in time; its value is what was short.
+START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What `reconcile` knows beside the objects: the valid MiniCluster or the problems, and what it waits for."""
+
+    cluster: MiniCluster | None = None
+    problems: tuple[str, ...] = ()
+    waits_for: str = ""
+    """Why the operator holds back something that the spec asks for; "" where it does not."""
+    saving: bool = False
+    """The instance is being saved; the condition of that name keeps since when."""
+
+
+class End(Struct, frozen=True):
+    """How the MiniCluster's Job ended, or is ending."""
+
+    failed: bool
+    reason: str
+    message: str
+    time: str
+
+
+def job_end(job: Object | None) -> End | None:
+    """The end of a Job: its final condition, or the one that says what the final one will be (batch/v1 JobStatus)."""
+    if job is None:
+        return None
+    found = {one["type"]: one for one in (job.get("status") or {}).get("conditions") or () if one["status"] == "True"}
+    for kind in ("Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"):
+        if kind in found:
+            one = found[kind]
+            failed = kind.startswith("Fail")
+            when = (job.get("status") or {}).get("completionTime") or one.get("lastTransitionTime") or ""
+            return End(failed, one.get("reason") or "", one.get("message") or "", when)
+    return None
+
+
+def is_over(job: Object | None) -> bool:
+    """Whether the Job has ended and its pods have."""
+    conditions = ((job or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+
+
+def text_of(moment: float) -> str:
+    """A time as the API writes it (RFC 3339, whole seconds)."""
+    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_of(text: str) -> float:
+    """The reverse of `text_of`, also for fractions of seconds."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def status_of(observed: Observed, view: View, now: float) -> Object:
+    """The status to write."""
+    before: Object = observed.cluster.get("status") or {}
+    wanted = wanted_pods(observed)
+    current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
+    ready = sum(1 for pod in current if pods.is_ready(pod))
+    end = job_end(observed.job)
+    lead_end = _lead_end(observed)
+    phase, reason = _phase(observed, view, end, lead_end, current, before)
+    spec: Object = observed.cluster.get("spec") or {}
+    live = phase in (STARTING, RUNNING)
+    status: Object = {
+        "phase": phase,
+        "reason": reason,
+        "ready": f"{ready if live else 0}/{wanted}",
+        "brokersUp": (observed.lead.brokers_up if observed.lead and phase == RUNNING else ready) if live else 0,
+        "observedGeneration": observed.cluster["metadata"].get("generation", 0),
+        "size": _parallelism(observed),
+        "maximumSize": max(_number(spec.get("size")), _number(spec.get("maxSize"))),
+        "selector": f"{names.HPA_SELECTOR}={observed.name}",
+        "jobid": before.get("jobid", ""),
+        "times": _times(observed, current, lead_end, end, wanted, before, now),
+    }
+    jobs = _jobs(observed, before)
+    if jobs:
+        status["jobs"] = jobs
+    code = lead_end.exit_code if lead_end else before.get("exitCode") if end else None
+    if code is not None:
+        status["exitCode"] = code
+    status["conditions"] = _conditions(observed, view, status, end, before, now)
+    return status
+
+
+def wanted_pods(observed: Observed) -> int:
+    """How many pods the Jobs are to have."""
+    return sum(_number((job.get("spec") or {}).get("parallelism")) for job in observed.jobs.values())
+
+
+def shortage(observed: Observed) -> str:
+    """Why pods do not run; "" where nothing is known to be wrong."""
+    found = [text for name in observed.jobs for text in pods.troubles(pods.current(observed.pods.get(name, [])))]
+    return "; ".join(dict.fromkeys([*found, *observed.warnings, *([observed.refused] if observed.refused else [])]))
+
+
+def ran_in_full(observed: Observed) -> bool:
+    """Whether all the pods of this start run, or have run."""
+    times = (observed.cluster.get("status") or {}).get("times") or {}
+    current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
+    return bool(times.get("podsRunning")) or sum(map(pods.is_running, current)) >= wanted_pods(observed)
+
+
+def _phase(
+    observed: Observed, view: View, end: End | None, lead_end: pods.LeadEnd | None, current: list[Object],
+    before: Object,
+) -> tuple[str, str]:  # fmt: skip
+    job = observed.job
+    if end:
+        return _ended(observed, end, lead_end, before)
+    if job is None:
+        if view.problems:
+            return INVALID, "; ".join(view.problems)
+        if before.get("phase") in (FINISHED, FAILED) and not view.waits_for:
+            return str(before["phase"]), str(before.get("reason", ""))
+        taken = ", ".join(observed.taken)
+        taken = f"{taken} exists and is not this MiniCluster's" if taken else ""
+        return PENDING, view.waits_for or taken or observed.refused
+    if (job.get("spec") or {}).get("suspend"):
+        by_whom = "" if (observed.cluster.get("spec") or {}).get("suspend") else "its Job is suspended by somebody else"
+        return SUSPENDED, by_whom
+    wanted = wanted_pods(observed)
+    ready = sum(1 for pod in current if pods.is_ready(pod))
+    trouble = shortage(observed)
+    count = f"{sum(map(pods.is_running, current))} of {wanted} pods"
+    lead_ready = any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in pods.current(observed.own_pods))
+    quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
+    if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
+        short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
+        return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble) if part)
+    if not any(map(pods.is_scheduled, current)):
+        return PENDING, ", ".join(part for part in (count, trouble) if part)
+    if all(map(pods.is_running, current)) and len(current) >= wanted:
+        return STARTING, ", ".join(part for part in (f"{ready} of {wanted} brokers up", trouble) if part)
+    return STARTING, ", ".join(part for part in (count, trouble) if part)
+
+
+def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: Object) -> tuple[str, str]:
+    annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
+    if START_TIMEOUT in annotations:
+        return FAILED, annotations[START_TIMEOUT]
+    code = lead_end.exit_code if lead_end else before.get("exitCode")
+    said = lead_end.reason if lead_end else ""
+    if not end.failed:
+        if code:
+            ignored = "; ignoreFailure" if (observed.cluster.get("spec") or {}).get("ignoreFailure") else ""
+            return FINISHED, f"the job ended with status {code}{ignored}" + (f": {said}" if said else "")
+        return FINISHED, said
+    if end.reason == "DeadlineExceeded":
+        return FAILED, "it ran longer than spec.deadlineSeconds"
+    if code:
+        return FAILED, f"the job ended with status {code}" + (f": {said}" if said else "")
+    if before.get("phase") == FAILED and before.get("reason"):
+        return FAILED, str(before["reason"])
+    return FAILED, ", ".join(part for part in (said or end.message or end.reason, shortage(observed)) if part)
+
+
+def _lead_end(observed: Observed) -> pods.LeadEnd | None:
+    """The end of the lead's newest pod that has ended."""
+    leads = [pod for pod in observed.own_pods if pods.index_of(pod) == 0]
+    for pod in sorted(leads, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True):
+        end = pods.lead_end(pod, observed.name)
+        if end:
+            return end
+    return None
+
+
+def _jobs(observed: Observed, before: Object) -> Object:
+    if observed.lead is None or not observed.lead.jobs:
+        return dict(before.get("jobs") or {})
+    return {state: int(observed.lead.jobs.get(state, 0)) for state in STATES}
+
+
+def _times(
+    observed: Observed, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int,
+    before: Object, now: float,
+) -> Object:  # fmt: skip
+    """When each phase of this start was reached; a resumed MiniCluster starts anew."""
+    old: Object = dict(before.get("times") or {})
+    job = observed.job
+    times: Object = {"requested": observed.cluster["metadata"].get("creationTimestamp") or text_of(now)}
+    if job is None:
+        return {**times, **{key: old[key] for key in old if key != "requested"}}
+    times["created"] = job["metadata"].get("creationTimestamp") or text_of(now)
+    if (job.get("spec") or {}).get("suspend"):
+        return times
+    started = [pods.started(pod, observed.name) or (text_of(now) if pods.is_running(pod) else "") for pod in current]
+    if old.get("podsRunning") or (current and len(current) >= wanted and all(started)):
+        times["podsRunning"] = old.get("podsRunning") or max(started)
+    up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
+    if old.get("brokersUp") or (up and len(up) >= wanted):
+        times["brokersUp"] = old.get("brokersUp") or max(up)
+    began = (lead_end.times if lead_end else {}).get("jobStarted") or old.get("jobStarted")
+    if not began and observed.lead and observed.lead.state == "running" and _active(observed):
+        began = text_of(now)
+    if began:
+        times["jobStarted"] = began if isinstance(began, str) else text_of(float(began))
+    if end:
+        times["finished"] = old.get("finished") or (lead_end.finished if lead_end else "") or end.time or text_of(now)
+    return times
+
+
+def _active(observed: Observed) -> bool:
+    jobs = observed.lead.jobs if observed.lead else {}
+    return any(jobs.get(state, 0) for state in ("run", "cleanup", "inactive"))
+
+
+def _conditions(
+    observed: Observed, view: View, status: Object, end: End | None, before: Object, now: float
+) -> list[Object]:
+    phase, reason = status["phase"], status["reason"]
+    suspended = phase == SUSPENDED
+    waiting = phase in (PENDING, STARTING) and observed.job is not None
+    running = phase == RUNNING
+    rows = [
+        ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
+        ("JobWaitingForResources", waiting, "PodsNotRunning" if waiting else "PodsRunning", reason if waiting else ""),
+        ("JobMiniClusterReady", running, "BrokersUp" if running else phase, reason if running else ""),
+        ("JobRunning", running, phase, ""),
+        ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
+    ]  # fmt: skip
+    failure = end.reason if end and end.failed and end.reason.isidentifier() else "JobFailed"
+    optional = [
+        ("Failed", phase == FAILED, failure if phase == FAILED else "NotFailed", reason if phase == FAILED else ""),
+        ("Suspended", suspended, "Suspended" if suspended else "Resumed", ""),
+        ("Invalid", bool(view.problems), "RulesBroken" if view.problems else "Valid", "; ".join(view.problems)),
+        ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
+        (
+            "Saving",
+            view.saving,
+            "QueueSaved" if not view.saving else "SavingQueue",
+            view.waits_for if view.saving else "",
+        ),
+        ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
+    ]
+    old = {one.get("type"): one for one in before.get("conditions") or ()}
+    # A condition that was never true is left out.
+    rows += [row for row in optional if row[1] or row[0] in old]
+    return [_condition(row, old.get(row[0]), status["observedGeneration"], now) for row in rows]
+
+
+def _condition(row: tuple[str, bool, str, str], old: Object | None, generation: int, now: float) -> Object:
+    kind, holds, reason, message = row
+    text = "True" if holds else "False"
+    changed = text_of(now) if old is None or old.get("status") != text else old.get("lastTransitionTime")
+    return {
+        "type": kind,
+        "status": text,
+        "reason": reason or kind,
+        "message": message[:32768],
+        "lastTransitionTime": changed,
+        "observedGeneration": generation,
+    }
+
+
+def _parallelism(observed: Observed) -> int:
+    job = observed.job
+    return _number((job.get("spec") or {}).get("parallelism")) if job else 0
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

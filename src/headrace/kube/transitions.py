@@ -1,0 +1,54 @@
+"""The Kubernetes Events of a MiniCluster's life: one for each change of phase, and for what became wrong. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .actions import Report
+from .status import FAILED, FINISHED, INVALID, RUNNING, STARTING, SUSPENDED
+
+Object = dict[str, Any]
+
+# Phases in which a reason that is new deserves an Event of its own, beside the phase's.
+_TOLD = {
+    FINISHED: ("Normal", "Finished"),
+    FAILED: ("Warning", "Failed"),
+    INVALID: ("Warning", "Invalid"),
+    SUSPENDED: ("Normal", "Suspended"),
+    RUNNING: ("Normal", "Running"),
+}
+
+
+def events_of(before: Object, after: Object) -> Iterator[Report]:
+    """What to tell of the change from one status to another."""
+    phase, reason = after["phase"], after.get("reason") or ""
+    if phase != before.get("phase") and phase in _TOLD:
+        kind, name = _TOLD[phase]
+        yield Report(kind, name, _sentence(phase, after))
+    elif phase == STARTING and before.get("phase") == SUSPENDED:
+        yield Report("Normal", "Resumed", "its pods start again")
+    was = {one["type"]: one for one in before.get("conditions") or ()}
+    for one in after.get("conditions") or ():
+        kind = one["type"]
+        new = was.get(kind, {}).get("status") != one["status"]
+        if kind == "Foreign" and one["status"] == "True" and (new or was[kind].get("message") != one["message"]):
+            yield Report("Warning", "NameTaken", f"{one['message']} exists and is not this MiniCluster's")
+        elif kind == "StandingBack" and new and one["status"] == "True":
+            yield Report("Warning", "StandingBack", reason)
+        elif (
+            kind == "Invalid"
+            and one["status"] == "True"
+            and phase != INVALID
+            and (new or was[kind].get("message") != one["message"])
+        ):
+            yield Report("Warning", "Invalid", f"the change is not carried out: {one['message']}")
+
+
+def _sentence(phase: str, status: Object) -> str:
+    reason = status.get("reason") or ""
+    if phase == RUNNING:
+        return f"{status['brokersUp']} of {status['ready'].partition('/')[2]} brokers are up"
+    if phase == FINISHED:
+        return reason or f"the job ended with status {status.get('exitCode', 0)}"
+    return reason or phase

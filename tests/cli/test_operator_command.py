@@ -1,0 +1,65 @@
+"""`headrace operator run`: what its options give the operator, and what it says without a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from headrace.cli.main import headrace
+from headrace.kube import serve as serving_module
+from headrace.kube.builders import Images
+from headrace.kube.operator import Options
+from headrace.kube.serve import Serving
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Serving, Options]]:
+    found: list[tuple[Serving, Options]] = []
+
+    async def record(serving: Serving, options: Options) -> int:
+        found.append((serving, options))
+        return 0
+
+    monkeypatch.setattr(serving_module, "serve", record)
+    return found
+
+
+def run(served: Any, line: str) -> tuple[Serving, Options]:
+    assert headrace(shlex.split(line)[1:]) == 0
+    return served.pop()  # type: ignore[no-any-return]
+
+
+def test_it_looks_after_all_namespaces_unless_one_is_named(served: Any) -> None:
+    assert run(served, "headrace operator run")[1] == Options()
+    assert run(served, "headrace operator run --all-namespaces")[1] == Options()
+    assert run(served, "headrace operator run --namespace team")[1].namespace == "team"
+    assert headrace(["operator", "run", "--namespace", "team", "--all-namespaces"]) == 2
+
+
+def test_the_view_and_the_domain(served: Any) -> None:
+    options = run(served, "headrace operator run --view-image local/view:1 --view-as-volume --cluster-domain k8s.lan")[
+        1
+    ]
+    assert options.images == Images(view="local/view:1", as_volume=True)
+    assert options.cluster_domain == "k8s.lan"
+
+
+def test_addresses_and_the_lease(served: Any) -> None:
+    serving = run(served, "headrace operator run --metrics-bind :1 --health-bind :2 --lease-namespace ops")[0]
+    assert (serving.metrics_bind, serving.health_bind) == (":1", ":2")
+    assert (serving.lease_namespace, serving.leader_elect) == ("ops", True)
+    assert run(served, "headrace operator run --leader-elect")[0].leader_elect is True
+    assert run(served, "headrace operator run --no-leader-elect")[0].leader_elect is False
+
+
+def test_a_kubeconfig_and_its_context(served: Any) -> None:
+    line = "headrace operator run --kubeconfig file --context other --log-format text --log-level debug"
+    serving = run(served, line)[0]
+    assert (serving.kubeconfig, serving.context) == ("file", "other")
+
+
+def test_without_a_cluster_it_says_what_it_looked_for(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headrace(["operator", "run", "--kubeconfig", f"{tmp_path}/none"]) == 1
+    assert f"no kubeconfig: {tmp_path}/none is not there" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""One operator on a simulated API server, step by step: every step is a look at a MiniCluster with caches that are up
+to date, and ends where the operator would wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+from unittest import mock
+
+from simulated_api import NOW, Server
+
+from headrace.kube import operator as operator_module
+from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
+from headrace.kube.metrics import Metrics
+from headrace.kube.operator import Operator, Options
+
+Object = dict[str, Any]
+
+
+def minicluster(**spec: Any) -> Object:
+    """A MiniCluster `hello` of two pods that says hello."""
+    full = {"size": 2, "containers": [{"image": "busybox", "command": "echo hello"}], **spec}
+    return {
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": {"name": "hello", "namespace": "ns"},
+        "spec": full,
+    }
+
+
+class World:
+    """`now` is the time of the next look, in seconds since the epoch."""
+
+    def __init__(self, server: Server | None = None) -> None:
+        self.server = server or Server()
+        self.now = NOW
+        self.restart()
+
+    def restart(self) -> None:
+        """Another operator, which has seen nothing yet."""
+        self.operator = Operator(self.server, Options(), Metrics())  # type: ignore[arg-type]
+
+    def apply(self, cluster: Object) -> Object:
+        return self.server.add(MINICLUSTERS, "ns", cluster)
+
+    def edit(self, **spec: Any) -> None:
+        """As kubectl patch does."""
+        self.server._merge(MINICLUSTERS, "ns", "hello", {"spec": spec}, "")
+
+    @property
+    def cluster(self) -> Object:
+        found = self.server.one("miniclusters", "hello")
+        assert found is not None
+        return found
+
+    @property
+    def status(self) -> Object:
+        return dict(self.cluster.get("status") or {})
+
+    def see(self) -> None:
+        """The watches have told everything."""
+        caches = {
+            MINICLUSTERS: self.operator.clusters, JOBS: self.operator.jobs, PODS: self.operator.pods,
+            CONFIG_MAPS: self.operator.config_maps, SERVICES: self.operator.services, LEASES: self.operator.leases,
+        }  # fmt: skip
+        for kind, cache in caches.items():
+            ours = [one for one in self.server.all(kind.plural) if kind in (MINICLUSTERS, LEASES) or _is_ours(one)]
+            cache.replace([dict(one) for one in ours])
+
+    def look(self) -> None:
+        """One look. Raises what the operator's worker would report."""
+        self.see()
+        with mock.patch.object(operator_module.time, "time", lambda: self.now):
+            _run(self.operator._look(("ns", "hello")))
+
+    def settle(self, looks: int = 20) -> None:
+        """Look, and let the Job controller turn, until nothing changes; time passes between looks."""
+        for _ in range(looks):
+            before = self.server._version, len(self.server.objects)
+            self.now += 3.0
+            self.look()
+            self.server.control_jobs()
+            if before == (self.server._version, len(self.server.objects)):
+                return
+        raise AssertionError(f"still changing after {looks} looks: {self.server.requests[-10:]}")
+
+    def names(self, plural: str) -> list[str]:
+        return [one["metadata"]["name"] for one in self.server.all(plural)]
+
+    def events(self) -> list[str]:
+        return [one["reason"] for one in self.server.all("events")]
+
+
+def _is_ours(item: Object) -> bool:
+    return (item["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == "headrace"
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits: the simulated server answers at once."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    work.close()
+    raise AssertionError("the operator waits for something that is not its API server")
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
