@@ -51,9 +51,10 @@ def test_what_does_no_harm_is_told() -> None:
     assert check({"output": {"stderr": {"buffer": {"type": "line"}}}, "rlimit": {"nofile": soft}}) == []
     assert check({"output": {"mode": "foo"}}) == ["ignoring invalid output.mode=foo"]
     assert check({"hwloc": {"xmlfile": 1}}) == ["shell option hwloc has no effect in Headrace"]
-    assert check({"pmi": "off"}) == check({"pmi": "pmix,simple"}) == check({"pmi": "pmi2"}) == []
+    assert [check({"pmi": method}) for method in ("off", "pmix,simple", "pmi2", "pmix")] == [[]] * 4
     assert check({"output": {"stdout": {"type": "term"}}}) == []
-    assert check({"pmi": "pmix"}) == ["pmi=pmix is not offered, tasks get PMI-1 (simple)"]
+    known = "simple, pmi1, pmi2, pmix, off, none"
+    assert check({"pmi": "cray"}) == [f"pmi=cray is not offered, tasks get none: known are {known}"]
     assert check({"rlimit": {"nofile": -1}}) == [f"nofile exceeds current max, raising value to hard limit {hard}"]
 
 

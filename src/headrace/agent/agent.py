@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..shell.job import ShellJob
+from ..shell.pmix.port import Port
 from ..shell.tmpdir import Folders
 from ..spec.os_error import with_class
 from . import begun, keeper, leftovers, linux
@@ -84,6 +85,7 @@ class Agent:
         self._only_place: str | None = None
         self.stays = False
         self.folders = Folders()
+        self.pmix = Port(self)
         self._environments = Read()
         # The job path of the instance whose jobs these are.
         self._instance = ""
@@ -372,6 +374,7 @@ class Agent:
         linux.ask_for_short_slices()
         assert self._handout is not None
         self._handout.inherited()
+        self.pmix.inherited()
         deputy = Agent(sock, self._handout, index + 1)
         if self._traces is not None:
             deputy._trace(self._traces.path)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..agent import linux
 from ..agent.spawn import spawn
 from ..client.usershell import user_shell
+from ..spec.pmix import is_of_one_job
 from .signals import YOUNG
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Program:
         env = {
             name: value
             for name, value in broker.env.items()
-            if name not in _NOT_OURS and not name.startswith(_LAUNCHERS)
+            if name not in _NOT_OURS and not name.startswith(_LAUNCHERS) and not is_of_one_job(name)
         }
         if self._name != INITIAL:
             # rc scripts do not get the variables of the enclosing job, as in Flux. The initial program keeps them: its

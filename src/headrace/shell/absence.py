@@ -11,9 +11,6 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ..spec import jobspec as specs
-from . import options
-
 if TYPE_CHECKING:
     from .job import ShellJob
     from .task import Task
@@ -31,9 +28,10 @@ class Absence:
         job = self._job
         if job.size < 2:
             return
-        # As `flux batch` and `flux alloc` start it.
-        brokers = specs.command(job.jobspec)[:2] == ["flux", "broker"] and options.exit_timeout(job.options) is None
-        if job.pmi is not None and job.pmi.left(task.local, brokers):
+        brokers = job.are_brokers
+        if (job.pmi is not None and job.pmi.left(task.local, brokers)) or (
+            job.pmix is not None and job.pmix.left(task.rank)
+        ):
             how = signal.strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
             note = f"task {task.rank} (host {job.host}) ended ({how}) in PMI, where others wait for it in a barrier"
             self._tell({"kind": "left-pmi", "note": note})
@@ -61,5 +59,7 @@ class Absence:
         if kind == "leader-gone":
             # Brokers that know that they are over take no notice.
             job.kill(signal.SIGTERM)
-        elif job.pmi is not None:
-            job.pmi.incomplete(data["note"])
+        else:
+            for offered in (job.pmi, job.pmix):
+                if offered is not None:
+                    offered.incomplete(data["note"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..spec.pmix import is_of_one_job
+
 # Variables that belong to the instance the job was submitted from, not to the one it runs in.
 _INSTANCE = (
     "FLUX_PROXY_REMOTE",
@@ -42,6 +44,8 @@ def job_environment(
     env = {name: str(value) for name, value in base.items() if value is not None}
     for name in _INSTANCE:
         env.pop(name, None)
+    for name in filter(is_of_one_job, list(env)):
+        del env[name]
     if "HOSTNAME" in env and host:
         # Some shells set it, and it names the host of the submission.
         env["HOSTNAME"] = host

@@ -30,6 +30,7 @@ from .mustache import expand
 from .names import Names
 from .output import Entry, Output, OutputError
 from .pmi import PmiServer
+from .pmix.offer import Offer
 from .proctable import ProcTable
 from .service import Service
 from .task import Task
@@ -81,6 +82,7 @@ class ShellJob:
         self.names: Names | None = None
         self.output: Output | None = None
         self.pmi: PmiServer | None = None
+        self.pmix: Offer | None = None
         # With nosetpgrp the tasks of this node share a process group, else each has its own.
         self.group: SharedGroup | None = None
         self.size = 0
@@ -103,6 +105,11 @@ class ShellJob:
         self._deadline: Deadline | None = None
         self._absence = Absence(self)
         self._alarm: warning.Alarm | None = None
+
+    @property
+    def are_brokers(self) -> bool:
+        """Whether the tasks are an instance, as `flux batch` and `flux alloc` start it."""
+        return specs.command(self.jobspec)[:2] == ["flux", "broker"] and known.exit_timeout(self.options) is None
 
     # -- starting
 
@@ -197,9 +204,20 @@ class ShellJob:
                 self._maybe_finish()
 
     def _prepare_pmi(self, placed: layout.Layout) -> None:
-        mode = str(self.options.get("pmi", "simple"))
-        if mode in ("off", "none") or not placed.ranks:
+        if not placed.ranks:
             return
+        methods = known.pmi_methods(self.options)
+        if "simple" in methods:
+            self._prepare_pmi_1(placed)
+        # Brokers take PMI-1 where there is both.
+        if "pmix" in methods and not (self.pmi is not None and self.are_brokers):
+            try:
+                self.pmix = Offer(self, placed.map)
+            except OSError as exc:
+                assert self.output is not None
+                self.output.log(_WARN, f"tasks have no PMIx: {exc.strerror}", self.nodeid, "pmix")
+
+    def _prepare_pmi_1(self, placed: layout.Layout) -> None:
         where = placed.pmi if known.pmi_map(self.options) else {}
         preset = {**where, "flux.instance-level": str(self.op["instance_level"])}
         if "interface_hint" in self.op:
@@ -354,7 +372,10 @@ class ShellJob:
             self.pmi.complete(kvs)
 
     def _pmi_abort(self, local: int, code: int, text: str) -> None:
-        rank = self.tasks[local].rank
+        self.abort(self.tasks[local].rank, code, text)
+
+    def abort(self, rank: int, code: int, text: str) -> None:
+        """Task `rank` has called for the end of the job."""
         note = f"MPI_Abort: {text or 'application called abort'} (task {rank}, exit code {code})"
         self.fail(note, code & 0xFF or 1)
 
@@ -374,6 +395,9 @@ class ShellJob:
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind in ("left-pmi", "leader-gone"):
             self._absence.told(data)
+        elif kind == "pmix":
+            if self.pmix is not None:
+                self.pmix.from_peer(source, data["message"])
         elif kind == "proctable":
             self._proctable.from_peer(source, data, self.tasks)
         elif kind == "lost-shell":
@@ -542,6 +566,8 @@ class ShellJob:
         if self.agent.subprocesses.outlive(self.id, self.options, self._maybe_finish):
             return
         self._finished = True
+        if self.pmix is not None:
+            self.pmix.end()
         if self._alarm is not None:
             self._alarm.off()
         if self.output is not None:
@@ -557,6 +583,8 @@ class ShellJob:
     def abandon(self) -> None:
         """The broker is gone: leave nothing behind."""
         self.kill(signal.SIGKILL)
+        if self.pmix is not None:
+            self.pmix.end()
         self.agent.folders.give_back(self.tmpdir)
 
 

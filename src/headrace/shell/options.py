@@ -28,7 +28,8 @@ _OUTPUTS = {"kvs", "term", "file"}
 _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
 # without those it is.
 _SPARED = ("hwloc", "sysmon")
-_PMI = ("simple", "pmi1", "pmi2", "off", "none")
+# The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
+_PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
 _INFINITY = resource.RLIM_INFINITY
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -68,9 +69,9 @@ def _check(options: Mapping[str, Any]) -> list[str]:
         if options.get(key):
             raise OptionError(f"shell option {key} is not supported by Headrace")
     told = [f"shell option {key} has no effect in Headrace" for key in _SPARED if options.get(key)]
-    pmi = str(options.get("pmi", "simple")).split(",")
-    if not any(name in _PMI for name in pmi):
-        told.append(f"pmi={','.join(pmi)} is not offered, tasks get PMI-1 (simple)")
+    unknown = [name for name in _pmi_names(options) if name not in _PMI]
+    if unknown and not pmi_methods(options):
+        told.append(f"pmi={','.join(unknown)} is not offered, tasks get none: known are {', '.join(_PMI)}")
     return [*told, *_limits(options.get("rlimit")), *_output(options.get("output"))]
 
 
@@ -99,6 +100,15 @@ def oom_adjust(options: Mapping[str, Any]) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise OptionError(f"invalid oom.adjust={value}: it is a number from -1000 to 1000")
     return value
+
+
+def _pmi_names(options: Mapping[str, Any]) -> list[str]:
+    return str(options.get("pmi", "simple,pmix")).split(",")
+
+
+def pmi_methods(options: Mapping[str, Any]) -> set[str]:
+    """By which of `simple` (PMI-1) and `pmix` tasks are to find each other: the option `pmi`, by default both."""
+    return {_PMI[name] for name in _pmi_names(options) if _PMI.get(name)}
 
 
 def pmi_map(options: Mapping[str, Any]) -> bool:

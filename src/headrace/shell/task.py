@@ -101,6 +101,8 @@ class Task:
                 env["PMI_RANK"] = str(self.rank)
                 env["PMI_SIZE"] = str(job.size)
                 env["PMI_SPAWNED"] = "0"
+            if job.pmix is not None:
+                env.update(job.pmix.environment(env, self.rank))
             # A terminal's process leads a session, and with it a process group, in any case.
             self._shares_group = job.group is not None and terminal is None
             group = job.group.number if job.group is not None and self._shares_group else 0
