@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "--view-image", metavar="IMAGE", default=DEFAULT_VIEW, help=f"image of the view (default: {DEFAULT_VIEW})"
     )
     parser.add_argument(
-        "--image-volume", action="store_true", help="mount the view's image as a volume (Kubernetes 1.33 and later)"
+        "--view-as-volume", action="store_true", help="mount the view as an image volume (feature ImageVolume)"
     )
     parser.add_argument(
         "--cluster-domain", metavar="DOMAIN", default="cluster.local", help="DNS domain of the Kubernetes cluster"
@@ -47,7 +47,7 @@ def main(options: Namespace) -> int:
     cluster = source.cluster
     if options.namespace:
         cluster = msgspec.structs.replace(cluster, namespace=options.namespace)
-    images = Images(view=options.view_image, as_volume=options.image_volume)
+    images = Images(view=options.view_image, as_volume=options.view_as_volume)
     if cluster.spec.flux and cluster.spec.flux.container and view_image(cluster, images)[1]:
         image, instead_of = view_image(cluster, images)
         sys.stderr.write(f"{options.file}: the view is {image}, which stands in for {instead_of}\n")
