@@ -18,24 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 
-from headrace.minicluster.pod_plan import PodPlan, encode
+from headrace.kube.keys import fresh_keys
+from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode
 from headrace.spec.hostlist import Hostlist
 from waiting import until
 
 _NET = "10.213.78"
 NAMESPACE = "ns"
 _INSIDE = Path(__file__).with_name("inside.py")
+_ASK = Path(__file__).with_name("ask_channel.py")
 
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-
-def certificate() -> str:
-    public, secret = (key.decode() for key in zmq.curve_keypair())
-    return f'curve\n    public-key = "{public}"\n    secret-key = "{secret}"\n'
 
 
 class Pod:
@@ -75,9 +71,31 @@ class Pod:
 
     def run(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a program in the namespaces of this pod."""
-        enter = ("nsenter", "-t", str(self.first_process()), "-a", "-r", "--")
-        full = {**os.environ, "FLUX_URI": "local:///mnt/flux/config/run/flux/local", **env}
+        enter = ("nsenter", "-t", str(self.first_process()), "-a", "-r", "-w", "--")
+        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        full = {"PATH": path, "FLUX_URI": "local:///mnt/flux/config/run/flux/local", **env}
         return subprocess.run([*enter, *argv], env=full, capture_output=True, text=True, check=False, timeout=60)
+
+
+class Operator:
+    """Asks over a channel; each call waits for its answer."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def begin(self, op: str, **fields: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        self.begin(op, **fields)
+        return self.answer()
 
 
 class Pods:
@@ -88,12 +106,38 @@ class Pods:
         self._bridge = bridge
         self._made: list[str] = []
         self.running: dict[str, Pod] = {}
-        self.certificate = certificate()
+        self.keys = keys = fresh_keys()
+        self._certificates = {"curve.cert": keys.curve}
+        # What the operator has of the channel; pods get it when they are to serve one.
+        self._channel = {"channel.cert": keys.channel, "channel-client.pub": keys.channel_client_public}
+        (folder / "operator").mkdir()
+        (folder / "operator" / "channel.cert").write_text(keys.channel)
+        (folder / "operator" / "client.cert").write_text(keys.channel_client)
         self.hosts = folder / "hosts"
         self.hosts.write_text("127.0.0.1 localhost\n")
 
     def address(self, plan: PodPlan, host: str) -> str:
         return f"{_NET}.{10 + list(Hostlist.parse(plan.hosts)).index(host)}"
+
+    def with_channel(self) -> None:
+        """Pods that are started from now on have the keys of a channel to an operator."""
+        self._certificates |= self._channel
+
+    @contextlib.contextmanager
+    def operator(self, lead: Pod) -> Iterator[Operator]:
+        """An operator that is connected to the channel of a lead."""
+        where = ("ip", "netns", "exec", self._bridge, sys.executable, str(_ASK))
+        with subprocess.Popen(
+            [*where, f"{lead.address}:{CHANNEL_PORT}", str(self._folder / "operator")],
+            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Operator(process)
+            finally:
+                process.kill()
 
     def name_pods(self, plan: PodPlan) -> None:
         """What the DNS of a cluster does: from now on names of pods have addresses."""
@@ -112,7 +156,8 @@ class Pods:
         for name in ("plan", "keys", "mnt", "root"):
             (folder / name).mkdir(exist_ok=True)
         (folder / "plan" / "plan.json").write_text(encode(plan))
-        (folder / "keys" / "curve.cert").write_text(self.certificate)
+        for name, text in self._certificates.items():
+            (folder / "keys" / name).write_text(text)
         (folder / "log").write_text("")
         netns = f"{self._bridge}p{index}"
         if netns not in self._made:

@@ -160,10 +160,8 @@ def _compile(module: str, name: str, package: str, target: Path, quiet: bool) ->
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if " " in line.strip():
-            words = (words + line)[-2000:]
-        else:
-            packages += 1
+        packages += " " not in line.strip()
+        words = (words + line)[-2000:]
         if not quiet and time.monotonic() - last > 15:
             last = time.monotonic()
             print(f"building {name}: {packages} packages, {last - began:.0f} s", file=sys.stderr, flush=True)

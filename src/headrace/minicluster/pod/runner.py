@@ -23,7 +23,7 @@ from typing import Any
 from .. import pod_plan, shell_text
 from ..plan import Mode
 from ..pod_plan import PodPlan
-from . import brokers, ending, enter, environment, files
+from . import brokers, channel_link, ending, enter, environment, files
 from .ending import Ending
 from .place import Place, PlaceError, find_place, read_plan
 from .ready import ReadyPort
@@ -34,6 +34,8 @@ TOLD_TO_GO = 128 + signal.SIGTERM
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds that what was told to end may take, of the 30 that Kubernetes gives a pod by default.
 _PATIENCE = 20.0
+# Seconds that the channel has to say how many jobs there were.
+_LAST_WORDS = 1.0
 
 
 def run_pod() -> int:
@@ -66,6 +68,7 @@ class Runner:
         self._broker = self._shell = 0
         self._state = ""
         self._ready = ReadyPort(pod_plan.READY_PORT)
+        self._channel: channel_link.Link | None = None
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._config: dict[str, Any] = {}
@@ -171,8 +174,12 @@ class Runner:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _run_lead(self, attrs: dict[str, str]) -> int:
+        program = self._initial_program()
+        self._open_channel()
         began = time.monotonic()
-        status, _ = self._run_broker(attrs, self._initial_program())
+        status, _ = self._run_broker(attrs, program)
+        if self._channel is not None:
+            self._end_channel(self._channel)
         if self._told:
             self._reason = "the pod was told to end (SIGTERM)"
             return TOLD_TO_GO
@@ -184,6 +191,26 @@ class Runner:
             self._tell_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
             self._tell_time("fluxstart", time.monotonic() - began)
         return status
+
+    def _open_channel(self) -> None:
+        self._channel = channel_link.open_link(self._plan, self._place)
+        if self._channel is not None:
+            self._watch(self._channel.fd, self._read_channel)
+
+    def _read_channel(self) -> None:
+        assert self._channel is not None
+        if not self._channel.read():
+            self._forget(self._channel.fd)
+        elif self._channel.asks_to_end and self._broker:
+            self._send_to_broker(signal.SIGTERM)
+
+    def _end_channel(self, channel: channel_link.Link) -> None:
+        """Tell the operator that the instance has ended. If it asked for that, it decides what becomes of the pod: one
+        that ends by itself is a Job that has succeeded."""
+        channel.tell("ended")
+        self._wait(lambda: channel.closed or bool(channel.jobs), _LAST_WORDS)
+        if channel.asks_to_end:
+            self._wait(self._is_told)
 
     def _initial_program(self) -> list[str]:
         """The command line of what runs in the instance. Raises PlaceError where it needs a shell that is not there."""
@@ -211,7 +238,8 @@ class Runner:
             status = 0
         with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
             pass
-        ending.write(Ending(status, self._reason, self._times, {}))
+        jobs = self._channel.jobs if self._channel is not None else {}
+        ending.write(Ending(status, self._reason, self._times, jobs))
         return status
 
     # -- the broker
@@ -244,6 +272,8 @@ class Runner:
             self._forget(fd)
         for state in text.decode().split():
             self._state = state
+            if self._channel is not None:
+                self._channel.tell(state)
             if state == "run":
                 self._times.setdefault("run", time.time())
             elif state == "cleanup":

@@ -1,0 +1,73 @@
+"""The messages between the operator and the lead of a MiniCluster: one JSON object each. Pure.
+
+A request has an `id`, an `op` and what that takes; each answer has the request's `id`. `watch` is answered again and
+again, at most twice a second, for as long as the connection lasts. An answer with `error` is the last to its request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+# Bytes of the largest message that is taken.
+LARGEST = 1 << 20
+
+# What each operation takes: the type of each field, and whether it has to be there.
+_OPERATIONS: Mapping[str, Mapping[str, tuple[type, bool]]] = {
+    "watch": {},
+    "resize": {"size": (int, True), "max_size": (int, False), "hosts": (str, False), "group": (str, False)},
+    "reload": {"config": (dict, True)},
+    "save": {"path": (str, True)},
+    "end": {"path": (str, False)},
+}
+_NAMES = {int: "a whole number", str: "text", dict: "an object"}
+
+
+class MessageError(ValueError):
+    """A message is not one of this protocol; `id` is that of the request where it has one."""
+
+    def __init__(self, text: str, id: int | None = None) -> None:
+        super().__init__(text)
+        self.id = id
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """Any message. Raises MessageError."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise MessageError(f"not JSON: {exc}") from None
+    if not isinstance(body, dict):
+        raise MessageError("not a JSON object")
+    return body
+
+
+def parse_request(data: bytes) -> dict[str, Any]:
+    """A request whose operation is known and whose fields are as that operation takes them. Raises MessageError."""
+    body = decode(data)
+    id = body.get("id")
+    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
+        raise MessageError("id: must be a whole number")
+    op = body.get("op")
+    fields = _OPERATIONS.get(op) if isinstance(op, str) else None
+    if fields is None:
+        raise MessageError(f"op: must be one of {', '.join(_OPERATIONS)}", id)
+    for name, value in body.items():
+        if name in ("id", "op"):
+            continue
+        kind = fields.get(name, (None, False))[0]
+        if kind is None:
+            raise MessageError(f"{name}: {op} takes no such field", id)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise MessageError(f"{name}: must be {_NAMES[kind]}", id)
+        if isinstance(value, int) and not 0 <= value < 1 << 31:
+            raise MessageError(f"{name}: must be from 0 to {(1 << 31) - 1}", id)
+    for name, (_kind, needed) in fields.items():
+        if needed and name not in body:
+            raise MessageError(f"{name}: {op} needs it", id)
+    return body

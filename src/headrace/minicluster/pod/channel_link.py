@@ -1,0 +1,59 @@
+"""The runner's end of the socket to the process that serves the operator's channel."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+
+from .. import pod_plan
+from ..pod_plan import PodPlan
+from .place import Place
+
+
+class Link:
+    """States of the broker go out, a line each; the numbers of jobs and the wish to end come in."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lines = b""
+        self.asks_to_end = False
+        self.closed = False
+        # Jobs by state, once the instance has ended.
+        self.jobs: dict[str, int] = {}
+
+    @property
+    def fd(self) -> int:
+        return self._sock.fileno()
+
+    def tell(self, line: str) -> None:
+        # That process may have been killed.
+        with contextlib.suppress(OSError):
+            self._sock.sendall(line.encode() + b"\n")
+
+    def read(self) -> bool:
+        """Take what has come; False when nothing more will."""
+        data = self._sock.recv(4096)
+        self.closed = not data
+        *lines, self._lines = (self._lines + data).split(b"\n")
+        for line in lines:
+            word, _, rest = line.partition(b" ")
+            if word == b"end":
+                self.asks_to_end = True
+            elif word == b"jobs":
+                self.jobs = json.loads(rest)
+        return bool(data)
+
+
+def open_link(plan: PodPlan, place: Place) -> Link | None:
+    """Start the process that serves the channel; None where the MiniCluster has no operator, and so no keys for it."""
+    if not os.path.exists(os.path.join(pod_plan.KEYS_FOLDER, "channel.cert")):
+        return None
+    from . import channel_server
+
+    keys = channel_server.read_keys()
+    if keys is None:
+        return None
+    _, sock = channel_server.fork_server(plan, place, keys)
+    return Link(sock)

@@ -1,0 +1,384 @@
+"""The lead's end of the channel to the operator, in a process of its own beside the lead's broker.
+
+ZeroMQ runs threads, and the runner forks brokers, so the two are apart: a socket between them carries the broker's
+states one way and the operator's wish to end the instance the other, one line each. The only key that is let in is the
+operator's (ZAP, RFC 27 of ZeroMQ): nobody else gets a byte to the parser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, cast
+
+import zmq
+from zmq.backend import Context, Socket
+from zmq.utils import z85
+
+from ...client.handle import Handle, Rpc
+from ...client.reactor import Reactor
+from ...spec.hostlist import Hostlist
+from ...spec.idset import Idset
+from .. import channel_messages as messages
+from .. import pod_plan
+from ..channel_messages import MessageError
+from ..pod_plan import PodPlan
+from .brokers import UP
+from .instance import Instance
+from .place import Place
+
+# Seconds between two answers to a watcher.
+_PERIOD = 0.5
+_KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
+_NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_DOMAIN = b"headrace-channel"
+# Why a rank that is to leave gets no more jobs.
+SCALING = "the MiniCluster is scaled down"
+
+
+class Keys(NamedTuple):
+    """The secret key of this end, and the public key of the only other; Z85."""
+
+    secret: bytes
+    client: bytes
+
+
+def read_keys(folder: str = pod_plan.KEYS_FOLDER) -> Keys | None:
+    """The channel's keys; None where this MiniCluster has none, and so no operator."""
+    try:
+        with open(os.path.join(folder, "channel.cert"), encoding="utf-8") as file:
+            found = dict(_KEY.findall(file.read()))
+        with open(os.path.join(folder, "channel-client.pub"), encoding="utf-8") as file:
+            client = file.read().strip().encode()
+    except OSError:
+        return None
+    return Keys(found["secret-key"].encode(), client) if "secret-key" in found and len(client) == 40 else None
+
+
+def fork_server(plan: PodPlan, place: Place, keys: Keys) -> tuple[int, socket.socket]:
+    """Start the process; its pid and the runner's end of the socket to it."""
+    ours, its = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _be_server(plan, place, keys, its)
+    its.close()
+    return pid, ours
+
+
+def _be_server(plan: PodPlan, place: Place, keys: Keys, link: socket.socket) -> NoReturn:
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # The runner ends, and with its end of the link this process.
+            signal.signal(number, signal.SIG_IGN)
+        ChannelServer(plan, place, keys, link).run()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+class _Request(NamedTuple):
+    peer: bytes
+    id: int
+
+
+class ChannelServer:
+    """Serves the channel until the runner's end of `link` is closed."""
+
+    def __init__(self, plan: PodPlan, place: Place, keys: Keys, link: socket.socket) -> None:
+        self._plan = plan
+        self._place = place
+        self._link = link
+        self._reactor = Reactor()
+        self._instance = Instance(f"local://{place.socket}", self._changed)
+        self._watched_fd = -1
+        self._watchers: set[_Request] = set()
+        self._due = False
+        self._told: dict[str, Any] = {}
+        # The latest resize, which waits for its ranks to fall idle, and requests that wait for the end.
+        self._resizing: tuple[_Request, Idset] | None = None
+        self._ending: list[_Request] = []
+        self._lines = b""
+        self._context = Context(1)
+        self._zap = self._authenticator(keys)
+        self._socket = self._listener(keys)
+
+    def run(self) -> None:
+        self._reactor.add_fd(self._link.fileno(), lambda _events: self._read_link())
+        for sock, read in ((self._zap, self._read_zap), (self._socket, self._read_socket)):
+            self._reactor.add_fd(cast(int, sock.get(zmq.FD)), partial(_call, read))
+        # The descriptor of a ZeroMQ socket tells of a change, also of one that a send has noticed already.
+        self._reactor.add_turn("check", self._settle)
+        self._settle()
+        self._reactor.run()
+        self._socket.close()
+        self._zap.close()
+        self._context.term()
+
+    # -- sockets
+
+    def _listener(self, keys: Keys) -> Socket:
+        sock = Socket(self._context, zmq.ROUTER)
+        sock.set(zmq.LINGER, 500)
+        sock.set(zmq.IPV6, int(os.path.exists("/proc/net/if_inet6")))
+        sock.set(zmq.CURVE_SERVER, 1)
+        sock.set(zmq.CURVE_SECRETKEY, keys.secret)
+        sock.set(zmq.ZAP_DOMAIN, _DOMAIN)
+        sock.set(zmq.MAXMSGSIZE, messages.LARGEST)
+        sock.set(zmq.ROUTER_MANDATORY, 1)
+        sock.set(zmq.HEARTBEAT_IVL, 15_000)
+        sock.set(zmq.HEARTBEAT_TIMEOUT, 45_000)
+        sock.bind(f"tcp://*:{pod_plan.CHANNEL_PORT}")
+        return sock
+
+    def _authenticator(self, keys: Keys) -> Socket:
+        zap = Socket(self._context, zmq.REP)
+        zap.set(zmq.LINGER, 0)
+        zap.bind("inproc://zeromq.zap.01")
+        self._allowed = keys.client
+        return zap
+
+    def _settle(self) -> None:
+        self._read_zap()
+        self._read_socket()
+        self._instance.dispatch()
+
+    def _read_zap(self) -> None:
+        while (parts := _receive(self._zap)) is not None:
+            allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) == self._allowed
+            code, text = (b"200", b"OK") if allowed else (b"400", b"not the operator of this MiniCluster")
+            _send(self._zap, [*parts[:2], code, text, b"", b""])
+
+    def _read_socket(self) -> None:
+        while (parts := _receive(self._socket)) is not None:
+            if len(parts) == 2:
+                self._take(parts[0], parts[1])
+
+    def _answer(self, request: _Request, body: dict[str, Any]) -> None:
+        try:
+            _send(self._socket, [request.peer, messages.encode({"id": request.id, **body})])
+        except zmq.ZMQError:
+            # Whoever asked has gone, or does not read.
+            self._watchers.discard(request)
+
+    # -- requests
+
+    def _take(self, peer: bytes, data: bytes) -> None:
+        try:
+            body = messages.parse_request(data)
+        except MessageError as exc:
+            self._answer(_Request(peer, -1 if exc.id is None else exc.id), {"error": str(exc)})
+            return
+        request = _Request(peer, body["id"])
+        try:
+            {
+                "watch": self._watch,
+                "resize": self._resize,
+                "reload": self._reload,
+                "save": self._save,
+                "end": self._end,
+            }[body["op"]](request, body)
+        except OSError as exc:
+            self._answer(request, {"error": exc.strerror or str(exc)})
+
+    def _watch(self, request: _Request, _body: dict[str, Any]) -> None:
+        self._watchers.add(request)
+        self._answer(request, self._instance.snapshot.as_object())
+
+    def _handle(self) -> Handle:
+        handle = self._instance.handle
+        if handle is None:
+            raise OSError(0, "the lead's broker is not up")
+        return handle
+
+    def _resize(self, request: _Request, body: dict[str, Any]) -> None:
+        """Hosts of the MiniCluster (or of one of its groups) from `size` on get no more jobs, and the answer comes when
+        none is left there; those before take jobs again."""
+        handle = self._handle()
+        if self._resizing is not None:
+            self._answer(self._resizing[0], {"error": "another resize has come since"})
+            self._resizing = None
+        known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
+        if body.get("hosts"):
+            handle.rpc("overlay.grow", {"hosts": body["hosts"]}, nodeid=0).get()
+            known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
+        stay, leave = ranks_of(known, self._plan.name, body.get("group", ""), body["size"])
+        drained = self._drained(handle)
+        back = [rank for rank in stay if drained.get(rank) == SCALING]
+        if back:
+            handle.rpc("resource.undrain", {"targets": str(Idset(back)), "mode": "force"}, nodeid=0).get()
+        new = [rank for rank in leave if rank not in drained]
+        if new:
+            targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
+            handle.rpc("resource.drain", targets, nodeid=0).get()
+        self._resizing = (request, Idset(leave))
+        self._look_for_idle()
+
+    def _drained(self, handle: Handle) -> dict[int, str]:
+        drained = handle.rpc("resource.status", {}, nodeid=0).get()["drain"]
+        return {rank: one.get("reason", "") for ranks, one in drained.items() for rank in Idset.parse(ranks)}
+
+    def _look_for_idle(self) -> None:
+        if self._resizing is not None:
+            request, leave = self._resizing
+            if not self._instance.busy & leave:
+                self._resizing = None
+                self._answer(request, {"drained": True})
+
+    def _reload(self, request: _Request, body: dict[str, Any]) -> None:
+        """A new configuration, but for where the brokers are, which stays."""
+        handle = self._handle()
+        current = handle.rpc("config.get", {}, nodeid=0).get()
+        kept = {name: current[name] for name in ("bootstrap",) if name in current}
+        config = {**{name: value for name, value in body["config"].items() if name != "bootstrap"}, **kept}
+
+        def answered(rpc: Rpc) -> None:
+            try:
+                rpc.get()
+            except OSError as exc:
+                self._answer(request, {"error": exc.strerror or str(exc)})
+            else:
+                self._answer(request, {"reloaded": True})
+
+        handle.rpc("config.load", config, nodeid=0).then(answered)
+
+    def _save(self, request: _Request, body: dict[str, Any]) -> None:
+        self._dump(body["path"], lambda why: self._answer(request, {"error": why} if why else {"saved": body["path"]}))
+
+    def _end(self, request: _Request, body: dict[str, Any]) -> None:
+        """Save where that is asked for, then shut the instance down; the answer comes when it has ended."""
+        if self._instance.snapshot.state == "finished":
+            self._answer(request, {"ended": True})
+            return
+
+        def saved(why: str) -> None:
+            if why:
+                self._answer(request, {"error": why})
+                return
+            self._ending.append(request)
+            self._link.sendall(b"end\n")
+
+        if body.get("path"):
+            self._dump(body["path"], saved)
+        else:
+            saved("")
+
+    def _dump(self, path: str, done: Callable[[str], None]) -> None:
+        """Write the instance's content to an archive; `done` gets why that failed, or ""."""
+        env = {**os.environ, "FLUX_URI": f"local://{self._place.socket}"}
+        flux = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "flux")
+        process = subprocess.Popen(
+            [flux, "dump", path], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        pidfd = os.pidfd_open(process.pid)
+
+        def ended(_events: int) -> None:
+            self._reactor.remove_fd(pidfd)
+            os.close(pidfd)
+            text = process.communicate()[1].decode(errors="replace").strip()
+            done((text or f"flux dump ended with status {process.returncode}") if process.returncode else "")
+
+        self._reactor.add_fd(pidfd, ended)
+
+    # -- the broker, the runner
+
+    def _read_link(self) -> None:
+        data = self._link.recv(4096)
+        if not data:
+            self._reactor.stop()
+            return
+        *lines, self._lines = (self._lines + data).split(b"\n")
+        for line in lines:
+            self._take_state(line.decode())
+
+    def _take_state(self, state: str) -> None:
+        if state == "ended":
+            self._drop_broker()
+            self._instance.set_state("finished")
+            for request in self._ending:
+                self._answer(request, {"ended": True})
+            self._ending.clear()
+            self._link.sendall(b"jobs " + messages.encode(self._instance.snapshot.jobs) + b"\n")
+        elif state in UP:
+            if self._instance.handle is None:
+                with contextlib.suppress(OSError):
+                    self._watched_fd = self._instance.connect()
+                    self._reactor.add_fd(self._watched_fd, lambda _events: self._read_broker())
+            if state == "run":
+                self._instance.set_state("running")
+        if state in ("cleanup", "shutdown"):
+            # The last numbers: the stream of them is slower than an end.
+            with contextlib.suppress(OSError):
+                self._instance.count_jobs()
+
+    def _read_broker(self) -> None:
+        try:
+            self._instance.read()
+        except OSError:
+            self._drop_broker()
+
+    def _drop_broker(self) -> None:
+        if self._watched_fd >= 0:
+            self._reactor.remove_fd(self._watched_fd)
+            self._watched_fd = -1
+        self._instance.close()
+
+    def _changed(self) -> None:
+        self._look_for_idle()
+        if not self._due:
+            self._due = True
+            self._reactor.add_timer(_PERIOD if self._told else 0.0, self._tell)
+
+    def _tell(self) -> None:
+        self._due = False
+        body = self._instance.snapshot.as_object()
+        if body != self._told:
+            self._told = body
+            for request in list(self._watchers):
+                self._answer(request, body)
+
+
+def ranks_of(hosts: str, name: str, group: str, size: int) -> tuple[list[int], list[int]]:
+    """The ranks of a MiniCluster's own hosts, or a group's, with an index below `size`, and the other ones."""
+    prefix = f"{name}-{group}-" if group else f"{name}-"
+    stay: list[int] = []
+    leave: list[int] = []
+    for rank, host in enumerate(Hostlist.parse(hosts)):
+        index = host[len(prefix) :]
+        if host.startswith(prefix) and index.isdigit():
+            (stay if int(index) < size else leave).append(rank)
+    return stay, leave
+
+
+def _call(read: Callable[[], None], _events: int) -> None:
+    read()
+
+
+def _receive(sock: Socket) -> list[bytes] | None:
+    try:
+        parts = [sock.recv(_NOW)]
+    except zmq.Again:
+        return None
+    while sock.get(zmq.RCVMORE):
+        parts.append(sock.recv(_NOW))
+    return parts
+
+
+def _send(sock: Socket, parts: list[bytes]) -> None:
+    for number, part in enumerate(parts):
+        sock.send(part, _NOW if number == len(parts) - 1 else _NOW_MORE)

@@ -1,0 +1,163 @@
+"""What the lead's instance is like: brokers up, jobs by state, nodes in demand; a pure record, and who keeps it.
+
+`Instance` follows the broker through its local socket by streams alone: nothing is asked while nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...client.handle import Handle, Rpc
+from ...spec.idset import Idset
+
+JOB_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
+_ACTIVE = JOB_STATES[:-1]
+# Pending jobs that are looked at for their demand; there are never more nodes than that.
+_MOST_PENDING = 1000
+# Seconds that a broker which ends has for its last answer.
+_LAST_PATIENCE = 1.0
+
+
+class Snapshot(NamedTuple):
+    """`state` is starting, running or finished; `up` an idset of ranks (RFC 22); `demand_nodes` what jobs that run or
+    wait need; `idle_since` the time (seconds since the epoch) from which there is no active job, None while one is."""
+
+    state: str
+    up: str
+    brokers_up: int
+    jobs: dict[str, int]
+    demand_nodes: int
+    idle_since: float | None
+
+    def as_object(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def demand(pending: list[dict[str, Any]], busy: int, cores_per_node: int) -> int:
+    """Nodes that all jobs need at once: `busy` are in use, and each job of `pending` (its `nnodes` or `ncores`) needs
+    its own."""
+    wanted = 0
+    for job in pending:
+        cores = job.get("ncores") or job.get("ntasks") or 1
+        wanted += job.get("nnodes") or -(-cores // max(cores_per_node, 1))
+    return busy + wanted
+
+
+class Instance:
+    """Keeps `snapshot` current, and calls `changed()` when it has changed. `connect` when there may be a broker."""
+
+    def __init__(self, uri: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
+        self._uri = uri
+        self._changed = changed
+        self._now = now
+        self.handle: Handle | None = None
+        self._state = "starting"
+        self._up = Idset()
+        self._jobs = dict.fromkeys(JOB_STATES, 0)
+        self.busy = Idset()
+        self._pending: list[dict[str, Any]] = []
+        # A list of pending jobs was asked for, and jobs have changed since.
+        self._asking = self._asks_again = False
+        self._cores_per_node = 1
+        self._idle_since: float | None = now()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        need = demand(self._pending, len(self.busy), self._cores_per_node)
+        return Snapshot(self._state, str(self._up), len(self._up), dict(self._jobs), need, self._idle_since)
+
+    def set_state(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            if state == "finished":
+                self._up = Idset()
+            self._changed()
+
+    def connect(self) -> int:
+        """Open the connection and follow the broker; the connection's descriptor. Raises OSError."""
+        self.close()
+        self._asking = False
+        handle = self.handle = Handle(self._uri)
+        self._stream(handle, "groups.get", {"name": "broker.online"}, self._take_online)
+        self._stream(handle, "job-list.job-stats", {}, self._take_stats)
+        self._stream(handle, "resource.busy", {}, self._take_busy)
+        return handle.fileno()
+
+    def close(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.close()
+
+    def read(self) -> None:
+        """Take what has come. Raises OSError when the connection is gone."""
+        if self.handle is not None:
+            self.handle.pump(0)
+
+    def dispatch(self) -> None:
+        """Work on what was taken, also while an answer was waited for."""
+        while self.handle is not None and self.handle.dispatch():
+            pass
+
+    def count_jobs(self) -> None:
+        """Have the number of jobs as it is now, from an instance that is about to end. Raises OSError."""
+        if self.handle is not None:
+            self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_LAST_PATIENCE))
+
+    def _stream(self, handle: Handle, topic: str, body: dict[str, Any], take: Callable[[Any], None]) -> None:
+        def answered(rpc: Rpc) -> None:
+            # A service that this instance lacks leaves its part of the snapshot as it is.
+            with contextlib.suppress(OSError):
+                take(rpc.get())
+                self._changed()
+
+        handle.stream(topic, body, nodeid=0).then(answered)
+
+    def _take_online(self, body: dict[str, Any]) -> None:
+        self._up = Idset.parse(body["members"])
+
+    def _take_busy(self, body: dict[str, Any]) -> None:
+        self.busy = Idset.parse(body["ranks"])
+
+    def _take_stats(self, body: dict[str, Any]) -> None:
+        states = body["job_states"]
+        self._jobs = {name: int(states.get(name, 0)) for name in JOB_STATES}
+        if any(self._jobs[name] for name in _ACTIVE):
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = self._now()
+        if self._asking:
+            self._asks_again = True
+        elif self._jobs["sched"] or self._pending:
+            self._ask_for_pending()
+
+    def _ask_for_pending(self) -> None:
+        if self.handle is None:
+            return
+        self._asking, self._asks_again = True, False
+        found: list[dict[str, Any]] = []
+        constraint = {"states": ["sched"]}
+        body = {"max_entries": _MOST_PENDING, "attrs": ["nnodes", "ncores", "ntasks"], "constraint": constraint}
+
+        def answered(rpc: Rpc) -> None:
+            try:
+                found.extend(rpc.get()["jobs"])
+            except OSError as exc:
+                self._asking = False
+                if exc.errno == errno.ENODATA:
+                    self._pending = found
+                    self._changed()
+                if self._asks_again:
+                    # What has happened meanwhile may not be in the answer.
+                    self._ask_for_pending()
+
+        self.handle.stream("job-list.list", body).then(answered)
+        self.handle.rpc("resource.status", {}, nodeid=0).then(self._take_resources)
+
+    def _take_resources(self, rpc: Rpc) -> None:
+        with contextlib.suppress(OSError, KeyError, ValueError, TypeError):
+            groups = rpc.get()["R"]["execution"]["R_lite"]
+            self._cores_per_node = max((len(Idset.parse(one["children"]["core"])) for one in groups), default=1)

@@ -1,0 +1,91 @@
+"""The channel between a lead and its operator: states, requests, and who is let in."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pods import Pods, pods
+
+from headrace.kube.keys import fresh_keys
+from headrace.minicluster.pod.channel_server import ranks_of
+from headrace.minicluster.pod_plan import PodPlan, pod_plan
+from headrace.minicluster.validate import check
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Pods]:
+    with pods(tmp_path) as made:
+        made.with_channel()
+        yield made
+
+
+def told(container: dict[str, Any], size: int = 2, **fields: Any) -> PodPlan:
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
+    fields = {"logging": {"quiet": True}, **fields}
+    return pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
+
+
+def test_the_operator_sees_brokers_and_jobs_and_can_end_an_instance(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        state = operator.ask("watch", until={"state": "running", "brokers_up": 2})
+        assert (state["up"], state["demand_nodes"], state["idle_since"] is None) == ("0-1", 0, False)
+        assert lead.run("flux", "submit", "-N2", "sleep", "300").returncode == 0
+        state = operator.ask("watch", until={"idle_since": None, "demand_nodes": 2})
+        assert state["jobs"]["run"] + state["jobs"]["sched"] == 1
+        assert operator.ask("end") == {"ended": True}
+        assert follower.wait() == 0
+        # The lead's container goes on until it is told to go: its end would be the success of its Job.
+        assert operator.ask("watch")["state"] == "finished"
+        assert lead.process.poll() is None
+        lead.signal(signal.SIGTERM)
+    assert lead.wait() == 128 + signal.SIGTERM
+    assert lead.message()["jobs"]["inactive"] == 1
+
+
+def test_a_refused_request_names_the_field_and_others_still_work(world: Pods) -> None:
+    lead, _ = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        assert operator.ask("resize", size="3") == {"refused": "size: must be a whole number"}
+        assert operator.ask("fly")["refused"].startswith("op: must be one of watch, resize")
+        operator.ask("watch", until={"state": "running"})
+        assert "drained" in operator.ask("resize", size=2)
+
+
+def test_who_has_not_the_operators_key_gets_no_answer(world: Pods, tmp_path: Path) -> None:
+    lead, _ = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running"})
+    (tmp_path / "operator" / "client.cert").write_text(fresh_keys().channel_client)
+    with world.operator(lead) as stranger:
+        answer = stranger.ask("save", path="/tmp/x", timeout=1.0)
+    assert answer == {"refused": "the lead has not answered save within 1.0 s"}
+
+
+def test_shrinking_waits_for_the_jobs_of_the_hosts_that_go_and_growing_brings_them_back(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running", "brokers_up": 2})
+        job = lead.run("flux", "submit", "-N2", "sleep", "300").stdout.strip()
+        assert lead.run("flux", "job", "wait-event", job, "start").returncode == 0
+        operator.begin("resize", size=1)
+        operator_drained = lead.run("flux", "resource", "drain", "-no", "{ranks} {reason}")
+        assert lead.run("flux", "cancel", job).returncode == 0
+        assert operator.answer() == {"drained": True}
+        assert "scaled down" in operator_drained.stdout or "scaled down" in lead.run("flux", "resource", "drain").stdout
+        assert operator.ask("resize", size=2) == {"drained": True}
+        assert "scaled down" not in lead.run("flux", "resource", "drain").stdout
+        assert lead.run("flux", "run", "-N2", "true").returncode == 0
+    assert follower.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("group", "size", "stay", "leave"),
+    [("", 1, [0], [1, 4]), ("", 9, [0, 1, 4], []), ("g", 1, [2], [3]), ("g", 0, [], [2, 3]), ("h", 1, [], [])],
+)
+def test_hosts_are_told_apart_by_cluster_and_group(group: str, size: int, stay: list[int], leave: list[int]) -> None:
+    assert ranks_of("c-[0-1],c-g-[0-1],c-2", "c", group, size) == (stay, leave)
