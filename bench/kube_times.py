@@ -1,0 +1,204 @@
+"""How long MiniClusters take from apply to their end, beside Indexed Jobs of the same size, on a real Kubernetes.
+
+    python bench/kube_times.py --sizes 1,4,8,16,32 --rounds 3 --rows rows.jsonl
+
+The peer is an Indexed Job whose pods have an init container that does nothing and run the same `echo`: what Kubernetes
+itself takes on this machine. Both take turns. All times are seconds since the apply; those of pods are arrivals of
+watch events, those of brokers and job are the pods' own clock, which is this machine's. CPU time tells what a busy
+machine does not blur.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from kube_world import JOBS, MINICLUSTERS, PODS, Watch, cluster, cpu_seconds, operator, pods_cpu_seconds
+
+_PATIENCE = 180.0
+_PHASES = (
+    "pods made",
+    "scheduled",
+    "init done",
+    "started",
+    "broker started",
+    "brokers up",
+    "job done",
+    "ready",
+    "finished",
+    "told",
+    "deleted",
+)
+
+
+def peer(name: str, size: int) -> dict[str, Any]:
+    """The Indexed Job."""
+    container = {"image": "local/busybox:1"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "completions": size,
+            "parallelism": size,
+            "completionMode": "Indexed",
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "initContainers": [{"name": "nothing", "command": ["true"], **container}],
+                    "containers": [{"name": "main", "command": ["echo", "hello"], **container}],
+                }
+            },
+        },
+    }
+
+
+def minicluster(name: str, size: int) -> dict[str, Any]:
+    """A MiniCluster whose job is the same echo, once."""
+    return {
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": {"name": name},
+        "spec": {
+            "size": size,
+            "logging": {"quiet": True},
+            "containers": [{"image": "local/busybox:1", "command": "echo hello"}],
+        },
+    }
+
+
+class Run:
+    """One object from apply to deleted: rows of its pods by name."""
+
+    def __init__(self, world: Any, path: str, obj: dict[str, Any]) -> None:
+        self._world, self._path, self._object = world, path, obj
+        self.size = obj["spec"].get("size") or obj["spec"]["completions"]
+        self.pods: dict[str, dict[str, float]] = {}
+        self._gone: dict[str, float] = {}
+        self.told = 0.0
+        self.result = ""
+
+    def take(self) -> dict[str, float]:
+        """Apply, wait for the end, delete; the phases' times."""
+        name = self._object["metadata"]["name"]
+        with Watch(self._world, PODS, self._pod), Watch(self._world, self._path, self._own):
+            began = time.time()
+            self._world.api.request("POST", self._path, self._object)
+            self._wait(lambda: self.told and len(self.pods) >= self.size and self._all("finished"), "end")
+            deleting = time.time()
+            options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+            self._world.api.request("DELETE", f"{self._path}/{name}", options)
+            self._wait(lambda: len(self._gone) >= len(self.pods), "deletion")
+        for row in self.pods.values():
+            for phase in row:
+                row[phase] -= began
+        times = {phase: max(row.get(phase, 0.0) for row in self.pods.values()) for phase in _PHASES}
+        times["told"], times["deleted"] = self.told - began, max(self._gone.values()) - deleting
+        return times
+
+    def _wait(self, met: Any, what: str) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not met():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self._object['metadata']['name']}: no {what} in {_PATIENCE:.0f} s: {self.pods}")
+            time.sleep(0.01)
+
+    def _all(self, phase: str) -> bool:
+        return all(phase in row for row in self.pods.values())
+
+    def _own(self, kind: str, obj: dict[str, Any], arrival: float) -> None:
+        if obj["metadata"]["name"] != self._object["metadata"]["name"] or self.told:
+            return
+        status = obj.get("status", {})
+        ends = [one["type"] for one in status.get("conditions", []) if one["status"] == "True"]
+        phase = status.get("phase") or ("Finished" if "Complete" in ends else "Failed" if "Failed" in ends else "")
+        if phase in ("Finished", "Failed", "Invalid"):
+            self.told, self.result = arrival, phase
+
+    def _pod(self, kind: str, pod: dict[str, Any], arrival: float) -> None:
+        name = pod["metadata"]["name"]
+        if not name.startswith(self._object["metadata"]["name"] + "-"):
+            return
+        if kind == "DELETED":
+            self._gone[name] = arrival
+            return
+        row = self.pods.setdefault(name, {"pods made": arrival})
+        status = pod.get("status", {})
+        conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+        for phase, condition in {"scheduled": "PodScheduled", "init done": "Initialized", "ready": "Ready"}.items():
+            if conditions.get(condition) == "True":
+                row.setdefault(phase, arrival)
+        state = (status.get("containerStatuses") or [{}])[0].get("state", {})
+        if "running" in state or "terminated" in state:
+            row.setdefault("started", arrival)
+        if status.get("phase") in ("Succeeded", "Failed"):
+            row.setdefault("finished", arrival)
+            self._own_clock(row, state)
+
+    @staticmethod
+    def _own_clock(row: dict[str, float], state: dict[str, Any]) -> None:
+        with contextlib.suppress(ValueError):
+            told = json.loads(state.get("terminated", {}).get("message") or "{}").get("times", {})
+            for phase, name in {"start": "broker started", "run": "brokers up", "done": "job done"}.items():
+                if phase in told:
+                    row[name] = told[phase]
+
+
+def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
+    """Take turns, write each pod's row, print the medians."""
+    kinds = {"Job": (JOBS, peer), "MiniCluster": (MINICLUSTERS, minicluster)}
+    found: dict[tuple[int, str], list[dict[str, float]]] = {}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        world = stack.enter_context(cluster())
+        process = stack.enter_context(operator(world, folder / "operator.log"))
+        Run(world, MINICLUSTERS, minicluster("warm", 1)).take()
+        for number, size, (kind, (path, make)) in itertools.product(range(rounds), sizes, kinds.items()):
+            run = Run(world, path, make(f"{kind.lower()}{size}x{number}", size))
+            used, used_by_pods = cpu_seconds(process.pid), pods_cpu_seconds(world)
+            times = run.take()
+            times["operator CPU"] = cpu_seconds(process.pid) - used
+            times["CPU a pod"] = (pods_cpu_seconds(world) - used_by_pods) / size
+            found.setdefault((size, kind), []).append(times)
+            print(size, kind, run.result, f"{times['finished']:.2f} s", file=sys.stderr, flush=True)
+            for pod, row in run.pods.items():
+                at: dict[str, object] = {"size": size, "kind": kind, "round": number, "pod": pod}
+                at.update((phase, round(value, 3)) for phase, value in row.items())
+                rows.write(json.dumps(at) + "\n")
+            rows.flush()
+    _table(sizes, found)
+
+
+def _table(sizes: list[int], found: dict[tuple[int, str], list[dict[str, float]]]) -> None:
+    phases = [*_PHASES, "operator CPU", "CPU a pod"]
+    print(f"{'pods':>4} {'':12}" + "".join(f"{phase:>15}" for phase in phases))
+    for size in sizes:
+        medians = {}
+        for kind in ("Job", "MiniCluster"):
+            medians[kind] = {phase: statistics.median(one[phase] for one in found[size, kind]) for phase in phases}
+            print(f"{size:>4} {kind:12}" + "".join(f"{medians[kind][phase]:15.2f}" for phase in phases))
+        ratio = medians["MiniCluster"]["finished"] / medians["Job"]["finished"]
+        print(f"{size:>4} apply to all pods finished: {ratio:.2f} x the Job (bar {1.2 if size <= 8 else 1.4})")
+
+
+def main() -> None:
+    """Arguments and the run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1,4,8,16,32")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default="kube-times.jsonl", help="where each pod's row goes, a JSON object a line")
+    options = parser.parse_args()
+    with open(options.rows, "w") as rows:
+        measure([int(size) for size in options.sizes.split(",")], options.rounds, rows)
+
+
+if __name__ == "__main__":
+    main()
