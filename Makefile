@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages kube-tools images test check unit system soak clean
+.PHONY: run run-timed packages kube-tools images test check unit system soak install-files clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -71,6 +71,10 @@ test: check packages kube-tools $(VENV)/.installed
 # docs/dev/soak.md has the last result.
 soak: packages $(VENV)/.installed
 	HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -m soak -rP
+
+# deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py.
+install-files: $(VENV)/.installed
+	$(BIN)/python -m headrace.kube.install_files deploy
 
 clean:
 	rm -rf $(VENV) build

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 from kubecluster.cluster import Cluster, unmet
+from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
+from headrace.images import oci
+from headrace.images.view_image import view_image
 from waiting import until
 
 
@@ -56,3 +59,29 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     until(lambda: its.api.get(f"/api/v1/namespaces/{name}/serviceaccounts")["items"])
     yield name
     its.api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def view(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of the view image of this tree, which the nodes have."""
+    archive = tmp_path_factory.mktemp("images") / "view.tar"
+    archive.write_bytes(oci.archive(f"docker.io/{VIEW}", view_image("")))
+    cluster.load(archive)
+    return VIEW
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster, view: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
+    """The operator of this tree, as a process of this machine, and the kind MiniCluster."""
+    define_kind(cluster)
+    running = RunningOperator(cluster, tmp_path_factory.mktemp("operator"))
+    running.start()
+    yield running
+    if running.runs:
+        running.stop()
+
+
+@pytest.fixture
+def miniclusters(cluster: Cluster, operator: RunningOperator, namespace: str) -> MiniClusters:
+    """MiniClusters in a fresh namespace, looked after by the operator."""
+    return MiniClusters(cluster, namespace)

@@ -36,6 +36,10 @@ _CONTAINER = (
     (".securityContext", {}),
     (".terminationMessagePath", "/dev/termination-log"),
     (".terminationMessagePolicy", "File"),
+    (".env[].valueFrom.fieldRef.apiVersion", "v1"),
+    (".readinessProbe.failureThreshold", 3),
+    (".readinessProbe.successThreshold", 1),
+    (".readinessProbe.timeoutSeconds", 1),
 )
 _POD = (
     (".dnsPolicy", "ClusterFirst"),
@@ -84,12 +88,12 @@ def recorded(case: dict[str, Any]) -> dict[str, Any]:
     for one in case["objects"]:
         one = without(one, DEFAULTS, one["kind"])
         if one["kind"] == "Job":
-            _drop_what_the_job_controller_copies(one)
+            drop_what_the_job_controller_copies(one)
         found[f"{one['kind']}/{one['metadata']['name']}"] = one
     return found
 
 
-def _drop_what_the_job_controller_copies(job: dict[str, Any]) -> None:
+def drop_what_the_job_controller_copies(job: dict[str, Any]) -> None:
     """A Job's template gets the Job's name as a label, and a pod the old field of its service account."""
     labels, spec = job["spec"]["template"]["metadata"]["labels"], job["spec"]["template"]["spec"]
     for label in ("job-name", "batch.kubernetes.io/job-name"):

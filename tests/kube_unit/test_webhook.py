@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from headrace.kube.certificates import Pair, make_pair
-from headrace.kube.webhook import PATH, application, serving, tls_context
+from headrace.kube.operator_names import WEBHOOK_PATH
+from headrace.kube.webhook import application, serving, tls_context
 from minicluster.specs import document
 
 HOST = "headrace-webhook.headrace-system.svc"
@@ -37,7 +38,7 @@ def ask(pair: Pair, *bodies: Any) -> list[tuple[int, Any]]:
             async with aiohttp.ClientSession() as session:
                 for body in bodies:
                     given: Any = {"data": body} if isinstance(body, bytes) else {"json": body}
-                    url = f"https://127.0.0.1:{port}{PATH}"
+                    url = f"https://127.0.0.1:{port}{WEBHOOK_PATH}"
                     async with session.post(url, ssl=trust, server_hostname=HOST, **given) as got:
                         json = got.content_type == "application/json"
                         found.append((got.status, await (got.json() if json else got.text())))

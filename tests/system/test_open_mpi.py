@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,12 +15,15 @@ _MPICC = shutil.which("mpicc.openmpi")
 pytestmark = pytest.mark.skipif(_MPICC is None, reason="mpicc.openmpi (Debian: libopenmpi-dev) is missing")
 
 
+def build(folder: Path, name: str, *flags: str) -> str:
+    source = Path(__file__).parent / "programs" / f"{name}.c"
+    subprocess.run([str(_MPICC), str(source), "-o", str(folder / name), *flags], check=True, timeout=60)
+    return str(folder / name)
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    built = tmp_path_factory.mktemp("open-mpi") / "program"
-    source = Path(__file__).parent / "programs" / "open_mpi.c"
-    subprocess.run([str(_MPICC), str(source), "-o", str(built)], check=True, timeout=60)
-    return str(built)
+    return build(tmp_path_factory.mktemp("open-mpi"), "open_mpi")
 
 
 def said(size: int) -> list[str]:
@@ -39,7 +43,7 @@ def test_tasks_of_three_brokers_meet_and_their_order_may_be_cyclic(program: str)
 
 
 def test_abort_ends_the_job_with_its_code(program: str) -> None:
-    done = start("flux", "run", "-n2", program, "abort")
+    done = start("--test-size=2", "flux", "run", "-N2", program, "abort")
     assert done.rc == 7
     assert "MPI_Abort: " in done.err and "(task 1, exit code 7)" in done.err
 
@@ -48,3 +52,31 @@ def test_a_task_that_ends_without_the_others_ends_the_job(program: str) -> None:
     done = start("flux", "run", "-n2", "-o", "exit-timeout=1s", program, "exit")
     assert done.rc == 3
     assert "task rank 1 on host" in done.err and "exit-timeout=1s has expired" in done.err
+
+
+def test_tasks_ask_for_each_others_values_and_meet_in_groups(tmp_path: Path) -> None:
+    pmix = sorted(glob.glob("/usr/lib/*/pmix2/include"))[0]
+    client = build(tmp_path, "pmix_client", f"-I{pmix}", "-lpmix")
+    done = start("--test-size=3", "flux", "run", "-N3", "-n6", client)
+    want = ["0 got 105", "5 got 100", "spawn: NOT-SUPPORTED"]
+    assert (done.rc, sorted(done.out.splitlines()), done.left) == (0, want, []), done.err
+
+
+def test_a_server_that_is_killed_ends_its_own_job_and_not_another(program: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"""
+        first=$(flux submit -n1 {program} wait {go}); second=$(flux submit -n1 {program} wait {go})
+        for id in $first $second; do
+            flux job wait-event -t 30 -p output $id data >/dev/null || exit 99
+        done
+        task=$(flux job hostpids $second | cut -d: -f2)
+        kill -9 $(pgrep -n -P $(ps -o ppid= -p $task) -f headrace.shell.pmix.server)
+        flux job status $second; echo second $?
+        touch {go}
+        flux job status $first; echo first $?
+        flux job attach $second
+    """
+    done = start("sh", "-c", script)
+    assert done.out.splitlines()[:2] == ["second 1", "first 0"], done
+    assert "has ended (Killed), and tasks cannot go on without it" in done.err
+    assert done.left == []

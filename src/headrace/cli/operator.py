@@ -27,7 +27,9 @@ def _parser() -> Parser:
     run.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster from outside of it")
     run.add_argument("--context", default="", help="the context of the kubeconfig")
     run.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
-    run.add_argument("--view-as-volume", action="store_true", help="mount the view as an image volume (1.33 and later)")
+    run.add_argument(
+        "--view-as-volume", action="store_true", help="mount the view as an image volume (feature ImageVolume)"
+    )
     run.add_argument("--cluster-domain", default="cluster.local", metavar="DOMAIN", help="DNS domain of the cluster")
     run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="where /metrics is ('' is nowhere)")
     run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="where /healthz and /readyz are")

@@ -221,14 +221,23 @@ def _times(
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
     if old.get("brokersUp") or (up and len(up) >= wanted):
         times["brokersUp"] = old.get("brokersUp") or max(up)
-    began = (lead_end.times if lead_end else {}).get("jobStarted") or old.get("jobStarted")
+    # The lead's own word is exact; the operator may hear of a short run only when it is over.
+    told = _moment((lead_end.times if lead_end else {}).get("run"))
+    began = told or old.get("jobStarted")
     if not began and observed.lead and observed.lead.state == "running" and _active(observed):
         began = text_of(now)
+    if told:
+        times.setdefault("brokersUp", told)
     if began:
-        times["jobStarted"] = began if isinstance(began, str) else text_of(float(began))
+        times["jobStarted"] = began
     if end:
         times["finished"] = old.get("finished") or (lead_end.finished if lead_end else "") or end.time or text_of(now)
     return times
+
+
+def _moment(seconds: Any) -> str:
+    """A time that a termination message gives in seconds since the epoch; "" where it is none."""
+    return text_of(seconds) if isinstance(seconds, (int, float)) and 0 <= seconds < 1e11 else ""
 
 
 def _active(observed: Observed) -> bool:

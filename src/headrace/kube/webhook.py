@@ -20,8 +20,8 @@ from aiohttp import web
 
 from . import admission
 from .certificates import Pair
+from .operator_names import WEBHOOK_PATH
 
-PATH = "/validate"
 # Bytes of a review: it holds the object twice, each at most what etcd takes in a request (1.5 MiB), and some more.
 _LARGEST = 4 * 2**20
 # Bytes of a review that is judged in a thread, so that the operator's loop goes on meanwhile.
@@ -55,7 +55,7 @@ def application(lookup: Lookup) -> web.Application:
             log.info("refused", extra={"namespace": review.namespace, "minicluster": review.name, "why": message})
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
-    app.router.add_post(PATH, validate)
+    app.router.add_post(WEBHOOK_PATH, validate)
     return app
 
 

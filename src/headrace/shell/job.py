@@ -30,6 +30,7 @@ from .mustache import expand
 from .names import Names
 from .output import Entry, Output, OutputError
 from .pmi import PmiServer
+from .pmix import locate
 from .pmix.offer import Offer
 from .proctable import ProcTable
 from .service import Service
@@ -178,6 +179,8 @@ class ShellJob:
             for text in known.check(self.options):
                 self.output.log(_WARN, text, self.nodeid)
             known.check_pty_ranks(self.options, self.size)
+            if known.pmi_methods(self.options) == {"pmix"} and not locate.find():
+                raise known.OptionError(f"pmi=pmix: {locate.MISSING}")
             warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
             self.fail(str(exc), 1)
@@ -338,21 +341,33 @@ class ShellJob:
         self.agent.send({"op": "exception", "id": self.id, "severity": severity, "type": kind, "note": note})
 
     def fail(
-        self, note: str, code: int, component: str | None = None, status: int | None = None, trace: str = ""
+        self,
+        note: str,
+        code: int,
+        component: str | None = None,
+        status: int | None = None,
+        trace: str = "",
+        told: bool = False,
     ) -> None:
-        """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`."""
+        """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`.
+
+        Where the lead shell has `told` it already, end only.
+        """
         if self._finished or self._failed:
             return
         self._failed = True
         for task in self.tasks:
             if not task.pid:
                 task.never_ran()
-        if self.output is not None:
+        if told:
+            pass
+        elif self.output is not None:
             self.output.log(_FATAL, note, self.nodeid, component)
         elif self.lead:
             header = [time.time(), "header", stdio.header({"stdout": 1, "stderr": 1})]
             self._emit_output([header, [time.time(), "log", stdio.log(_FATAL, trace or note, self.nodeid, component)]])
-        self.exception(note)
+        if not told:
+            self.exception(note)
         self._status = max(self._status, (code << 8) if status is None else status)
         self._signal_tasks(signal.SIGKILL)
         self._maybe_finish()
@@ -367,8 +382,14 @@ class ShellJob:
         self.agent.send({"op": "barrier", "id": self.id, "seq": self._barrier, "kvs": kvs})
         self._barrier += 1
 
-    def barrier_done(self, _seq: int, kvs: dict[str, str]) -> None:
-        if self.pmi is not None:
+    def enter_pmix_barrier(self, number: int, parts: dict[str, str]) -> None:
+        """Enter the `number`-th (from 1) that is PMIx's; they are counted apart from those of PMI-1."""
+        self.agent.send({"op": "barrier", "id": self.id, "seq": -number, "kvs": parts})
+
+    def barrier_done(self, seq: int, kvs: dict[str, str]) -> None:
+        if seq < 0 and self.pmix is not None:
+            self.pmix.barrier_done(kvs)
+        elif seq >= 0 and self.pmi is not None:
             self.pmi.complete(kvs)
 
     def _pmi_abort(self, local: int, code: int, text: str) -> None:
@@ -377,7 +398,15 @@ class ShellJob:
     def abort(self, rank: int, code: int, text: str) -> None:
         """Task `rank` has called for the end of the job."""
         note = f"MPI_Abort: {text or 'application called abort'} (task {rank}, exit code {code})"
-        self.fail(note, code & 0xFF or 1)
+        self._abort({"kind": "abort", "note": note, "code": code & 0xFF or 1})
+
+    def _abort(self, data: dict[str, Any]) -> None:
+        """End as `data` says. The lead shell tells the others first: the kill that follows must not be their status."""
+        if self.lead:
+            self.to_others(data)
+            self.fail(data["note"], data["code"])
+        else:
+            self.to_peer(0, data)
 
     # -- messages of other shells and of clients
 
@@ -395,6 +424,11 @@ class ShellJob:
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind in ("left-pmi", "leader-gone"):
             self._absence.told(data)
+        elif kind == "abort":
+            if self.lead:
+                self._abort(data)
+            else:
+                self.fail(data["note"], data["code"], told=True)
         elif kind == "pmix":
             if self.pmix is not None:
                 self.pmix.from_peer(source, data["message"])

@@ -160,8 +160,10 @@ def _compile(module: str, name: str, package: str, target: Path, quiet: bool) ->
     )
     assert process.stderr is not None
     for line in process.stderr:
-        packages += " " not in line.strip()
-        words = (words + line)[-2000:]
+        if " " in line.strip():
+            words = (words + line)[-2000:]
+        else:
+            packages += 1
         if not quiet and time.monotonic() - last > 15:
             last = time.monotonic()
             print(f"building {name}: {packages} packages, {last - began:.0f} s", file=sys.stderr, flush=True)

@@ -120,6 +120,8 @@ def _apiserver(state: Path, addresses: Addresses) -> list[str]:
             allow_privileged="true",
             endpoint_reconciler_type="master-count",
             enable_aggregator_routing="true",
+            # Pods with image volumes are kept as they are; the containerd of the nodes is too old to run them.
+            feature_gates="ImageVolume=true",
         ),
     ]
 

@@ -169,21 +169,22 @@ def start_containers(box: Box, addresses: Addresses, index: int) -> None:
     box.start(f"containerd-{index}", _containerd(box.state, index, addresses))
 
 
+def _ctr(index: int) -> list[str]:
+    return ["ctr", f"--address=/run/containerd-{index}.sock", f"--namespace={_NAMESPACE}"]
+
+
+def kill(box: Box, index: int, container: str) -> None:
+    """Kill the first process of a container."""
+    box.run([*_ctr(index), "tasks", "kill", "--signal", "SIGKILL", container], ["mount"])
+
+
 def load(box: Box, index: int, archives: Sequence[Path]) -> None:
     """Import OCI archives into a node."""
     for path in archives:
         bases = {one.rpartition(":")[0] for one in images.names(path)}
         with open(path, "rb") as data:
             box.run(
-                [
-                    "ctr",
-                    f"--address=/run/containerd-{index}.sock",
-                    f"--namespace={_NAMESPACE}",
-                    "images",
-                    "import",
-                    *(f"--base-name={base}" for base in bases),
-                    "-",
-                ],
+                [*_ctr(index), "images", "import", *(f"--base-name={base}" for base in bases), "-"],
                 ["mount"],
                 stdin=data,
             )
@@ -191,13 +192,12 @@ def load(box: Box, index: int, archives: Sequence[Path]) -> None:
 
 def await_containers(box: Box, index: int) -> None:
     """Wait until a node's containerd answers."""
-    asking = ["ctr", f"--address=/run/containerd-{index}.sock", f"--namespace={_NAMESPACE}", "version"]
 
     def answers() -> bool:
         if f"containerd-{index}" in box.processes()[1]:
             raise KubeError(f"containerd-{index} ended:\n{box.log(f'containerd-{index}')}")
         try:
-            box.run(asking, ["mount"])
+            box.run([*_ctr(index), "version"], ["mount"])
         except KubeError:
             return False
         return True

@@ -14,8 +14,11 @@ _FLUX_VIEW = re.compile(r"(.*/)?flux-view-[a-z0-9-]+(:[^/]*)?(@.*)?\Z")
 
 
 class Images(NamedTuple):
-    """`view` is the view image; with `as_volume` the kubelet mounts it (image volumes, Kubernetes 1.33 and later),
-    without it an init container copies it."""
+    """`view` is the view image. An init container copies the view, or, with `as_volume`, the kubelet mounts it.
+
+    An API server where the feature ImageVolume is off (by default before Kubernetes 1.35) leaves image volumes out of
+    pods without a word, so nothing but the installer's choice can turn `as_volume` on.
+    """
 
     view: str = DEFAULT_VIEW
     as_volume: bool = False

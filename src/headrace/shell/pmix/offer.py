@@ -77,7 +77,11 @@ class Offer:
         self._received = b""
         # Tasks, by their ranks, that have begun to use PMIx and have not ended that.
         self._in: set[int] = set()
+        self._used = False
         self._gone = ""
+        # Operations of all tasks that this node waits in, and how many of them it has entered.
+        self._in_all: list[int] = []
+        self._barriers = 0
         # Connections of tasks that are to be given to the server.
         self._clients: list[socket.socket] = []
         self._to_server: socket.socket | None = None
@@ -190,12 +194,11 @@ class Offer:
         kind = message["op"]
         if kind == "begun":
             self._in.add(message["rank"])
+            self._used = True
         elif kind == "left":
             self._in.discard(message["rank"])
         elif kind == "collect":
-            if self._gone:
-                self._fail(self._gone)
-            self._collector.enter(message["key"], message["token"], message["nodes"], message["data"])
+            self._collect(message)
         elif kind == "ask":
             self._to_node(message["node"], {**message, "node": self._job.nodeid})
         elif kind == "answer":
@@ -205,6 +208,24 @@ class Offer:
         elif kind == "failed":
             self._fail(message["text"])
 
+    def _collect(self, message: Message) -> None:
+        """The tasks of this node have entered a collective operation."""
+        if not message["everyone"]:
+            self._collector.enter(message["key"], message["token"], message["nodes"], message["data"])
+        elif self._gone:
+            self._fail(self._gone)
+        elif self._job.nnodes == 1:
+            self._collected(message["token"], [message["data"]])
+        else:
+            # Those of all tasks travel as a barrier of PMI-1 does, once over each edge of the tree.
+            self._in_all.append(message["token"])
+            self._barriers += 1
+            self._job.enter_pmix_barrier(self._barriers, {str(self._job.nodeid): message["data"]})
+
+    def barrier_done(self, parts: Mapping[str, str]) -> None:
+        """Every node has entered the first of the operations that this one waits in; `parts` has what each gave."""
+        self._collected(self._in_all.pop(0), list(parts.values()))
+
     def _fail(self, text: str) -> None:
         self._job.fail(text, 1, component="pmix")
 
@@ -213,7 +234,8 @@ class Offer:
         how = signal.strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
         # What it has said last, such as why it ends, may be still unread.
         self._hear_the_rest()
-        self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
+        if self._in or not self._used:
+            self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
 
     def _close(self) -> None:
         server, self._server = self._server, None
@@ -270,5 +292,5 @@ class Offer:
     def incomplete(self, note: str) -> None:
         """No collective operation of all tasks can be complete any more, for the reason `note`."""
         self._gone = note
-        if self._collector.waits:
+        if self._in_all:
             self._fail(note)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import library as px
-from . import relay
+from . import locate, relay
 
 Message = dict[str, Any]
 
@@ -44,6 +44,7 @@ class Server:
         self._where = {rank: node for node, ranks in enumerate(self._nodes) for rank in ranks}
         self._node: int = job["nodeid"]
         self._sock = sock
+        self._sending = threading.Lock()
         self._lock = threading.Lock()
         self._waiting: dict[int, _Waiting] = {}
         self._sequence = 0
@@ -69,7 +70,7 @@ class Server:
 
     def send(self, message: Message) -> None:
         """To the shell. Called by libpmix's thread, too."""
-        with self._lock, contextlib.suppress(OSError):
+        with self._sending, contextlib.suppress(OSError):
             self._sock.sendall(json.dumps(message).encode() + b"\n")
 
     # -- what libpmix is told
@@ -179,10 +180,15 @@ class Server:
             ranks |= set(self._where) if proc.rank == px.RANK_WILDCARD else {proc.rank}
         nodes = sorted({self._where[rank] for rank in ranks if rank in self._where})
         everyone = len(ranks) == len(self._where)
-        key = kind if everyone else f"{kind} {_comma(sorted(ranks))}"
-        data = base64.b64encode(blob).decode()
-        token = self._wait(waiting)
-        self.send({"op": "collect", "key": key, "token": token, "nodes": nodes, "data": data})
+        message = {
+            "op": "collect",
+            "key": kind if everyone else f"{kind} {_comma(sorted(ranks))}",
+            "everyone": everyone,
+            "nodes": nodes,
+            "data": base64.b64encode(blob).decode(),
+            "token": self._wait(waiting),
+        }
+        self.send(message)
         return px.SUCCESS
 
     def _direct_modex(self, proc: Any, _infos: Any, _count: int, function: Any, where: Any) -> int:
@@ -268,9 +274,9 @@ def main(messages: int, clients: int) -> None:
     lines = sock.makefile("rb")
     job = json.loads(lines.readline())
     try:
-        path = px.find()
+        path = locate.find()
         if not path:
-            raise px.PmixError(px.MISSING)
+            raise px.PmixError(locate.MISSING)
         server = Server(job, sock, path)
     except px.PmixError as exc:
         sock.sendall(json.dumps({"op": "failed", "text": str(exc)}).encode() + b"\n")

@@ -1,0 +1,313 @@
+"""The objects that install the operator: definition, service account and roles, Deployment, webhook. Pure.
+
+One declaration gives the install file, the kustomize base and the Helm chart (`install_files`). The roles have what the
+operator does and no more: no `pods/exec`, and Secrets are created, and read by their names only. Sources: API reference
+of Kubernetes 1.34 (rbac, apps, admissionregistration v1), its Pod Security Standards ("restricted").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .. import __version__
+from .builders.images import DEFAULT_VIEW
+from .crd import GROUP, PLURAL, VERSION, definition
+from .operator_names import (
+    CONFIGURATION,
+    DEFAULT_NAMESPACE,
+    HEALTH_PORT,
+    LEASE,
+    METRICS_PORT,
+    OPERATOR,
+    OTHER_LEASE,
+    WEBHOOK,
+    WEBHOOK_PATH,
+    WEBHOOK_PORT,
+)
+
+Object = dict[str, Any]
+
+DEFAULT_IMAGE = f"headrace-operator:{__version__}"
+# Where a certificate from elsewhere is mounted.
+CERTIFICATE_FOLDER = "/certificate"
+_LABELS = {"app.kubernetes.io/name": OPERATOR}
+_ALL = ["get", "list", "watch", "create", "patch", "delete"]
+
+
+class Install(Struct, frozen=True, kw_only=True):
+    """What may be chosen. `watched` is the one namespace to look after, "" all of them.
+
+    With `cert_manager` the webhook's certificate is cert-manager's. `replicas` are operators, one of which acts; all of
+    them answer the API server. Texts may be templates of a renderer.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+    image: str = DEFAULT_IMAGE
+    view_image: str = DEFAULT_VIEW
+    watched: str = ""
+    replicas: int | str = 1
+    webhook: bool = True
+    cert_manager: bool = False
+
+
+def objects(install: Install) -> list[Object]:
+    """All objects in the order in which they are applied."""
+    return [
+        definition(),
+        namespace_object(install),
+        *access(install),
+        *user_roles(),
+        *workload(install),
+        *(webhook(install) if install.webhook else []),
+    ]
+
+
+def namespace_object(install: Install) -> Object:
+    labels = {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": install.namespace, "labels": labels}}
+
+
+def _metadata(name: str, namespace: str = "", **more: Any) -> Object:
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(_LABELS), **more}
+
+
+def _rule(groups: list[str], resources: list[str], verbs: list[str], names: list[str] | None = None) -> Object:
+    rule = {"apiGroups": groups, "resources": resources, "verbs": verbs}
+    return {**rule, "resourceNames": names} if names else rule
+
+
+def watched_rules() -> list[Object]:
+    """What the operator does where the MiniClusters are."""
+    return [
+        _rule([GROUP], [PLURAL], ["get", "list", "watch", "patch", "delete"]),
+        _rule([GROUP], [f"{PLURAL}/status"], ["patch"]),
+        # Owner references that block deletion ask for this (OwnerReferencesPermissionEnforcement).
+        _rule([GROUP], [f"{PLURAL}/finalizers"], ["update"]),
+        _rule(["batch"], ["jobs"], _ALL),
+        _rule([""], ["pods", "services", "configmaps"], _ALL),
+        # The keys of a MiniCluster: without `list` and `watch` only a Secret whose name is known can be read.
+        _rule([""], ["secrets"], ["get", "create"]),
+        # Warnings of quotas and mounts are told in Events alone.
+        _rule([""], ["events"], ["list", "create"]),
+        _rule(["coordination.k8s.io"], ["leases"], ["list", "watch"], [OTHER_LEASE]),
+    ]
+
+
+def own_rules(install: Install) -> list[Object]:
+    """What the operator does in its own namespace: its Lease, and the webhook's certificate."""
+    rules = [
+        _rule(["coordination.k8s.io"], ["leases"], ["create"]),
+        _rule(["coordination.k8s.io"], ["leases"], ["get", "update"], [LEASE]),
+    ]
+    if install.webhook and not install.cert_manager:
+        rules.append(_rule([""], ["secrets"], ["create"]))
+        rules.append(_rule([""], ["secrets"], ["get", "update"], [WEBHOOK]))
+    return rules
+
+
+def access(install: Install) -> list[Object]:
+    """The service account, its roles, and their bindings."""
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(OPERATOR, install.namespace),
+        # The Deployment mounts the token where it is used.
+        "automountServiceAccountToken": False,
+    }
+    found = [account, *_granted(install, OPERATOR, install.watched, watched_rules())]
+    found += _granted(install, f"{OPERATOR}-own", install.namespace, own_rules(install))
+    if install.webhook and not install.cert_manager:
+        rules = [
+            _rule(
+                ["admissionregistration.k8s.io"],
+                ["validatingwebhookconfigurations"],
+                ["get", "list", "watch", "patch"],
+                [CONFIGURATION],
+            )
+        ]
+        found += _granted(install, f"{OPERATOR}-webhook", "", rules)
+    return found
+
+
+def _granted(install: Install, name: str, namespace: str, rules: list[Object]) -> list[Object]:
+    """A role and its binding to the operator's account, for all namespaces where `namespace` is ""."""
+    prefix = "" if namespace else "Cluster"
+    api = "rbac.authorization.k8s.io"
+    metadata = _metadata(name, namespace)
+    role = {"apiVersion": f"{api}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": rules}
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": f"{prefix}RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": api, "kind": f"{prefix}Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": install.namespace}],
+    }
+    return [role, binding]
+
+
+def user_roles() -> list[Object]:
+    """What the cluster's roles `edit`, `admin` and `view` get: who may use a namespace may use MiniClusters in it."""
+    write = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+    read = ["get", "list", "watch"]
+    return [
+        _user_role("edit", ["admin", "edit"], [_rule([GROUP], [PLURAL, f"{PLURAL}/scale"], write)]),
+        _user_role("view", ["view"], [_rule([GROUP], [PLURAL, f"{PLURAL}/status", f"{PLURAL}/scale"], read)]),
+    ]
+
+
+def _user_role(name: str, into: list[str], rules: list[Object]) -> Object:
+    metadata = _metadata(f"headrace-{name}")
+    for role in into:
+        metadata["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] = "true"
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+# --- the Deployment
+
+
+def arguments(install: Install) -> list[str]:
+    """The command of the operator's container."""
+    words = ["headrace", "operator", "run", f"--namespace={install.watched}", f"--view-image={install.view_image}"]
+    words += [f"--metrics-bind=:{METRICS_PORT}", f"--health-bind=:{HEALTH_PORT}"]
+    if not install.webhook:
+        return [*words, "--no-webhook"]
+    words.append(f"--webhook-bind=:{WEBHOOK_PORT}")
+    return [*words, f"--webhook-certificate={CERTIFICATE_FOLDER}"] if install.cert_manager else words
+
+
+def workload(install: Install) -> list[Object]:
+    """The Deployment, and the Service of its metrics."""
+    volumes = [{"name": "tmp", "emptyDir": {}}]
+    if install.webhook and install.cert_manager:
+        volumes.append({"name": "certificate", "secret": {"secretName": WEBHOOK}})
+    template = {
+        "metadata": {"labels": dict(_LABELS)},
+        "spec": {
+            "serviceAccountName": OPERATOR,
+            "automountServiceAccountToken": True,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [_container(install)],
+            "volumes": volumes,
+            # The Lease is given back at the end of a run.
+            "terminationGracePeriodSeconds": 10,
+        },
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(OPERATOR, install.namespace),
+        "spec": {"replicas": install.replicas, "selector": {"matchLabels": dict(_LABELS)}, "template": template},
+    }
+    port = {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(f"{OPERATOR}-metrics", install.namespace),
+        "spec": {"selector": dict(_LABELS), "ports": [port]},
+    }
+    return [deployment, service]
+
+
+def _container(install: Install) -> Object:
+    ports = [{"name": "metrics", "containerPort": METRICS_PORT}, {"name": "health", "containerPort": HEALTH_PORT}]
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]
+    if install.webhook:
+        ports.append({"name": "webhook", "containerPort": WEBHOOK_PORT})
+    if install.webhook and install.cert_manager:
+        mounts.append({"name": "certificate", "mountPath": CERTIFICATE_FOLDER, "readOnly": True})
+    return {
+        "name": "operator",
+        "image": install.image,
+        "command": arguments(install),
+        "ports": ports,
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
+        "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": mounts,
+    }
+
+
+# --- the webhook
+
+
+def webhook(install: Install) -> list[Object]:
+    """The Service and the configuration of the webhook, and with cert-manager its certificate."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(WEBHOOK, install.namespace),
+        "spec": {"selector": dict(_LABELS), "ports": [{"port": 443, "targetPort": "webhook"}]},
+    }
+    found = [service]
+    if install.cert_manager:
+        found += _certificate(install)
+    address = {"service": {"namespace": install.namespace, "name": WEBHOOK, "path": WEBHOOK_PATH, "port": 443}}
+    return [*found, configuration(address, install)]
+
+
+def configuration(client: Object, install: Install) -> Object:
+    """The webhook configuration; `client` says where the API server finds the webhook (`clientConfig`).
+
+    It fails closed, for MiniClusters alone. What changes no `spec`, and what is being deleted, does not need it, so
+    that MiniClusters can be removed while no operator runs.
+    """
+    rule = {
+        "apiGroups": [GROUP],
+        "apiVersions": [VERSION],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [PLURAL, f"{PLURAL}/scale"],
+        "scope": "Namespaced",
+    }
+    conditions = [
+        {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"},
+        {"name": "spec-changes", "expression": "oldObject == null || object.spec != oldObject.spec"},
+    ]
+    hook: Object = {
+        "name": f"{PLURAL}.headrace.{GROUP}",
+        "clientConfig": client,
+        "rules": [rule],
+        "matchConditions": conditions,
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 5,
+    }
+    if install.watched:
+        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": install.watched}}
+    more: Object = {}
+    if install.cert_manager:
+        more["annotations"] = {"cert-manager.io/inject-ca-from": f"{install.namespace}/{WEBHOOK}"}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": _metadata(CONFIGURATION, **more),
+        "webhooks": [hook],
+    }
+
+
+def _certificate(install: Install) -> list[Object]:
+    """A self-signed issuer and a certificate of cert-manager.io/v1, in the Secret that the Deployment mounts."""
+    issuer = {
+        "apiVersion": "cert-manager.io/v1",
+        "kind": "Issuer",
+        "metadata": _metadata(WEBHOOK, install.namespace),
+        "spec": {"selfSigned": {}},
+    }
+    certificate = {
+        "apiVersion": "cert-manager.io/v1",
+        "kind": "Certificate",
+        "metadata": _metadata(WEBHOOK, install.namespace),
+        "spec": {
+            "secretName": WEBHOOK,
+            "dnsNames": [f"{WEBHOOK}.{install.namespace}.svc"],
+            "issuerRef": {"name": WEBHOOK, "kind": "Issuer"},
+        },
+    }
+    return [issuer, certificate]

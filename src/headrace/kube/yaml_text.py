@@ -1,0 +1,34 @@
+"""Kubernetes objects as YAML that every reader of YAML 1.1 and 1.2 understands alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+_PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*\Z")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, value: str) -> Any:
+    # Quotes wherever the text could be read as a number, a date or a truth value.
+    style = None if _PLAIN.match(value) and value.lower() not in _WORDS else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(objects: Iterable[dict[str, Any]]) -> str:
+    """The objects as documents, each after a line `---`."""
+    return "".join(
+        "---\n" + str(yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True))
+        for one in objects
+    )

@@ -1,0 +1,46 @@
+"""A MiniCluster of two pods in a plain busybox image says hello and finishes; what it tells is true."""
+
+from __future__ import annotations
+
+from running_operator import MiniClusters, RunningOperator
+
+
+def test_two_pods_say_hello_and_finish(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("hello", size=2, tasks=2)
+    status = miniclusters.phase("hello", "Finished")
+    assert status["exitCode"] == 0
+    assert status["size"] == 2
+    assert [line for line in miniclusters.log("hello").splitlines() if line == "hello"] == ["hello", "hello"]
+    times = status["times"]
+    order = ["requested", "created", "podsRunning", "brokersUp", "jobStarted", "finished"]
+    assert sorted(times, key=order.index) == order
+    assert times["podsRunning"] <= times["finished"]
+    conditions = {one["type"]: one["status"] for one in status["conditions"]}
+    assert conditions["JobRequested"] == conditions["JobFinished"] == "True"
+    assert conditions["JobRunning"] == conditions["JobWaitingForResources"] == "False"
+    assert miniclusters.events("hello")[-1] == "Finished"
+
+
+def test_a_command_that_fails_fails_the_minicluster_with_its_status(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("fails", size=2, command="sh -c 'exit 7'")
+    status = miniclusters.phase("fails", "Failed")
+    assert status["exitCode"] == 7
+    assert status["reason"].startswith("the job ended with status 7")
+    job = miniclusters.get("job", "fails")
+    assert {one["type"] for one in job["status"]["conditions"]} >= {"Failed"}
+    assert job["status"].get("failed") == 1, "it is not tried again"
+
+
+def test_few_requests_from_create_to_finish(miniclusters: MiniClusters, operator: RunningOperator) -> None:
+    before = sum(operator.requests().values())
+    miniclusters.apply("counted", size=4)
+    miniclusters.phase("counted", "Finished")
+    assert sum(operator.requests().values()) - before <= 25
+
+
+def test_nothing_is_left_after_deletion(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("gone", size=1)
+    miniclusters.phase("gone", "Finished")
+    miniclusters.kubectl("delete", "mc", "gone", "--cascade=foreground", "--timeout=60s")
+    left = miniclusters.kubectl("get", "job,pod,svc,secret,configmap", "-o", "name").split()
+    assert left == ["configmap/kube-root-ca.crt"]

@@ -1,0 +1,183 @@
+"""The operator's install objects: what it may do, and files in `deploy/` that are made of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headrace.kube.install import Install, objects
+from headrace.kube.install_files import all_files, helm_chart, install_file, kustomize_base
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+VARIANTS = [
+    Install(),
+    Install(watched="team", namespace="tools", replicas=2),
+    Install(cert_manager=True),
+    Install(webhook=False, image="registry.example/op:2", view_image="registry.example/view:2"),
+    Install(watched="team", webhook=False),
+    Install(watched="team", cert_manager=True),
+]
+
+
+def by_kind(install: Install, *kinds: str) -> list[dict[str, Any]]:
+    return [one for one in objects(install) if one["kind"] in kinds]
+
+
+def rules(install: Install, *kinds: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    """(group, resource, verb, names) of all roles of these kinds that are bound to the operator."""
+    bound = {one["roleRef"]["name"] for one in by_kind(install, "RoleBinding", "ClusterRoleBinding")}
+    return [
+        (group, resource, verb, tuple(rule.get("resourceNames", ())))
+        for role in by_kind(install, *kinds)
+        if role["metadata"]["name"] in bound
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+@pytest.mark.parametrize("install", VARIANTS)
+def test_the_operator_may_do_no_more_than_it_does(install: Install) -> None:
+    granted = rules(install, "Role", "ClusterRole")
+    assert not any("*" in (group, resource, verb) for group, resource, verb, _ in granted)
+    resources = {resource for _, resource, _, _ in granted}
+    assert not resources & {"pods/exec", "pods/attach", "pods/portforward", "pods/log", "nodes", "namespaces"}
+    secrets = {(verb, names) for _, resource, verb, names in granted if resource == "secrets"}
+    assert {verb for verb, names in secrets if not names} == {"get", "create"}
+    assert {names for _, names in secrets} <= {(), ("headrace-webhook",)}
+    assert not {verb for _, _, verb, _ in granted} & {"impersonate", "escalate", "bind", "deletecollection"}
+
+
+def test_with_one_namespace_nothing_is_granted_elsewhere_but_the_webhook_configuration() -> None:
+    assert rules(Install(watched="team", webhook=False), "ClusterRole") == []
+    granted = rules(Install(watched="team"), "ClusterRole")
+    assert {(resource, names) for _, resource, _, names in granted} == {
+        ("validatingwebhookconfigurations", ("headrace-miniclusters",))
+    }
+    places = {one["metadata"]["namespace"] for one in by_kind(Install(watched="team"), "Role")}
+    assert places == {"team", "headrace-system"}
+    (hook,) = by_kind(Install(watched="team"), "ValidatingWebhookConfiguration")[0]["webhooks"]
+    assert hook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
+
+
+@pytest.mark.parametrize("install", VARIANTS)
+def test_each_role_is_bound_to_the_account_and_exists(install: Install) -> None:
+    (account,) = by_kind(install, "ServiceAccount")
+    place = {"name": account["metadata"]["name"], "namespace": install.namespace}
+    bindings = by_kind(install, "RoleBinding", "ClusterRoleBinding")
+    for one in bindings:
+        assert one["subjects"] == [{"kind": "ServiceAccount", **place}]
+        kind, name = one["roleRef"]["kind"], one["roleRef"]["name"]
+        (role,) = [role for role in by_kind(install, kind) if role["metadata"]["name"] == name]
+        assert role["metadata"].get("namespace") == one["metadata"].get("namespace")
+    own = [one for one in by_kind(install, "Role", "ClusterRole") if "aggregate" not in str(one["metadata"]["labels"])]
+    assert len(own) == len(bindings)
+
+
+def test_the_pod_of_the_operator_is_restricted() -> None:
+    (deployment,) = by_kind(Install(), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("install", VARIANTS)
+def test_the_webhook_of_the_deployment_is_the_one_that_the_api_server_is_told(install: Install) -> None:
+    (container,) = by_kind(install, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    configurations = by_kind(install, "ValidatingWebhookConfiguration")
+    assert ("--no-webhook" in container["command"]) == (not install.webhook) == (configurations == [])
+    for one in configurations:
+        (hook,) = one["webhooks"]
+        client = hook["clientConfig"]["service"]
+        (service,) = [
+            one
+            for one in by_kind(install, "Service")
+            if (one["metadata"]["name"], one["metadata"]["namespace"]) == (client["name"], client["namespace"])
+        ]
+        (port,) = service["spec"]["ports"]
+        assert f"--webhook-bind=:{ports[port['targetPort']]}" in container["command"]
+        assert hook["failurePolicy"] == "Fail"
+        assert hook["rules"][0]["resources"] == ["miniclusters", "miniclusters/scale"]
+
+
+# --- the files
+
+
+def test_the_files_in_deploy_are_made_of_this_source() -> None:
+    there = {str(path.relative_to(DEPLOY)): path.read_text() for path in DEPLOY.rglob("*") if path.is_file()}
+    assert there.keys() == all_files().keys(), "run `make install-files`"
+    assert [name for name, text in all_files().items() if there[name] != text] == [], "run `make install-files`"
+
+
+def test_the_install_file_and_the_kustomize_base_hold_all_objects() -> None:
+    assert list(yaml.safe_load_all(install_file(Install()))) == objects(Install())
+    files = kustomize_base()
+    listed = yaml.safe_load(files.pop("kustomization.yaml"))["resources"]
+    assert listed == list(files)
+    assert [one for name in listed for one in yaml.safe_load_all(files[name])] == objects(Install())
+
+
+def rendered(text: str, values: dict[str, Any]) -> str:
+    """What Helm makes of the few words that the chart's templates use: if, if not, else, end, and values."""
+
+    def value(path: str) -> Any:
+        found: Any = values
+        for word in path.strip(".").split("."):
+            found = found[word]
+        return found
+
+    out: list[str] = []
+    shown = [True]
+    for line in text.splitlines():
+        action = re.fullmatch(r"\{\{- (if not|if|else|end) ?(\S*) \}\}", line)
+        if not action:
+            if all(shown):
+                out.append(re.sub(r"\{\{ (\S+) \}\}", lambda found: str(value(found[1])), line))
+        elif action[1] == "end":
+            shown.pop()
+        elif action[1] == "else":
+            shown[-1] = not shown[-1]
+        else:
+            shown.append(bool(value(action[2])) != (action[1] == "if not"))
+    assert shown == [True]
+    return "\n".join(out)
+
+
+@pytest.mark.parametrize("install", VARIANTS)
+def test_the_chart_makes_the_same_objects(install: Install) -> None:
+    chosen = {
+        **{"image": install.image, "viewImage": install.view_image, "watchNamespace": install.watched},
+        **{"replicas": install.replicas, "crd": True},
+        "webhook": {"enabled": install.webhook, "certManager": install.cert_manager},
+    }
+    defaults = yaml.safe_load(helm_chart()["values.yaml"])
+    assert defaults.keys() == chosen.keys() and defaults["webhook"].keys() == chosen["webhook"].keys()
+    values = {"Values": chosen, "Release": {"Namespace": install.namespace}}
+    texts = [text for name, text in helm_chart().items() if name.startswith("templates/")]
+    made = [one for text in texts for one in yaml.safe_load_all(rendered(text, values)) if one]
+    for one in made:
+        if one["kind"] == "CustomResourceDefinition":
+            assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+
+    def named(found: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+        return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in found}
+
+    # The chart's namespace is Helm's to make.
+    wanted = {key: one for key, one in named(objects(install)).items() if key[0] != "Namespace"}
+    assert named(made) == wanted
+
+
+def test_the_defaults_of_the_chart_are_those_of_the_install_file() -> None:
+    values = yaml.safe_load(helm_chart()["values.yaml"])
+    default = Install()
+    assert (values["image"], values["viewImage"]) == (default.image, default.view_image)
+    assert (values["watchNamespace"], values["replicas"]) == (default.watched, default.replicas)
+    assert values["webhook"] == {"enabled": default.webhook, "certManager": default.cert_manager}
