@@ -9,11 +9,13 @@ from collections.abc import Coroutine
 from typing import Any
 from unittest import mock
 
+from msgspec.structs import replace
 from simulated_api import NOW, Server
 
 from headrace.kube import operator as operator_module
 from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, MINICLUSTERS, PODS, SERVICES
 from headrace.kube.metrics import Metrics
+from headrace.kube.observed import Lead
 from headrace.kube.operator import Operator, Options
 
 Object = dict[str, Any]
@@ -30,6 +32,30 @@ def minicluster(**spec: Any) -> Object:
     }
 
 
+class SimulatedLinks:
+    """The connection to the lead: `said` is what it says of itself, `told` what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.said: Lead | None = None
+        self.told: list[Object] = []
+
+    def lead(self, uid: str) -> Lead | None:
+        return self.said
+
+    def tell(self, uid: str, request: Object) -> None:
+        if request not in self.told:
+            self.told.append(request)
+
+    def address(self, uid: str) -> str:
+        return "tcp://lead"
+
+    def keep(self, uid: str, address: str, keys: object) -> None:
+        pass
+
+    def drop(self, uid: str) -> None:
+        self.said = None
+
+
 class World:
     """`now` is the time of the next look, in seconds since the epoch."""
 
@@ -41,6 +67,8 @@ class World:
     def restart(self) -> None:
         """Another operator, which has seen nothing yet."""
         self.operator = Operator(self.server, Options(), Metrics())  # type: ignore[arg-type]
+        self.operator.links = self.links = SimulatedLinks()  # type: ignore[assignment]
+        self.operator._executor._tell = self.links.tell
 
     def apply(self, cluster: Object) -> Object:
         return self.server.add(MINICLUSTERS, "ns", cluster)
@@ -68,6 +96,10 @@ class World:
         for kind, cache in caches.items():
             ours = [one for one in self.server.all(kind.plural) if kind in (MINICLUSTERS, LEASES) or _is_ours(one)]
             cache.replace([dict(one) for one in ours])
+
+    def say(self, **news: Any) -> None:
+        """The lead has news of itself."""
+        self.links.said = replace(self.links.said or Lead(state="running"), **news)
 
     def look(self) -> None:
         """One look. Raises what the operator's worker would report."""

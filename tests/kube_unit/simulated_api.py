@@ -155,7 +155,7 @@ class Server:
             conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": TIME}]
             state = {"running": {"startedAt": TIME}}
             containers = [{"name": name, "image": "busybox", "state": state}]
-            self.change(pod, phase="Running", conditions=conditions, containerStatuses=containers)
+            self.change(pod, phase="Running", podIP="10.0.0.9", conditions=conditions, containerStatuses=containers)
 
     def end_lead(self, name: str, code: int, message: str = "") -> None:
         for pod in self.pods_of(name):

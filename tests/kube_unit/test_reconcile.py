@@ -182,7 +182,7 @@ def test_running_pods_are_not_taken_away_without_the_leads_word() -> None:
     world.edit(size=2)
     world.settle()
     assert len(world.server.pods_of("hello")) == 4
-    assert "waits for a connection to the lead" in world.status["reason"]
+    assert "waits until there is a connection to the lead" in world.status["reason"]
 
 
 def test_a_change_that_needs_another_job_makes_one() -> None:
@@ -347,3 +347,149 @@ def test_a_refusal_of_the_api_server_is_shown() -> None:
     del world.server.refuse["create", "jobs"]
     world.settle()
     assert world.names("jobs") == ["hello"]
+
+
+# --- with a connection to the lead
+
+
+def test_shrinking_waits_until_the_lead_has_drained_what_goes() -> None:
+    world = running(size=4)
+    world.say(resized={"": 4})
+    world.edit(size=2)
+    world.settle()
+    assert world.links.told == [{"op": "resize", "size": 2, "max_size": 2, "hosts": "hello-[0-1]"}]
+    assert len(world.server.pods_of("hello")) == 4
+    assert world.status["reason"] == "shrinking hello from 4 to 2 waits until no job runs on the pods that go"
+    world.say(resized={"": 2})
+    world.settle()
+    assert len(world.server.pods_of("hello")) == 2
+
+
+def test_growth_is_told_to_the_lead_with_the_hosts_that_may_join() -> None:
+    world = running()
+    world.say(resized={"": 2})
+    world.edit(size=6, maxSize=8)
+    world.settle()
+    assert len(world.server.pods_of("hello")) == 6
+    assert world.links.told == [{"op": "resize", "size": 6, "max_size": 8, "hosts": "hello-[0-7]"}]
+
+
+def test_a_growth_that_takes_a_shrinking_back_lets_the_hosts_take_jobs_again() -> None:
+    world = running(size=4)
+    world.say(resized={"": 4})
+    world.edit(size=2)
+    world.settle()
+    world.edit(size=4)
+    world.settle()
+    world.say(resized={"": 2})
+    world.settle()
+    assert [one["size"] for one in world.links.told] == [2, 4]
+
+
+def test_a_group_has_a_size_of_its_own() -> None:
+    group = {"name": "gpu", "size": 3, "maxSize": 4}
+    world = World()
+    world.apply(minicluster(groups=[group]))
+    world.settle()
+    assert world.names("jobs") == ["hello", "hello-gpu"]
+    for name in ("hello", "hello-gpu"):
+        world.server.run_pods(name)
+    world.settle()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", "5/5")
+    world.say(resized={"": 2, "gpu": 3})
+    world.edit(groups=[{**group, "size": 1}])
+    world.settle()
+    assert [one["group"] for one in world.links.told] == ["gpu"]
+    world.say(resized={"": 2, "gpu": 1})
+    world.settle()
+    assert (len(world.server.pods_of("hello-gpu")), len(world.server.pods_of("hello"))) == (1, 2)
+
+
+def test_the_size_follows_the_queue() -> None:
+    world = running(size=1, maxSize=4, autoscale={"minSize": 1, "idleSeconds": 60})
+    world.say(resized={"": 1}, demand_nodes=3, jobs={"sched": 3})
+    world.settle()
+    assert world.cluster["spec"]["size"] == 3
+    assert len(world.server.pods_of("hello")) == 3
+    idle = world.now
+    world.say(resized={"": 3}, demand_nodes=0, idle_since=idle, jobs={"inactive": 3})
+    world.settle()
+    assert world.cluster["spec"]["size"] == 3
+    world.now = idle + 61
+    world.look()
+    assert world.cluster["spec"]["size"] == 1
+    assert world.events().count("Autoscaled") == 2
+
+
+def test_a_change_of_the_configuration_is_reloaded_by_the_brokers() -> None:
+    world = running(flux={"brokerConfig": "[queues.a]\n"})
+    job = world.server.one("jobs", "hello")
+    world.edit(flux={"brokerConfig": "[queues.b]\n"})
+    world.say(resized={"": 2})
+    world.settle()
+    assert [one["op"] for one in world.links.told] == ["reload"]
+    assert world.links.told[0]["config"]["queues"] == {"b": {}}
+    world.say(config=world.links.told[0]["config"])
+    world.settle()
+    world.links.told.clear()
+    world.say(config=None)
+    world.settle()
+    assert world.links.told == [], "it is not reloaded again"
+    assert world.server.one("jobs", "hello") is job
+
+
+def test_the_queue_is_saved_before_it_is_suspended() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2}, jobs={"sched": 2})
+    world.edit(suspend=True)
+    world.settle()
+    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert len(world.server.pods_of("hello")) == 2
+    world.say(saved=True)
+    world.settle()
+    assert (world.status["phase"], world.server.pods_of("hello")) == ("Suspended", [])
+    assert "JobsLost" not in world.events()
+
+
+def test_jobs_that_a_suspension_loses_are_told() -> None:
+    world = running()
+    world.say(resized={"": 2}, jobs={"sched": 2, "run": 1, "inactive": 7})
+    world.edit(suspend=True)
+    world.settle()
+    lost = [one["message"] for one in world.server.all("events") if one["reason"] == "JobsLost"]
+    assert lost == ["3 jobs that are queued or running are lost: spec.archive.path is not set"]
+
+
+def test_the_queue_is_saved_before_it_is_deleted() -> None:
+    world = running(archive={"path": "/state/archive.tar"})
+    world.say(resized={"": 2})
+    world.server.remove(world.cluster)
+    world.look()
+    assert world.links.told == [{"op": "save", "path": "/state/archive.tar"}]
+    assert world.names("miniclusters") == ["hello"]
+    world.say(saved=True)
+    world.look()
+    assert world.names("miniclusters") == []
+
+
+def test_jobs_by_state_are_those_the_lead_tells() -> None:
+    world = running()
+    world.say(resized={"": 2}, brokers_up=2, jobs={"run": 1, "sched": 4})
+    world.settle()
+    assert world.status["jobs"] == {"depend": 0, "priority": 0, "sched": 4, "run": 1, "cleanup": 0, "inactive": 0}
+
+
+def test_a_job_that_ended_like_a_killed_process_ends_the_minicluster() -> None:
+    """The failure policy lets a pod that ended with 143 be replaced."""
+    world = running()
+    pod = next(one for one in world.server.pods_of("hello") if one["metadata"]["name"].startswith("hello-0"))
+    ended = {"exitCode": 143, "finishedAt": TIME, "message": json.dumps({"exit": 143})}
+    world.server.change(pod, phase="Failed", containerStatuses=[{"name": "hello", "state": {"terminated": ended}}])
+    world.look()
+    job = world.server.one("jobs", "hello")
+    assert job is not None and job["spec"]["backoffLimit"] == 0
+    ended["message"] = ""
+    job["spec"]["backoffLimit"] = 100
+    world.server.change(pod, phase="Failed")
+    world.look()
+    assert job["spec"]["backoffLimit"] == 100, "a lead that was killed is replaced"

@@ -71,10 +71,14 @@ Step = Union[MakeSecret, Create, Apply, Patch, Delete, Tell]
 
 
 class Actions(Struct, frozen=True, kw_only=True):
-    """`status` is the whole status to write, None to leave it. `again_at` is when to look again though nothing changed
-    (seconds since the epoch). `look_for_warnings` asks for the Events of the Jobs and pods."""
+    """`notices` are Events about the steps, told before them: afterwards, a crash in between would have them forgotten.
+    `events` are about changes of the status, told before it is written. `status` is the whole status to write, None to
+    leave it. `again_at` is when to look again though nothing changed (seconds since the epoch). `look_for_warnings`
+    asks for the Events of the Jobs and pods.
+    """
 
     steps: tuple[Step, ...] = ()
+    notices: tuple[Report, ...] = ()
     events: tuple[Report, ...] = ()
     status: Object | None = None
     again_at: float | None = None

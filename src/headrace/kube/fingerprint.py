@@ -44,6 +44,11 @@ def recreating(cluster: MiniCluster) -> str:
     return _hash(spec)
 
 
+def configuration(cluster: MiniCluster) -> str:
+    """The fingerprint of the brokers' configuration, which a live MiniCluster reloads."""
+    return _hash(cluster.flux.broker_config)
+
+
 def content_of(body: Object) -> str:
     """The fingerprint of what an object says, as far as the API server keeps it as it is."""
     if body.get("kind") == "Service" or "clusterIP" in (body.get("spec") or {}):

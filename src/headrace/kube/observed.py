@@ -16,9 +16,10 @@ Object = dict[str, Any]
 class Lead(Struct, frozen=True, kw_only=True):
     """What the lead of a running MiniCluster told over its channel (`minicluster.channel`).
 
-    `size` and `generation` are those of the last resize that it has carried out, `drained` is the size to which it has
-    drained. `idle_since` is when the last job ended, None while jobs are active. `saved` is set once the instance has
-    been saved as asked, `save_error` says why it could not be.
+    `resized` has the sizes, by group ("" is the MiniCluster's own pods), for which the lead has done its part: hosts
+    beyond them are drained and idle. `config` is the broker configuration of the last reload. `demand_nodes` is how
+    many nodes the active jobs want, `idle_since` when the last job ended, None while jobs are active. `saved` is set
+    once the instance has been saved as asked, `save_error` says why it could not be.
     """
 
     state: str = "starting"
@@ -27,8 +28,8 @@ class Lead(Struct, frozen=True, kw_only=True):
     jobs: dict[str, int] = {}
     demand_nodes: int = 0
     idle_since: float | None = None
-    resized_to: int | None = None
-    drained_to: int | None = None
+    resized: dict[str, int] = {}
+    config: dict[str, Any] | None = None
     saved: bool = False
     save_error: str = ""
 

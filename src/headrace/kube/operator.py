@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ from typing import Any
 from msgspec import Struct
 
 from ..minicluster.fields import MiniCluster
+from ..minicluster.pod_plan import CHANNEL_PORT
 from ..minicluster.validate import check
-from . import keys, names
+from . import keys, names, pods
 from .actions import Report
 from .api import (
     CONFIG_MAPS,
@@ -38,6 +40,7 @@ from .api import (
 from .builders import Images, desired, view_image
 from .credentials import CredentialsError
 from .execute import Executor, Taken
+from .links import Keys, Links
 from .metrics import Metrics
 from .observed import Observed
 from .reconcile import Settings, is_ours, reconcile, without_server_fields
@@ -45,6 +48,7 @@ from .runtime.cache import Cache, Key, key_of, owner_of
 from .runtime.lease import seconds_fresh
 from .runtime.reflector import Reflector
 from .runtime.work_queue import WorkQueue
+from .status import job_end
 
 Object = dict[str, Any]
 
@@ -78,7 +82,8 @@ class Operator:
         self.queue: WorkQueue[Key] = WorkQueue(time.monotonic)
         self.clusters, self.jobs, self.pods = Cache(_trim), Cache(_trim), Cache(_trim_pod)
         self.config_maps, self.services, self.leases = Cache(_trim), Cache(_trim), Cache(_trim)
-        self._executor = Executor(api, self._seen, lambda uid, request: None, self._secret_of)
+        self.links = Links(self._lead_changed)
+        self._executor = Executor(api, self._seen, self.links.tell, self._secret_of)
         self._settings = Settings(build=self._build, stands_in=lambda cluster: view_image(cluster, options.images)[1])
         self._memory: dict[str, _Memory] = {}
         self._reflectors = self._make_reflectors()
@@ -100,7 +105,10 @@ class Operator:
         for cluster in self.clusters:
             self.queue.add(key_of(cluster))
         log.info("working", extra={"miniclusters": len(self.clusters)})
-        await asyncio.gather(*(self._worker() for _ in range(WORKERS)))
+        try:
+            await asyncio.gather(*(self._worker() for _ in range(WORKERS)))
+        finally:
+            self.links.close()
 
     # --- what changed, and whom it concerns
 
@@ -140,11 +148,17 @@ class Operator:
             if not (cluster.get("status") or {}).get("phase"):
                 self.queue.add(key_of(cluster))
 
+    def _lead_changed(self, uid: str) -> None:
+        memory = self._memory.get(uid)
+        if memory is not None:
+            self.queue.add(memory.key)
+
     def _seen(self, kind: Kind, item: Object) -> None:
         """What a write was answered with is known before the watch tells of it."""
         uid = owner_of(item)
         if kind is SECRETS:
-            self._recall(uid).secret = True
+            memory = self._recall(uid)
+            memory.secret, memory.keys = True, link_keys(item)
             return
         caches = {MINICLUSTERS: self.clusters, JOBS: self.jobs, PODS: self.pods}
         caches |= {CONFIG_MAPS: self.config_maps, SERVICES: self.services}
@@ -174,6 +188,7 @@ class Operator:
         if cluster is None:
             self._forget_absent()
             return
+        self._recall(cluster["metadata"]["uid"]).key = key
         if not is_ours(cluster):
             return
         began = time.perf_counter()
@@ -185,6 +200,8 @@ class Operator:
         self.metrics.observe("headrace_operator_reconcile_seconds", time.perf_counter() - began)
         refused, memory.refused = memory.refused, ""
         try:
+            for notice in actions.notices:
+                await self._report(cluster, notice, now)
             await self._executor.carry_out(cluster, actions.steps)
             memory.taken = () if actions.steps else memory.taken
         except Taken as exc:
@@ -199,6 +216,7 @@ class Operator:
             await self._tell(cluster, self.observe(cluster, now), now)
             raise
         await self._publish(cluster, actions.events, actions.status, now)
+        await self._link(observed, memory)
         if actions.look_for_warnings:
             await self._look_for_warnings(observed, memory, key)
         if actions.again_at is not None:
@@ -227,6 +245,7 @@ class Operator:
             taken=memory.taken,
             try_taken_at=memory.try_taken_at,
             refused=memory.refused,
+            lead=self.links.lead(uid),
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
         )
@@ -257,6 +276,21 @@ class Operator:
             # AlreadyExists: it was told before a crash. Forbidden: the namespace is being deleted.
             if exc.status not in (403, 404, 409):
                 log.warning("event %s: %s", event.reason, exc, extra=_where(key_of(cluster)))
+
+    async def _link(self, observed: Observed, memory: _Memory) -> None:
+        """Be connected to the lead while it runs, and only then."""
+        address = "" if job_end(observed.job) else lead_address(observed)
+        if not address:
+            self.links.drop(observed.uid)
+        elif address != self.links.address(observed.uid):
+            if memory.keys is None:
+                name = f"{observed.name}-curve"
+                found = await self.api.get(SECRETS, observed.namespace, name)
+                if owner_of(found) != observed.uid:
+                    return
+                self._seen(SECRETS, found)
+            if memory.keys is not None:
+                self.links.keep(observed.uid, address, memory.keys)
 
     async def _look_for_warnings(self, observed: Observed, memory: _Memory, key: Key) -> None:
         """Read the Events of Jobs and pods that have not come up: quota and mounts are told nowhere else."""
@@ -295,18 +329,41 @@ class Operator:
     def _forget_absent(self) -> None:
         present = {one["metadata"]["uid"] for one in self.clusters}
         for uid in [uid for uid in self._memory if uid not in present]:
+            self.links.drop(uid)
             del self._memory[uid]
 
 
 class _Memory(Struct):
     """What the operator remembers of a MiniCluster beside its caches; all of it can be found out again."""
 
+    key: Key = ("", "")
+    keys: Keys | None = None
     secret: bool = False
     taken: tuple[str, ...] = ()
     try_taken_at: float = 0.0
     refused: str = ""
     warnings: tuple[str, ...] = ()
     status_at: float = 0.0
+
+
+def lead_address(observed: Observed) -> str:
+    """Where the lead's channel is (tcp://HOST:PORT); "" where no lead of ours runs."""
+    container = (observed.cluster.get("spec") or {}).get("flux", {}).get("container") or {}
+    lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
+    if lead is None or not pods.is_running(lead) or container.get("disable"):
+        return ""
+    host = (lead.get("status") or {}).get("podIP") or ""
+    return f"tcp://{f'[{host}]' if ':' in host else host}:{CHANNEL_PORT}" if host else ""
+
+
+def link_keys(secret: Object) -> Keys | None:
+    """The keys of the channel in a MiniCluster's Secret; None where they are not readable."""
+    try:
+        found = keys.keys_of(secret)
+        return Keys(keys.key_pair(found.channel)[0], *keys.key_pair(found.channel_client))
+    except ValueError as exc:
+        log.warning("%s", exc)
+        return None
 
 
 def patch_of(before: Object, after: Object) -> Object:
@@ -324,10 +381,10 @@ def patch_of(before: Object, after: Object) -> Object:
 
 
 def event_body(cluster: Object, event: Report, now: float) -> Object:
-    """A core/v1 Event. Its name follows from what it tells of which version of the MiniCluster, so that an operator
-    that was restarted before it wrote the status tells nothing twice."""
+    """A core/v1 Event. Its name follows from what it tells and from the status before, so that an operator that was
+    restarted before it wrote the status tells nothing twice."""
     meta = cluster["metadata"]
-    told = "\0".join((meta["uid"], meta["resourceVersion"], event.reason, event.message))
+    told = json.dumps([meta["uid"], cluster.get("status"), event.reason, event.message], sort_keys=True)
     moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     name = f"{meta['name']}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
     return {

@@ -32,6 +32,8 @@ class LeadEnd(Struct, frozen=True):
     reason: str
     finished: str
     times: dict[str, Any]
+    by_job: bool = False
+    """Whether our runner has told it: the job itself ended so, and not the container alone."""
 
 
 def index_of(pod: Object) -> int:
@@ -96,6 +98,7 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
         reason=reason,
         finished=str(ended.get("finishedAt") or ""),
         times=said["times"] if isinstance(said.get("times"), dict) else {},
+        by_job=isinstance(given, int),
     )
 
 

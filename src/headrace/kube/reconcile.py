@@ -7,19 +7,22 @@ controller is this MiniCluster's uid are changed or deleted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from ..minicluster.fields import MANAGER, MiniCluster
+from ..minicluster.plan import hostlist
+from ..minicluster.pod_plan import PLAN_FILE
 from ..minicluster.problems import InvalidMiniCluster
 from ..minicluster.validate import check
 from . import names, pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
 from .api import JOBS, KINDS, MINICLUSTERS
 from .autoscale import wanted_size
-from .fingerprint import content_of, recreating, whole
+from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed
 from .status import START_TIMEOUT, View, is_over, job_end, ran_in_full, seconds_of, shortage, status_of, text_of
 from .transitions import events_of
@@ -28,12 +31,15 @@ Object = dict[str, Any]
 
 FINALIZER = "flux-framework.org/headrace-save"
 # Annotations on our objects: the spec that an object was made from, its content, and (on a Job) the part of the spec
-# whose change needs another Job, and that the operator has suspended it.
+# whose change needs another Job, the brokers' configuration, and that the operator has suspended it.
 SPEC = "flux-framework.org/headrace-spec"
 CONTENT = "flux-framework.org/headrace-content"
 RECREATES = "flux-framework.org/headrace-recreates"
+CONFIG = "flux-framework.org/headrace-config"
 SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 
+# Exit codes of a process that was killed by SIGKILL or SIGTERM.
+KILLED = (137, 143)
 # Seconds for which a deletion or suspension waits until the instance is saved.
 SAVE_TIMEOUT = 60.0
 # Seconds after its Job's start from which a MiniCluster without all its pods has its Events read, and between readings.
@@ -59,22 +65,23 @@ class _Work:
         self.again: list[float] = []
         self.waits_for = ""
         self.saving = False
-        self.extra: list[Report] = []
+        self.notices: list[Report] = []
         self.look_for_warnings = False
 
     def finish(self, cluster: MiniCluster | None, problems: tuple[str, ...] = (), status: bool = True) -> Actions:
         observed = self.observed
-        fresh, events = None, list(self.extra)
+        fresh, events = None, tuple[Report, ...]()
         if status:
             view = View(cluster=cluster, problems=problems, waits_for=self.waits_for, saving=self.saving)
             fresh = status_of(observed, view, self.now)
             before = observed.cluster.get("status") or {}
-            events += events_of(before, fresh)
+            events = tuple(events_of(before, fresh))
             if fresh == before:
                 fresh = None
         return Actions(
             steps=tuple(self.steps),
-            events=tuple(events),
+            notices=tuple(self.notices),
+            events=events,
             status=fresh,
             again_at=min(self.again) if self.again else None,
             look_for_warnings=self.look_for_warnings,
@@ -132,7 +139,9 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     job = observed.job
     if job and _made_from_another(job, cluster):
         work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
-        work.extra.append(Report("Normal", "Recreating", "a field changed that needs another Job: its pods start anew"))
+        work.notices.append(
+            Report("Normal", "Recreating", "a field changed that needs another Job: its pods start anew")
+        )
         work.waits_for = "the Job of the former spec is being deleted"
         return
     if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
@@ -141,17 +150,20 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if job is None and not observed.secret:
         work.steps.append(MakeSecret(names.secret(cluster)))
     size = _number(job["spec"].get("parallelism")) if job else cluster.spec.size
-    _keep_objects(work, cluster, settings.build(cluster, observed.uid, size or cluster.spec.size))
+    desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
+    _keep_objects(work, cluster, desired)
+    image = "" if observed.cluster.get("status") else settings.stands_in(cluster)
+    if image:
+        work.notices.append(Report("Normal", "ViewReplaced", f"Headrace's own view stands in for {image}"))
     if job is None:
-        image = settings.stands_in(cluster)
-        if image and not observed.cluster.get("status"):
-            work.extra.append(Report("Normal", "ViewReplaced", f"Headrace's own view stands in for {image}"))
         return
     if job["metadata"].get("deletionTimestamp"):
         work.waits_for = "its Job is being deleted"
         return
     if _suspend(work, cluster, job):
         return
+    _end_killed(work, cluster, job)
+    _reload(work, cluster, job, desired)
     _resize(work, cluster, job)
     _autoscale(work, cluster, job)
     _watch_start(work, cluster, job)
@@ -170,7 +182,11 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
         kind, name = body["kind"], body["metadata"]["name"]
         made = _annotated(body, {SPEC: spec_hash, CONTENT: content_of(body)})
         if kind == "Job":
-            own = {RECREATES: recreates, **({SUSPENDED_BY_US: "true"} if cluster.spec.suspend else {})}
+            own = {
+                RECREATES: recreates,
+                CONFIG: configuration(cluster),
+                **({SUSPENDED_BY_US: "true"} if cluster.spec.suspend else {}),
+            }
             made = _annotated(made, own)
         found = present[kind].get(name)
         if found is None:
@@ -212,7 +228,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
             active = _active_jobs(observed)
             if active and not (cluster.spec.archive and cluster.spec.archive.path):
                 text = f"{active} jobs that are queued or running are lost: spec.archive.path is not set"
-                work.extra.append(Report("Warning", "JobsLost", text))
+                work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
             work.steps += _patch_jobs(observed, body)
             work.steps += [
@@ -253,10 +269,10 @@ def _saved(work: _Work, cluster: MiniCluster, since: float) -> bool:
     if not path or not lead_runs or (observed.lead and observed.lead.saved):
         return True
     if observed.lead and observed.lead.save_error:
-        work.extra.append(Report("Warning", "NotSaved", f"the queue could not be saved: {observed.lead.save_error}"))
+        work.notices.append(Report("Warning", "NotSaved", f"the queue could not be saved: {observed.lead.save_error}"))
         return True
     if work.now >= since + SAVE_TIMEOUT:
-        work.extra.append(Report("Warning", "NotSaved", f"the queue was not saved within {SAVE_TIMEOUT:.0f} s"))
+        work.notices.append(Report("Warning", "NotSaved", f"the queue was not saved within {SAVE_TIMEOUT:.0f} s"))
         return True
     if observed.lead:
         work.steps.append(Tell({"op": "save", "path": path}))
@@ -277,42 +293,44 @@ def _active_jobs(observed: Observed) -> int:
 def _resize(work: _Work, cluster: MiniCluster, job: Object) -> None:
     """Bring each Job to its size: growth at once, shrinking once nothing runs on the pods that go."""
     observed = work.observed
-    size, have = cluster.spec.size, _number(job["spec"].get("parallelism"))
-    own_flux = bool(cluster.flux.container and cluster.flux.container.disable)
-    if size < have and not own_flux and any(map(pods.is_running, observed.own_pods)) and not _drained(observed, size):
-        if observed.lead is None:
-            work.waits_for = f"shrinking to {size} waits for a connection to the lead, which drains the pods that go"
-        else:
-            work.waits_for = f"shrinking to {size} waits until no job runs on the pods that go"
-            _tell_size(work, cluster)
-        return
-    if size != have:
-        work.steps.append(_sized(observed.name, job, size))
-    elif observed.lead is not None and observed.lead.resized_to not in (None, size):
-        _tell_size(work, cluster)
-    if size > have and observed.lead is not None:
-        _tell_size(work, cluster)
+    _resize_job(work, cluster, job, "", cluster.spec.size)
     for group in cluster.spec.groups:
-        name = names.group_job(cluster, group)
-        other = observed.jobs.get(name)
-        if other and _number(other["spec"].get("parallelism")) != group.size and not job_end(other):
-            work.steps.append(_sized(name, other, group.size))
+        other = observed.jobs.get(names.group_job(cluster, group))
+        if other and not job_end(other) and not other["metadata"].get("deletionTimestamp"):
+            _resize_job(work, cluster, other, group.name, group.size)
 
 
-def _sized(name: str, job: Object, size: int) -> Patch:
-    return Patch(JOBS, name, job["metadata"]["uid"], {"spec": {"parallelism": size, "completions": size}})
+def _resize_job(work: _Work, cluster: MiniCluster, job: Object, group: str, size: int) -> None:
+    """`group` is "" for the MiniCluster's own pods. The lead hears of every size: it drains hosts beyond it, lets those
+    that it had drained take jobs again, and learns of hosts that it does not know."""
+    observed, name, lead = work.observed, job["metadata"]["name"], work.observed.lead
+    have = _number(job["spec"].get("parallelism"))
+    done = lead is not None and lead.resized.get(group) == size
+    if lead is not None and lead.state == "running" and not done:
+        largest = max(size, cluster.spec.max_size)
+        request = {"op": "resize", "size": size, "max_size": largest, "hosts": hostlist(cluster)}
+        work.steps.append(Tell({**request, "group": group} if group else request))
+    own_flux = bool(cluster.flux.container and cluster.flux.container.disable)
+    runs = any(map(pods.is_running, observed.pods.get(name, ())))
+    if size < have and runs and not own_flux and not done:
+        why = "there is a connection to the lead, which drains" if lead is None else "no job runs on"
+        work.waits_for = f"shrinking {name} from {have} to {size} waits until {why} the pods that go"
+    elif size != have:
+        body = {"spec": {"parallelism": size, "completions": size}}
+        work.steps.append(Patch(JOBS, name, job["metadata"]["uid"], body))
 
 
-def _drained(observed: Observed, size: int) -> bool:
-    return observed.lead is not None and observed.lead.drained_to is not None and observed.lead.drained_to <= size
-
-
-def _tell_size(work: _Work, cluster: MiniCluster) -> None:
-    from ..minicluster.plan import hostlist
-
-    size = cluster.spec.size
-    largest = max(size, cluster.spec.max_size)
-    work.steps.append(Tell({"op": "resize", "size": size, "max_size": largest, "hosts": hostlist(cluster)}))
+def _reload(work: _Work, cluster: MiniCluster, job: Object, desired: list[Object]) -> None:
+    """Have the brokers take a configuration that has changed since their Job was made."""
+    lead, wanted = work.observed.lead, configuration(cluster)
+    if (job["metadata"].get("annotations") or {}).get(CONFIG) in (None, wanted) or lead is None:
+        return
+    plan = json.loads(next(one for one in desired if one["kind"] == "ConfigMap")["data"][PLAN_FILE])
+    if lead.config == plan["config"]:
+        body = {"metadata": {"annotations": {CONFIG: wanted}}}
+        work.steps.append(Patch(JOBS, work.observed.name, job["metadata"]["uid"], body))
+    elif lead.state == "running":
+        work.steps.append(Tell({"op": "reload", "config": plan["config"]}))
 
 
 def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
@@ -330,10 +348,21 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"spec": {"size": size}}))
         demand = observed.lead.demand_nodes
         text = f"from {cluster.spec.size} to {size} pods: active jobs want {demand} node{'' if demand == 1 else 's'}"
-        work.extra.append(Report("Normal", "Autoscaled", text))
+        work.notices.append(Report("Normal", "Autoscaled", text))
 
 
 # --- start, end, deletion
+
+
+def _end_killed(work: _Work, cluster: MiniCluster, job: Object) -> None:
+    """End the Job where its lead says that the job itself ended with the status of a killed process (137, 143).
+
+    The pod failure policy cannot tell that from a pod that was killed, and has it replaced.
+    """
+    lead = next((pod for pod in pods.current(work.observed.own_pods) if pods.index_of(pod) == 0), None)
+    end = pods.lead_end(lead, cluster.name) if lead else None
+    if end and end.by_job and end.exit_code in KILLED and job["spec"].get("backoffLimit") != 0:
+        work.steps.append(Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], {"spec": {"backoffLimit": 0}}))
 
 
 def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:

@@ -107,8 +107,8 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     jobs = _jobs(observed, before)
     if jobs:
         status["jobs"] = jobs
-    code = lead_end.exit_code if lead_end else before.get("exitCode") if end else None
-    if code is not None:
+    code = lead_end.exit_code if lead_end else before.get("exitCode")
+    if code is not None and end:
         status["exitCode"] = code
     status["conditions"] = _conditions(observed, view, status, end, before, now)
     return status
@@ -187,13 +187,9 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
 
 
 def _lead_end(observed: Observed) -> pods.LeadEnd | None:
-    """The end of the lead's newest pod that has ended."""
-    leads = [pod for pod in observed.own_pods if pods.index_of(pod) == 0]
-    for pod in sorted(leads, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True):
-        end = pods.lead_end(pod, observed.name)
-        if end:
-            return end
-    return None
+    """The end of the lead; None while one runs, also one that stands in for a lead that was killed."""
+    leads = [pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0]
+    return pods.lead_end(leads[0], observed.name) if leads else None
 
 
 def _jobs(observed: Observed, before: Object) -> Object:

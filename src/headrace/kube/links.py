@@ -1,0 +1,179 @@
+"""Connections to the leads of running MiniClusters: what each says of itself, and what it is asked to do.
+
+One ZeroMQ connection a MiniCluster, kept while its lead runs. News of a lead, and answers to requests, change its
+`Lead` record and wake the MiniCluster's reconcile; nothing is asked again and again. A lead takes one resize at a time,
+so requests of different groups are made one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+import zmq.asyncio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..minicluster.channel import ChannelClient, ChannelError
+from .observed import Lead
+
+Object = dict[str, Any]
+
+log = logging.getLogger("headrace.kube.links")
+
+# A connection takes two sockets beside its own; the default limit would be reached by 341 MiniClusters.
+_MOST_SOCKETS = 65_000
+# Seconds for a lead to save its queue, and before a request that failed is made again.
+_SAVE_PATIENCE = 600.0
+_RETRY = 5.0
+
+
+class Keys(Struct, frozen=True):
+    """The lead's public key, and the operator's public and secret key (Z85)."""
+
+    server: bytes
+    public: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
+
+
+class Links:
+    """`changed` is called with the uid of a MiniCluster whose lead has news."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._links: dict[str, _Link] = {}
+        self._context: zmq.asyncio.Context | None = None
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def connected(self) -> int:
+        return sum(1 for one in self._links.values() if one.lead is not None)
+
+    def lead(self, uid: str) -> Lead | None:
+        """What the lead says of itself; None without a connection."""
+        link = self._links.get(uid)
+        return link.lead if link else None
+
+    def keep(self, uid: str, address: str, keys: Keys) -> None:
+        """Be connected to the lead at `address` (tcp://HOST:PORT)."""
+        link = self._links.get(uid)
+        if link is not None and link.address == address:
+            return
+        if link is not None:
+            link.close()
+        if self._context is None:
+            self._context = zmq.asyncio.Context()
+            self._context.set(zmq.MAX_SOCKETS, _MOST_SOCKETS)
+        client = ChannelClient(address, keys.server, (keys.public, keys.secret), self._context)
+        self._links[uid] = _Link(address, client, lambda: self._changed(uid))
+
+    def address(self, uid: str) -> str:
+        """The address of the lead that a connection is kept to; "" where none is."""
+        link = self._links.get(uid)
+        return link.address if link else ""
+
+    def drop(self, uid: str) -> None:
+        link = self._links.pop(uid, None)
+        if link is not None:
+            link.close()
+
+    def tell(self, uid: str, request: Object) -> None:
+        """Make a request of the lead, unless the same is under way."""
+        link = self._links.get(uid)
+        if link is not None:
+            link.ask(request)
+
+    def close(self) -> None:
+        for uid in list(self._links):
+            self.drop(uid)
+        if self._context is not None:
+            self._context.term()
+            self._context = None
+
+
+class _Link:
+    def __init__(self, address: str, client: ChannelClient, changed: Callable[[], None]) -> None:
+        self.address = address
+        self.lead: Lead | None = None
+        self._client = client
+        self._changed = changed
+        # By what they are about: requests that wait, and those under way with their tasks.
+        self._waiting: dict[tuple[str, str], Object] = {}
+        self._asked: dict[tuple[str, str], tuple[Object, asyncio.Task[None]]] = {}
+        self._watching = asyncio.create_task(self._watch(), name=f"lead {address}")
+
+    def ask(self, request: Object) -> None:
+        about = (request["op"], request.get("group", ""))
+        asked = self._asked.get(about)
+        if asked is not None:
+            if asked[0] == request:
+                return
+            asked[1].cancel()
+            del self._asked[about]
+        elif request["op"] == "resize" and any(op == "resize" for op, _ in self._asked):
+            self._waiting[about] = request
+            return
+        self._asked[about] = (request, asyncio.create_task(self._ask(about, request)))
+
+    def close(self) -> None:
+        self._watching.cancel()
+        for _, task in self._asked.values():
+            task.cancel()
+        self._client.close()
+
+    async def _watch(self) -> None:
+        try:
+            async for said in self._client.watch():
+                self._take(said)
+                self._changed()
+        except ChannelError as exc:
+            log.warning("lead at %s: %s", self.address, exc)
+
+    def _take(self, said: Object) -> None:
+        if said.get("state") == "lost":
+            self.lead = None
+            return
+        self.lead = replace(
+            self.lead or Lead(),
+            state=str(said.get("state", "")),
+            up=str(said.get("up", "")),
+            brokers_up=int(said.get("brokers_up", 0)),
+            jobs={str(state): int(count) for state, count in (said.get("jobs") or {}).items()},
+            demand_nodes=int(said.get("demand_nodes", 0)),
+            idle_since=said.get("idle_since"),
+        )
+
+    async def _ask(self, about: tuple[str, str], request: Object) -> None:
+        op = request["op"]
+        fields = {key: value for key, value in request.items() if key != "op"}
+        try:
+            await self._client.request(op, timeout=_SAVE_PATIENCE if op == "save" else None, **fields)
+            self._answered(request, "")
+        except ChannelError as exc:
+            log.warning("lead at %s: %s: %s", self.address, op, exc)
+            self._answered(request, str(exc))
+            if op != "save":
+                await asyncio.sleep(_RETRY)
+        if self._asked.get(about, (None, None))[0] is request:
+            del self._asked[about]
+        for other in list(self._waiting):
+            self.ask(self._waiting.pop(other))
+        self._changed()
+
+    def _answered(self, request: Object, error: str) -> None:
+        if self.lead is None:
+            return
+        if request["op"] == "save":
+            self.lead = replace(self.lead, saved=not error, save_error=error)
+        elif request["op"] == "resize" and not error:
+            sizes = {**self.lead.resized, request.get("group", ""): int(request["size"])}
+            self.lead = replace(self.lead, resized=sizes)
+        elif request["op"] == "reload" and not error:
+            self.lead = replace(self.lead, config=request["config"])
