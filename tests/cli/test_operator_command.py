@@ -6,10 +6,12 @@ import shlex
 from typing import Any
 
 import pytest
+import yaml
 
 from headrace.cli.main import headrace
 from headrace.kube import serve as serving_module
 from headrace.kube.builders import Images
+from headrace.kube.install import Install, objects
 from headrace.kube.operator import Options
 from headrace.kube.serve import Serving
 
@@ -52,6 +54,31 @@ def test_addresses_and_the_lease(served: Any) -> None:
     assert (serving.lease_namespace, serving.leader_elect) == ("ops", True)
     assert run(served, "headrace operator run --leader-elect")[0].leader_elect is True
     assert run(served, "headrace operator run --no-leader-elect")[0].leader_elect is False
+
+
+def test_the_webhook_is_off_unless_it_is_given_a_place(served: Any) -> None:
+    assert run(served, "headrace operator run")[0].webhook_bind == ""
+    assert run(served, "headrace operator run --webhook-bind :9443 --no-webhook")[0].webhook_bind == ""
+    serving = run(served, "headrace operator run --webhook-bind :9443 --webhook-certificate /certificate")[0]
+    assert (serving.webhook_bind, serving.webhook_certificate) == (":9443", "/certificate")
+    serving = run(served, "headrace operator run --webhook-bind 192.0.2.1:1 --webhook-address 192.0.2.1")[0]
+    assert serving.webhook_address == "192.0.2.1"
+
+
+def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
+    assert headrace(shlex.split(line)[1:]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "headrace operator manifests") == objects(Install())
+    line = (
+        "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team --replicas 2"
+    )
+    chosen = Install(namespace="ops", image="a:1", view_image="b:1", watched="team", replicas=2)
+    assert printed(capsys, line) == objects(chosen)
+    assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
+    assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))
 
 
 def test_a_kubeconfig_and_its_context(served: Any) -> None:

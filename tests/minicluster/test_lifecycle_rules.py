@@ -7,18 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.validate import check
+from minicluster.broken import CONDITION, LIFECYCLE, codes, policy
 from minicluster.specs import document, problems
-
-
-def policy(*rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"podFailurePolicy": {"rules": list(rules)}, **fields}
-
-
-def codes(**fields: Any) -> dict[str, Any]:
-    return {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 42], **fields}}
-
-
-CONDITION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
 
 
 def test_absence_means_what_the_flux_operator_does() -> None:
@@ -50,45 +40,7 @@ def test_what_the_api_takes_is_taken(spec: dict[str, Any]) -> None:
     assert problems(spec) == {}
 
 
-@pytest.mark.parametrize(
-    ("spec", "path"),
-    [
-        ({"suspend": "yes"}, "spec.suspend"),
-        ({"managedBy": "someone"}, "spec.managedBy"),
-        ({"managedBy": "a.b/" + "c" * 60}, "spec.managedBy"),
-        ({"managedBy": "A_B/c"}, "spec.managedBy"),
-        ({"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished"),
-        ({"startTimeoutSeconds": 0}, "spec.startTimeoutSeconds"),
-        ({"autoscale": {"minSize": 0}}, "spec.autoscale.minSize"),
-        ({"autoscale": {"minSize": 3}, "size": 2}, "spec.autoscale.minSize"),
-        ({"autoscale": {"minSize": 1}, "size": 2, "minSize": 2}, "spec.autoscale.minSize"),
-        ({"autoscale": {"idleSeconds": -1}}, "spec.autoscale.idleSeconds"),
-        ({"autoscale": {"maxSize": 3}}, "spec.autoscale.maxSize"),
-        (policy(codes(), pod={"restartPolicy": "OnFailure"}), "spec.podFailurePolicy"),
-        (policy(*[codes()] * 21), "spec.podFailurePolicy.rules"),
-        (policy({"action": "Ignore"}), "spec.podFailurePolicy.rules[0]"),
-        (policy({**codes(), **CONDITION}), "spec.podFailurePolicy.rules[0]"),
-        (policy({**codes(), "action": "FailIndex"}), "spec.podFailurePolicy.rules[0].action"),
-        (policy(codes(operator="Is")), "spec.podFailurePolicy.rules[0].onExitCodes.operator"),
-        (policy(codes(values=[])), "spec.podFailurePolicy.rules[0].onExitCodes.values"),
-        (policy(codes(values=[2, 1])), "spec.podFailurePolicy.rules[0].onExitCodes.values"),
-        (policy(codes(values=[1, 1])), "spec.podFailurePolicy.rules[0].onExitCodes.values"),
-        (policy(codes(values=[0])), "spec.podFailurePolicy.rules[0].onExitCodes.values"),
-        (policy(codes(containerName="web")), "spec.podFailurePolicy.rules[0].onExitCodes.containerName"),
-        (
-            policy({"action": "Ignore", "onPodConditions": [{"type": "a b"}]}),
-            "spec.podFailurePolicy.rules[0].onPodConditions[0].type",
-        ),
-        (
-            policy({"action": "Ignore", "onPodConditions": [{"type": "Ready", "status": "no"}]}),
-            "spec.podFailurePolicy.rules[0].onPodConditions[0].status",
-        ),
-        (
-            policy({"action": "Ignore", "onPodConditions": [{"type": "Ready"}] * 21}),
-            "spec.podFailurePolicy.rules[0].onPodConditions",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("spec", "path"), LIFECYCLE)
 def test_what_breaks_a_rule_is_told_of_its_field(spec: dict[str, Any], path: str) -> None:
     assert list(problems(spec)) == [path]
 

@@ -10,6 +10,7 @@ import pytest
 from headrace.minicluster.object_rules import quantity
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check
+from minicluster.broken import CONTAINER_OBJECTS, OBJECTS
 
 
 def paths(spec: dict[str, Any], **metadata: Any) -> list[str]:
@@ -48,68 +49,12 @@ def test_what_the_api_server_takes_is_taken(spec: dict[str, Any]) -> None:
     assert paths(spec) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "path"),
-    [
-        ({"jobLabels": {"a b": "c"}}, "spec.jobLabels.a b"),
-        ({"jobLabels": {"a": "x" * 64}}, "spec.jobLabels.a"),
-        ({"jobLabels": {"UPPER.io/a": "x"}}, "spec.jobLabels.UPPER.io/a"),
-        ({"network": {"headlessName": "My_Service"}}, "spec.network.headlessName"),
-        ({"pod": {"labels": {"a": "b c"}}}, "spec.pod.labels.a"),
-        ({"pod": {"annotations": {"a b": ""}}}, "spec.pod.annotations.a b"),
-        ({"pod": {"nodeSelector": {"a": "-"}}}, "spec.pod.nodeSelector.a"),
-        ({"pod": {"nodeAffinity": {"a": []}}}, "spec.pod.nodeAffinity.a"),
-        ({"pod": {"nodeAffinity": {"a": ["b", "c d"]}}}, "spec.pod.nodeAffinity.a[1]"),
-        ({"pod": {"serviceAccountName": "A"}}, "spec.pod.serviceAccountName"),
-        ({"pod": {"runtimeClassName": "a..b"}}, "spec.pod.runtimeClassName"),
-        ({"pod": {"dnsPolicy": "None"}}, "spec.pod.dnsPolicy"),
-        ({"pod": {"dnsPolicy": "none"}}, "spec.pod.dnsPolicy"),
-        ({"pod": {"securityContext": {"fsGroup": -1}}}, "spec.pod.securityContext.fsGroup"),
-        ({"pod": {"tolerations": [{"operator": "Exists", "value": "x"}]}}, "spec.pod.tolerations[0].value"),
-        ({"pod": {"tolerations": [{"value": "x"}]}}, "spec.pod.tolerations[0].key"),
-        ({"pod": {"tolerations": [{"key": "a", "effect": "no"}]}}, "spec.pod.tolerations[0].effect"),
-        ({"flux": {"container": {"name": "A"}}}, "spec.flux.container.name"),
-        ({"flux": {"container": {"name": "c"}}}, "metadata.name"),
-        ({"flux": {"container": {"image": ""}}}, "spec.flux.container.image"),
-        ({"services": [{"name": "s", "image": "a b"}]}, "spec.services[0].image"),
-        ({"containers": [{"runFlux": True}, {"name": "flux-view"}]}, "spec.containers[1].name"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "path"), OBJECTS)
 def test_what_a_cluster_cannot_have_is_told_of_its_field(spec: dict[str, Any], path: str) -> None:
     assert paths(spec) == [path]
 
 
-@pytest.mark.parametrize(
-    ("fields", "path"),
-    [
-        ({"image": ""}, "image"),
-        ({"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1001m"}}}, "resources.requests.cpu"),
-        ({"resources": {"limits": {"memory": "-1Gi"}}}, "resources.limits.memory"),
-        ({"resources": {"limits": {"gpu": 1}}}, "resources.limits.gpu"),
-        ({"resources": {"limits": {"a.b/gpu": "500m"}}}, "resources.limits.a.b/gpu"),
-        ({"resources": {"requests": {"a.b/gpu": 1}}}, "resources.requests.a.b/gpu"),
-        ({"resources": {"limits": {"A_/gpu": 1}}}, "resources.limits.A_/gpu"),
-        ({"securityContext": {"runAsUser": -1}}, "securityContext.runAsUser"),
-        ({"securityContext": {"runAsGroup": 2**31}}, "securityContext.runAsGroup"),
-        ({"securityContext": {"procMount": "none"}}, "securityContext.procMount"),
-        (
-            {"securityContext": {"privileged": True, "allowPrivilegeEscalation": False}},
-            "securityContext.allowPrivilegeEscalation",
-        ),
-        ({"securityContext": {"seccompProfile": {"type": "x"}}}, "securityContext.seccompProfile.type"),
-        (
-            {"securityContext": {"seccompProfile": {"type": "Localhost"}}},
-            "securityContext.seccompProfile.localhostProfile",
-        ),
-        ({"volumes": {"flux-view": {"hostPath": "/a", "path": "/b"}}}, "volumes.flux-view"),
-        ({"volumes": {"c-entrypoint": {"hostPath": "/a", "path": "/b"}}}, "volumes.c-entrypoint"),
-        ({"volumes": {"v": {"hostPath": "/a/../b", "path": "/b"}}}, "volumes.v.hostPath"),
-        ({"volumes": {"v": {"hostPath": "/a", "path": "/mnt/flux"}}}, "volumes.v.path"),
-        ({"volumes": {"v": {"hostPath": "/a", "path": "/b"}, "w": {"hostPath": "/c", "path": "/b"}}}, "volumes.w.path"),
-        ({"volumes": {"v": {"emptyDir": True}, "w": {"emptyDir": True}}}, "volumes.w.path"),
-        ({"volumes": {"v": {"configMapName": "m", "path": "/b", "items": {"k": "../f"}}}}, "volumes.v.items.k"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "path"), CONTAINER_OBJECTS)
 def test_what_a_container_cannot_have_is_told_of_its_field(fields: dict[str, Any], path: str) -> None:
     assert paths(container(**fields)) == [f"spec.containers[0].{path}"]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check, load
+from minicluster.broken import CLUSTER, CONTAINER
 
 
 def document(spec: Any = None, **head: Any) -> dict[str, Any]:
@@ -103,60 +104,12 @@ def test_a_null_field_is_an_absent_one() -> None:
     assert check(spec_with(size=None, flux=None, logging={"quiet": None})).spec.size == 1
 
 
-@pytest.mark.parametrize(
-    ("fields", "path"),
-    [
-        ({"size": 0}, "spec.size"),
-        ({"size": 4, "maxSize": 2}, "spec.maxSize"),
-        ({"size": 2, "minSize": 3, "maxSize": 4}, "spec.minSize"),
-        ({"tasks": -1}, "spec.tasks"),
-        ({"tasks": 2**31}, "spec.tasks"),
-        ({"tasks": True}, "spec.tasks"),
-        ({"backoffLimit": -1}, "spec.backoffLimit"),
-        ({"services": [{"image": "x"}]}, "spec.services[0].name"),
-        ({"services": [{"name": "s", "commands": {"pre": "x"}}]}, "spec.services[0].commands"),
-        ({"flux": {"brokerConfig": "a ="}}, "spec.flux.brokerConfig"),
-        ({"flux": {"brokerConfig": "access.allow-guest-user = 'yes'"}}, "spec.flux.brokerConfig"),
-        ({"flux": {"connectTimeout": "soon"}}, "spec.flux.connectTimeout"),
-        ({"flux": {"topology": "kary:x"}}, "spec.flux.topology"),
-        ({"flux": {"environment": {"A=B": "x"}}}, "spec.flux.environment.A=B"),
-        ({"flux": {"bursting": {"hostlist": "x["}}}, "spec.flux.bursting.hostlist"),
-        ({"flux": {"bursting": {"clusters": [{"name": "A_", "size": 1}]}}}, "spec.flux.bursting.clusters[0].name"),
-        (
-            {"flux": {"bursting": {"leadBroker": {"address": "a", "name": "x", "size": 1, "port": 0}}}},
-            "spec.flux.bursting.leadBroker.port",
-        ),
-        ({"flux": {"scheduler": {"queuePolicy": "best"}}}, "spec.flux.scheduler.queuePolicy"),
-        ({"flux": {"bursting": {"leadBroker": {"name": "x", "size": 1}}}}, "spec.flux.bursting.leadBroker.address"),
-        ({"pod": {"hostIpc": True}}, "spec.pod.hostIpc"),
-        ({"pod": {"restartPolicy": "Always"}}, "spec.pod.restartPolicy"),
-        ({"pod": {"resources": {"cpu": "lots"}}}, "spec.pod.resources.cpu"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "path"), CLUSTER)
 def test_a_broken_rule_of_the_cluster_names_its_field(fields: dict[str, Any], path: str) -> None:
     assert list(problems(spec_with(**fields))) == [path]
 
 
-@pytest.mark.parametrize(
-    ("container", "path"),
-    [
-        ({"volumes": {"v": {"path": "/x"}}}, "volumes.v"),
-        ({"volumes": {"v": {"claimName": "c"}}}, "volumes.v.path"),
-        ({"volumes": {"v": {"emptyDir": True, "emptyDirSizeLimit": "plenty"}}}, "volumes.v.emptyDirSizeLimit"),
-        ({"ports": [70000]}, "ports[0]"),
-        ({"batchRaw": True}, "batchRaw"),
-        ({"batch": True, "launcher": True}, "launcher"),
-        ({"command": "", "batch": True}, "command"),
-        ({"command": "# x\n\n", "batch": True}, "command"),
-        ({"commands": {"script": "x"}}, "command"),
-        ({"environment": {"a b": "c"}}, "environment.a b"),
-        ({"environment": {"A": "\0"}}, "environment.A"),
-        ({"secrets": {"a=b": {"name": "n", "key": "k"}}}, "secrets.a=b"),
-        ({"resources": {"limits": {"memory": "1Gb"}}}, "resources.limits.memory"),
-        ({"secrets": {"A": {"name": "n"}}}, "secrets.A.key"),
-        ({"imagePullPolicy": "sometimes"}, "imagePullPolicy"),
-    ],
-)
+@pytest.mark.parametrize(("container", "path"), CONTAINER)
 def test_a_broken_rule_of_a_container_names_its_field(container: dict[str, Any], path: str) -> None:
     assert list(problems(spec_with(container))) == [f"spec.containers[0].{path}"]
 

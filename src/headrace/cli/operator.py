@@ -1,4 +1,4 @@
-"""`headrace operator run`: the operator that makes MiniClusters of pods on Kubernetes."""
+"""`headrace operator run|manifests`: the operator that makes MiniClusters of pods on Kubernetes, and what installs it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PREFIX = "headrace-operator: "
 def _parser() -> Parser:
     parser = Parser(
         "headrace operator",
-        usage="headrace operator run [OPTIONS]",
-        description="Run the operator that makes MiniClusters of pods on Kubernetes",
+        usage="headrace operator {run,manifests} [OPTIONS]",
+        description="Run the operator that makes MiniClusters of pods on Kubernetes, or print what installs it",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     run = commands.add_parser("run", prog="headrace operator run", help="run the operator until it is told to stop")
@@ -33,17 +33,60 @@ def _parser() -> Parser:
     run.add_argument("--cluster-domain", default="cluster.local", metavar="DOMAIN", help="DNS domain of the cluster")
     run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="where /metrics is ('' is nowhere)")
     run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="where /healthz and /readyz are")
+    run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="where the admission webhook is")
+    run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="no webhook (default)")
+    run.add_argument(
+        "--webhook-certificate", default="", metavar="DIR", help="tls.crt and tls.key of others, such as cert-manager"
+    )
+    run.add_argument(
+        "--webhook-address",
+        default="",
+        metavar="HOST",
+        help="the name of a webhook outside the cluster",
+    )
     run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="act without a Lease")
     run.add_argument("--leader-elect", action="store_true", help="hold a Lease while acting (the default)")
     run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="where the Lease is")
     run.add_argument("--log-format", choices=("json", "text"), default="json", help="how log lines are written")
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     run.set_defaults(leader_elect=True)
+    prints = commands.add_parser(
+        "manifests", prog="headrace operator manifests", help="print the objects that install the operator"
+    )
+    _add_install(prints)
     return parser
+
+
+def _add_install(parser: Parser) -> None:
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="the operator's own namespace")
+    parser.add_argument("--image", default="", help="image of the operator")
+    parser.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
+    parser.add_argument("--watch-namespace", default="", metavar="NAME", help="look after this namespace only")
+    parser.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="operators, one of which acts (default: 1)"
+    )
+    parser.add_argument("--no-webhook", action="store_true", help="without the admission webhook")
+    parser.add_argument("--cert-manager", action="store_true", help="take the webhook's certificate from cert-manager")
+
+
+def _manifests(options: Namespace) -> int:
+    from headrace.kube.install import Install
+    from headrace.kube.install_files import install_file
+
+    given = {
+        **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
+        **{"watched": options.watch_namespace, "replicas": options.replicas},
+    }
+    chosen = {name: value for name, value in given.items() if value}
+    install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
+    print(install_file(install), end="")
+    return 0
 
 
 def main(argv: List[str]) -> int:
     options = _parser().parse_args(argv)
+    if options.action == "manifests":
+        return _manifests(options)
     try:
         import aiohttp  # noqa: F401
     except ImportError:
@@ -60,7 +103,10 @@ def _run(options: Namespace) -> int:
     from headrace.kube.serve import Serving, log_to_stderr, serve
 
     log_to_stderr(options.log_format, options.log_level)
-    names = ("kubeconfig", "context", "leader_elect", "lease_namespace", "metrics_bind", "health_bind")
+    names = [
+        *("kubeconfig", "context", "leader_elect", "lease_namespace", "metrics_bind", "health_bind"),
+        *("webhook_bind", "webhook_certificate", "webhook_address"),
+    ]
     serving = Serving(**{name: getattr(options, name) for name in names})
     view = {"view": options.view_image} if options.view_image else {}
     images = Images(**view, as_volume=options.view_as_volume)

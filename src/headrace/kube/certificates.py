@@ -9,6 +9,7 @@ replicas of an operator may change over one after another. Sources: RFC 5280, ad
 from __future__ import annotations
 
 import base64
+import ipaddress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ class UnusablePair(ValueError):
 
 
 def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -> Pair:
-    """A pair for a server that is called by any of `hosts` (DNS names), good until `now` + `lifetime` (UTC)."""
+    """A pair for a server that is called by any of `hosts` (names, addresses), good for `lifetime` from `now` (UTC)."""
     authority_key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     # Two authorities of one name in a bundle are one too many: some clients take the first for the signer.
@@ -55,7 +56,7 @@ def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace-webhook")])
     certificate = (
         _builder(subject, name, key.public_key(), now, lifetime)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
@@ -66,6 +67,13 @@ def make_pair(hosts: list[str], now: datetime, lifetime: timedelta = LIFETIME) -
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return Pair(_pem(authority), _pem(certificate), secret.decode())
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _builder(
@@ -113,9 +121,9 @@ def renewal_time(pair: Pair, hosts: list[str]) -> datetime:
         raise UnusablePair(f"the stored certificate cannot be used: {exc or type(exc).__name__}") from None
     if _public(key) != _public(certificate):
         raise UnusablePair("the stored certificate and key are no pair")
-    missing = set(hosts) - set(names.get_values_for_type(x509.DNSName))
+    missing = [host for host in hosts if _general_name(host) not in names]
     if missing:
-        raise UnusablePair(f"the stored certificate is not for {', '.join(sorted(missing))}")
+        raise UnusablePair(f"the stored certificate is not for {', '.join(missing)}")
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return begin + (end - begin) * 2 / 3
 

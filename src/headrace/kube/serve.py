@@ -15,8 +15,8 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from . import credentials
-from .api import Api
+from . import credentials, webhook_certificates
+from .api import MINICLUSTERS, Api, ApiError
 from .metrics import CONTENT_TYPE, Metrics
 from .operator import Operator, Options
 from .runtime.lease import Election
@@ -28,7 +28,11 @@ _RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime"))
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" is the one of the pod or kubeconfig."""
+    """Addresses are HOST:PORT, "" for none. `lease_namespace` "" is the one of the pod or kubeconfig.
+
+    `webhook_certificate` is a folder with tls.crt and tls.key, "" for a certificate of our own; `webhook_address` is
+    what the API server calls a webhook by that is no Service of the cluster.
+    """
 
     kubeconfig: str = ""
     context: str = ""
@@ -36,6 +40,9 @@ class Serving(Struct, frozen=True, kw_only=True):
     lease_namespace: str = ""
     metrics_bind: str = ":8080"
     health_bind: str = ":8081"
+    webhook_bind: str = ""
+    webhook_certificate: str = ""
+    webhook_address: str = ""
 
 
 async def serve(serving: Serving, options: Options) -> int:
@@ -45,6 +52,7 @@ async def serve(serving: Serving, options: Options) -> int:
     metrics.counter("headrace_operator_api_requests_total", "Requests to the API server.", ("verb", "resource"))
     async with Api(cluster, lambda *what: metrics.count("headrace_operator_api_requests_total", *what)) as api:
         operator = Operator(api, options, metrics)
+        webhook = _Webhook(api, serving) if serving.webhook_bind else None
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -55,24 +63,62 @@ async def serve(serving: Serving, options: Options) -> int:
                 {
                     "/healthz": lambda: (200, "ok\n", "text/plain"),
                     "/readyz": lambda: (
-                        (200, "ok\n", "text/plain")
-                        if operator.synced
-                        else (503, "the caches are not filled yet\n", "text/plain")
+                        (503, "the caches are not filled yet\n", "text/plain")
+                        if not operator.synced
+                        else (503, "the webhook does not listen yet\n", "text/plain")
+                        if webhook and not webhook.listens
+                        else (200, "ok\n", "text/plain")
                     ),
                 },
             ),
         ]
         try:
-            return await _run(api, operator, serving, stop)
+            return await _run(api, operator, serving, stop, webhook)
         finally:
             for runner in runners:
                 if runner:
                     await runner.cleanup()
 
 
-async def _run(api: Api, operator: Operator, serving: Serving, stop: asyncio.Event) -> int:
+class _Webhook:
+    """The admission webhook of this operator, whether it leads or not."""
+
+    def __init__(self, api: Api, serving: Serving) -> None:
+        self.listens = False
+        self._api = api
+        host, _, port = serving.webhook_bind.rpartition(":")
+        self._settings = webhook_certificates.Settings(
+            namespace=serving.lease_namespace or api.cluster.namespace,
+            host=host.strip("[]"),
+            port=int(port),
+            folder=serving.webhook_certificate,
+            address=serving.webhook_address,
+        )
+
+    async def run(self) -> None:
+        await webhook_certificates.serve(self._api, self._settings, self._stored, self._ready)
+
+    def _ready(self, port: int) -> None:
+        self.listens = True
+        log.info("the webhook listens", extra={"port": port})
+
+    async def _stored(self, namespace: str, name: str) -> dict[str, Any] | None:
+        # The cache may not have a maxSize yet that was raised just before the size.
+        try:
+            return await self._api.get(MINICLUSTERS, namespace, name)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            return None
+
+
+async def _run(
+    api: Api, operator: Operator, serving: Serving, stop: asyncio.Event, webhook: _Webhook | None = None
+) -> int:
     election = None
     tasks = [asyncio.create_task(operator.watch(), name="watch"), asyncio.create_task(stop.wait(), name="stop")]
+    if webhook:
+        tasks.append(asyncio.create_task(webhook.run(), name="webhook"))
     try:
         if serving.leader_elect:
             namespace = serving.lease_namespace or api.cluster.namespace

@@ -1,0 +1,234 @@
+"""Keeps the webhook's certificate good: in a Secret and trusted by the API server, or as files that others provide.
+
+Without further software: the pair is made on the first start, kept in a Secret of the operator's namespace, replaced
+after two thirds of its life, and its authority written into the webhook configuration (`caBundle`), again whenever
+somebody removes it there. With cert-manager, or any other source, the pair is a folder with `tls.crt` and `tls.key`,
+read again when they change, and who provides it provides the `caBundle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from .api import SECRETS, Api, ApiError, Kind, Unreachable
+from .certificates import Pair, UnusablePair, decoded, encoded, make_pair, pair_of, renewal_time, secret_data, trusting
+from .operator_names import CONFIGURATION, OPERATOR, WEBHOOK, WEBHOOK_PORT
+from .webhook import Lookup, application, serving, tls_context, use_pair
+
+CONFIGURATIONS = Kind(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+# Seconds between looks at the clock, or at the files of a folder.
+_LOOK = 60.0
+# Seconds after which a failed step is tried again: the first time, and at most.
+_FIRST_RETRY = 1.0
+_LAST_RETRY = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Where the webhook listens, and the names of what it keeps its certificate in.
+
+    With `folder` the certificate comes from `tls.crt` and `tls.key` in it, and nothing is kept in the cluster.
+    `address` is a host name or address of an operator outside of the cluster, which the configuration has as a URL.
+    """
+
+    namespace: str
+    service: str = WEBHOOK
+    secret: str = WEBHOOK
+    configuration: str = CONFIGURATION
+    host: str = ""
+    port: int = WEBHOOK_PORT
+    folder: str = ""
+    address: str = ""
+
+    @property
+    def hosts(self) -> list[str]:
+        """What the API server calls the webhook by."""
+        return [f"{self.service}.{self.namespace}.svc", *([self.address] if self.address else [])]
+
+
+def _utc() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+async def serve(api: Api, settings: Settings, lookup: Lookup, ready: Callable[[int], None] = lambda port: None) -> None:
+    """Serve the webhook until this is cancelled; `ready` gets the port once it listens. Raises OSError."""
+    keeper = Keeper(api, settings)
+    pair = await keeper.first()
+    context = tls_context(pair)
+    async with serving(application(lookup), context, settings.host, settings.port) as port:
+        ready(port)
+        await keeper.keep(lambda other: use_pair(context, other))
+
+
+class Keeper:
+    """The certificate of one replica of the operator."""
+
+    def __init__(self, api: Api, settings: Settings, clock: Callable[[], datetime] = _utc) -> None:
+        self.api = api
+        self.settings = settings
+        self.clock = clock
+        self.pause = _LOOK
+        self._pair: Pair | None = None
+        self._renewal = datetime.max.replace(tzinfo=timezone.utc)
+
+    async def first(self) -> Pair:
+        """The pair to begin with; waits, with a line in the log, until there is one."""
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                return await self.current()
+            except (ApiError, Unreachable, UnusablePair, OSError) as exc:
+                log.warning("no certificate for the webhook yet: %s", exc)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_RETRY)
+
+    async def keep(self, use: Callable[[Pair], None]) -> None:
+        """Replace the pair in time, and keep its authority trusted, until this is cancelled."""
+        if self.settings.folder:
+            await self._follow_folder(use)
+            return
+        tasks = [asyncio.create_task(self._renew(use)), asyncio.create_task(self._follow_configuration())]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def current(self) -> Pair:
+        """The pair to serve with at this time, made or replaced where that is due, and trusted."""
+        if self.settings.folder:
+            return _read(Path(self.settings.folder))
+        while True:
+            secret = await self._stored()
+            stored = pair_of(secret or {})
+            try:
+                self._renewal = renewal_time(stored, self.settings.hosts)
+                if self.clock() < self._renewal:
+                    await self._trust(stored.authority)
+                    self._pair = stored
+                    return stored
+                log.info("replacing the webhook's certificate: two thirds of its life are over")
+            except UnusablePair as exc:
+                if secret:
+                    log.warning("replacing the webhook's certificate: %s", exc)
+            fresh = make_pair(self.settings.hosts, self.clock())
+            # Trusted before it is served by anybody; a replica that still serves the one before stays trusted, too.
+            await self._trust(fresh.authority, before=stored.authority)
+            # Another replica may have been first: its pair is found in the next turn.
+            await self._store(fresh, secret)
+
+    async def _stored(self) -> dict[str, Any] | None:
+        try:
+            return await self.api.get(SECRETS, self.settings.namespace, self.settings.secret)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            return None
+
+    async def _store(self, pair: Pair, secret: dict[str, Any] | None) -> None:
+        name, namespace = self.settings.secret, self.settings.namespace
+        try:
+            if secret is None:
+                metadata = {"name": name, "labels": {"app.kubernetes.io/name": OPERATOR}}
+                body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": secret_data(pair)}
+                await self.api.create(SECRETS, namespace, {"apiVersion": "v1", "kind": "Secret", **body})
+            else:
+                await self.api.replace(SECRETS, namespace, name, {**secret, "data": secret_data(pair)})
+        except ApiError as exc:
+            if exc.status != 409:
+                raise
+
+    async def _trust(self, authority: str, before: str = "") -> None:
+        """Have the API server trust `authority`, and `before`; nothing is done where it does already."""
+        name = self.settings.configuration
+        try:
+            configuration = await self.api.get(CONFIGURATIONS, "", name)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            log.warning("there is no webhook configuration %s: nothing is refused at admission until there is", name)
+            return
+        await self._correct(configuration, authority, before)
+
+    async def _correct(self, configuration: dict[str, Any], authority: str, before: str) -> None:
+        hooks = configuration.get("webhooks") or []
+        wanted = [trusted_hook(hook, authority, before) for hook in hooks]
+        if wanted != hooks:
+            version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "webhooks": wanted}
+            await self.api.merge(CONFIGURATIONS, "", self.settings.configuration, body)
+            log.info("the API server trusts the webhook's certificate now")
+
+    async def _renew(self, use: Callable[[Pair], None]) -> None:
+        # Replicas do not all begin at the same moment.
+        late = random.uniform(0, 10 * _LOOK)
+        while True:
+            await asyncio.sleep(self.pause)
+            if (self.clock() - self._renewal).total_seconds() < late:
+                continue
+            try:
+                use(await self.current())
+            except (ApiError, Unreachable) as exc:
+                log.warning("the webhook's certificate could not be replaced yet: %s", exc)
+
+    async def _follow_configuration(self) -> None:
+        """Write the authority into the configuration whenever that is made anew, or loses it."""
+        fields = f"metadata.name={self.settings.configuration}"
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                listing = await self.api.list_objects(CONFIGURATIONS, fields=fields)
+                for one in listing.items:
+                    await self._check(one)
+                async for kind, one in self.api.watch(CONFIGURATIONS, listing.version, fields=fields):
+                    if kind in ("ADDED", "MODIFIED"):
+                        await self._check(one)
+                pause = _FIRST_RETRY
+            except (ApiError, Unreachable) as exc:
+                log.warning("watching the webhook configuration: %s", exc)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LAST_RETRY)
+
+    async def _check(self, configuration: dict[str, Any]) -> None:
+        if self._pair:
+            await self._correct(configuration, self._pair.authority, "")
+
+    async def _follow_folder(self, use: Callable[[Pair], None]) -> None:
+        folder = Path(self.settings.folder)
+        served = None
+        while True:
+            try:
+                pair = _read(folder)
+                if pair != served:
+                    use(pair)
+                    served = pair
+            except (OSError, ValueError, ssl.SSLError) as exc:
+                log.warning("the webhook's certificate in %s cannot be read: %s", folder, exc)
+            await asyncio.sleep(self.pause)
+
+
+def trusted_hook(hook: dict[str, Any], authority: str, before: str) -> dict[str, Any]:
+    """One webhook of a configuration, with its caBundle so that it trusts `authority`."""
+    client = hook.get("clientConfig") or {}
+    held = decoded(client.get("caBundle"))
+    wanted = trusting(held, authority, before)
+    if wanted == held:
+        return hook
+    return {**hook, "clientConfig": {**client, "caBundle": encoded(wanted)}}
+
+
+def _read(folder: Path) -> Pair:
+    """The pair in a folder, as a Secret of type kubernetes.io/tls is mounted. Raises OSError, UnicodeDecodeError."""
+    return Pair("", (folder / "tls.crt").read_text(), (folder / "tls.key").read_text())

@@ -1,0 +1,67 @@
+"""The operator's install in a cluster of the tests. It runs on this machine, with the rights of its service account."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kubecluster.cluster import Cluster
+from running_operator import RunningOperator, define_kind, free_port
+
+from headrace.kube.install import Install, configuration, objects
+from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK_PATH
+
+# The pod of the operator, and what leads to it.
+_ELSEWHERE = ("Deployment", "Service", "ValidatingWebhookConfiguration")
+
+
+def apply(cluster: Cluster, *found: dict[str, Any]) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(found)}
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(listed))
+
+
+def install(cluster: Cluster, chosen: Install) -> None:
+    """Definition, namespace, account and roles."""
+    define_kind(cluster)
+    apply(cluster, *(one for one in objects(chosen) if one["kind"] not in _ELSEWHERE))
+
+
+def account_kubeconfig(cluster: Cluster, chosen: Install, folder: Path) -> Path:
+    """A kubeconfig of the operator's service account, for an hour."""
+    token = cluster.kubectl("create", "token", OPERATOR, f"--namespace={chosen.namespace}", "--duration=1h").strip()
+    config = json.loads(cluster.kubectl("config", "view", "--raw", "-o", "json"))
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    path = folder / "kubeconfig"
+    path.touch(0o600)
+    path.write_text(json.dumps(config))
+    return path
+
+
+@contextlib.contextmanager
+def running(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> Iterator[RunningOperator]:
+    """The operator with the rights of its install, until the block ends."""
+    operator = RunningOperator(cluster, folder)
+    kubeconfig = account_kubeconfig(cluster, chosen, folder)
+    operator.start("--kubeconfig", str(kubeconfig), "--lease-namespace", chosen.namespace, *options)
+    try:
+        yield operator
+    finally:
+        if operator.runs:
+            operator.stop()
+
+
+@contextlib.contextmanager
+def guarded(cluster: Cluster, chosen: Install, folder: Path, *options: str) -> Iterator[RunningOperator]:
+    """The webhook of such an operator stands before the cluster's MiniClusters while the block runs."""
+    port, machine = free_port(), cluster.addresses.machine
+    apply(cluster, configuration({"url": f"https://{machine}:{port}{WEBHOOK_PATH}"}, chosen))
+    webhook = ("--webhook-bind", f"{machine}:{port}", "--webhook-address", machine)
+    try:
+        with running(cluster, chosen, folder, *webhook, *options) as operator:
+            yield operator
+    finally:
+        cluster.kubectl("delete", "validatingwebhookconfiguration", CONFIGURATION, "--ignore-not-found")

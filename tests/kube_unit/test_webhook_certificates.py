@@ -1,0 +1,203 @@
+"""The webhook's certificate over its life: made once, trusted before it is served, replaced in time by one replica."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import ssl
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from headrace.kube.api import SECRETS, Api, ApiError, Kind, Listing, Unreachable
+from headrace.kube.certificates import LIFETIME, Pair, certificates_in, decoded, make_pair, pair_of
+from headrace.kube.webhook_certificates import CONFIGURATIONS, Keeper, Settings, trusted_hook
+
+SETTINGS = Settings(namespace="n")
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+Object = dict[str, Any]
+
+
+class Server:
+    """The API server as far as a keeper uses it, with versions and conflicts; `writes` has (verb, plural)."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.writes: list[tuple[str, str]] = []
+        self.version = 0
+        self.put(CONFIGURATIONS, {"metadata": {"name": SETTINGS.configuration}, "webhooks": [{"clientConfig": {}}]})
+
+    def put(self, kind: Kind, body: Object) -> Object:
+        self.version += 1
+        made = copy.deepcopy(body)
+        made["metadata"]["resourceVersion"] = str(self.version)
+        self.objects[kind.plural, made["metadata"]["name"]] = made
+        return copy.deepcopy(made)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        # Others act between the steps of one.
+        await asyncio.sleep(0)
+        if (kind.plural, name) not in self.objects:
+            raise ApiError(404, "NotFound", f"{name} not found")
+        return copy.deepcopy(self.objects[kind.plural, name])
+
+    async def create(self, kind: Kind, namespace: str, body: Object) -> Object:
+        await asyncio.sleep(0)
+        self.writes.append(("create", kind.plural))
+        if (kind.plural, body["metadata"]["name"]) in self.objects:
+            raise ApiError(409, "AlreadyExists", "it exists")
+        return self.put(kind, body)
+
+    async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
+        await asyncio.sleep(0)
+        self.writes.append(("update", kind.plural))
+        return self._change(kind, name, body, body)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
+        await asyncio.sleep(0)
+        self.writes.append(("patch", kind.plural))
+        stored = self.objects[kind.plural, name]
+        return self._change(kind, name, body, {**stored, **body, "metadata": stored["metadata"]})
+
+    def _change(self, kind: Kind, name: str, sent: Object, wanted: Object) -> Object:
+        if sent["metadata"]["resourceVersion"] != self.objects[kind.plural, name]["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "it has changed")
+        return self.put(kind, wanted)
+
+    async def list_objects(self, kind: Kind, fields: str = "") -> Listing:
+        raise Unreachable("not in this test")
+
+    @property
+    def trusted(self) -> list[str]:
+        hook = self.objects[CONFIGURATIONS.plural, SETTINGS.configuration]["webhooks"][0]
+        return certificates_in(decoded(hook["clientConfig"].get("caBundle")))
+
+    @property
+    def stored(self) -> Pair:
+        return pair_of(self.objects[SECRETS.plural, SETTINGS.secret])
+
+
+def keeper(server: Server, now: datetime = NOW, settings: Settings = SETTINGS) -> Keeper:
+    return Keeper(cast(Api, server), settings, lambda: now)
+
+
+def test_the_first_start_makes_a_pair_and_a_restart_takes_it() -> None:
+    server = Server()
+    pair = asyncio.run(keeper(server).current())
+    assert server.stored == pair
+    assert server.trusted == certificates_in(pair.authority)
+    assert server.writes == [("patch", CONFIGURATIONS.plural), ("create", "secrets")], "trusted before it is served"
+    server.writes.clear()
+    assert asyncio.run(keeper(server).current()) == pair
+    assert server.writes == []
+
+
+def test_replicas_that_start_together_serve_one_pair_that_is_trusted() -> None:
+    server = Server()
+
+    async def start() -> list[Pair]:
+        return await asyncio.gather(*(keeper(server).first() for _ in range(3)))
+
+    pairs = asyncio.run(start())
+    assert pairs == [server.stored] * 3
+    assert set(certificates_in(server.stored.authority)) <= set(server.trusted)
+
+
+def test_a_pair_is_replaced_after_two_thirds_of_its_life_and_the_one_before_stays_trusted() -> None:
+    server = Server()
+    before = asyncio.run(keeper(server).current())
+    due = NOW + LIFETIME * 2 / 3
+    assert asyncio.run(keeper(server, due - timedelta(days=2)).current()) == before
+    after = asyncio.run(keeper(server, due + timedelta(days=1)).current())
+    assert after != before and server.stored == after
+    assert server.trusted == [*certificates_in(after.authority), *certificates_in(before.authority)]
+    # A replica that is late finds the pair in the Secret.
+    assert asyncio.run(keeper(server, due + timedelta(days=2)).current()) == after
+
+
+@pytest.mark.parametrize("data", [{}, {"tls.crt": "bm8=", "tls.key": "bm8=", "ca.crt": "bm8="}, {"tls.crt": "?"}])
+def test_a_secret_without_a_usable_pair_is_filled(data: dict[str, str]) -> None:
+    server = Server()
+    server.put(SECRETS, {"metadata": {"name": SETTINGS.secret}, "data": data})
+    pair = asyncio.run(keeper(server).current())
+    assert server.stored == pair and server.trusted == certificates_in(pair.authority)
+
+
+def test_a_pair_for_other_names_is_replaced() -> None:
+    server = Server()
+    before = asyncio.run(keeper(server).current())
+    elsewhere = Settings(namespace="n", address="192.0.2.1")
+    assert asyncio.run(keeper(server, settings=elsewhere).current()) != before
+    assert asyncio.run(keeper(server, settings=elsewhere).current()) == server.stored
+
+
+def test_without_a_configuration_the_webhook_serves_all_the_same() -> None:
+    server = Server()
+    server.objects.clear()
+    assert asyncio.run(keeper(server).current()) == server.stored
+
+
+def test_a_certificate_of_others_is_read_from_its_folder_and_nothing_is_written(tmp_path: Path) -> None:
+    server = Server()
+    settings = Settings(namespace="n", folder=str(tmp_path))
+    with pytest.raises(OSError):
+        asyncio.run(keeper(server, settings=settings).current())
+    first, second = (make_pair(["x.svc"], datetime.now(timezone.utc)) for _ in range(2))
+
+    def provide(pair: Pair) -> None:
+        (tmp_path / "tls.crt").write_text(pair.certificate)
+        (tmp_path / "tls.key").write_text(pair.key)
+
+    async def follow() -> list[Pair]:
+        used: list[Pair] = []
+
+        def use(pair: Pair) -> None:
+            used.append(pair)
+            if pair.key == first.key:
+                provide(second)
+            else:
+                raise asyncio.CancelledError
+
+        one = keeper(server, settings=settings)
+        one.pause = 0.0
+        provide(first)
+        with pytest.raises(asyncio.CancelledError):
+            await one.keep(use)
+        return used
+
+    assert [pair.key for pair in asyncio.run(follow())] == [first.key, second.key]
+    assert server.writes == [] and server.trusted == []
+
+
+def test_a_certificate_that_cannot_be_read_leaves_the_one_before(tmp_path: Path) -> None:
+    settings = Settings(namespace="n", folder=str(tmp_path))
+    (tmp_path / "tls.crt").write_text("junk")
+    (tmp_path / "tls.key").write_text("junk")
+    tries = 0
+
+    async def follow() -> None:
+        nonlocal tries
+
+        def use(pair: Pair) -> None:
+            nonlocal tries
+            tries += 1
+            if tries == 3:
+                raise asyncio.CancelledError
+            raise ssl.SSLError("no certificate")
+
+        one = keeper(Server(), settings=settings)
+        one.pause = 0.0
+        with pytest.raises(asyncio.CancelledError):
+            await one.keep(use)
+
+    asyncio.run(follow())
+    assert tries == 3
+
+
+def test_a_hook_that_trusts_the_authority_is_left_alone() -> None:
+    authority = make_pair(["x.svc"], NOW).authority
+    changed = trusted_hook({"name": "a", "clientConfig": {"url": "u"}}, authority, "")
+    assert changed["clientConfig"]["url"] == "u" and certificates_in(decoded(changed["clientConfig"]["caBundle"]))
+    assert trusted_hook(changed, authority, "") is changed
