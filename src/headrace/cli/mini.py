@@ -24,21 +24,25 @@ COMMANDS = {
 }
 
 
-def main(argv: List[str]) -> int:
+def _parser(chosen: str = "") -> Parser:
+    """The parser of the command `chosen`, with no more than the names of the others; of all where none is chosen."""
     parser = Parser(
         "headrace mini",
         usage=f"headrace mini {{{','.join(COMMANDS)}}} [OPTIONS] FILE",
         description="Check a MiniCluster file of the Flux Operator, run it as brokers of this machine, or as pods",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    chosen = next((word for word in argv if not word.startswith("-")), "")
-    module = None
     for name, text in COMMANDS.items():
         one = commands.add_parser(name, prog=f"headrace mini {name}", help=text, description=text.capitalize())
-        if name == chosen:
+        if chosen in (name, ""):
             module = import_module(f"headrace.cli.mini_{name}")
             module.add_arguments(one)
-    options = parser.parse_args(argv)
-    assert module is not None  # argparse refuses other names
-    status: int = module.main(options)
+            one.set_defaults(run=module.main)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    chosen = next((word for word in argv if not word.startswith("-")), "-")
+    options = _parser(chosen).parse_args(argv)
+    status: int = options.run(options)
     return status

@@ -1,4 +1,4 @@
-"""`headrace operator run|manifests`: the operator that makes MiniClusters of pods on Kubernetes, and what installs it."""
+"""`headrace operator run|manifests`: the operator that makes MiniClusters of pods on Kubernetes, and its install."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument("--image", default="", help="image of the operator")
     parser.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
     parser.add_argument("--watch-namespace", default="", metavar="NAME", help="look after this namespace only")
-    parser.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="operators, one of which acts (default: 1)"
-    )
+    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="take the webhook's certificate from cert-manager")
 
