@@ -76,6 +76,13 @@ def test_a_namespace_is_given_to_every_object(file: str, capsys: pytest.CaptureF
     assert without_secret(listed["items"]) == expected("there")
 
 
+def test_the_domain_and_an_image_volume_reach_the_objects(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert headrace(["mini", "manifests", "--cluster-domain", "k8s.lan", "--view-as-volume", file]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    wanted = desired(load(FILE).cluster, uid="", images=Images(as_volume=True), keys=None, cluster_domain="k8s.lan")
+    assert without_secret(objects) == wanted != desired(load(FILE).cluster, uid="", images=Images(), keys=None)
+
+
 def test_text_that_other_readers_take_for_something_else_is_quoted(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,9 @@ def _words(node: ast.expr) -> list[str]:
     if isinstance(node.func, ast.Name) and node.func.id in CALLS:
         # A fixture's first argument may be the environment.
         return ["flux", *CALLS[node.func.id], *words["{}" in words[:1] :]]
+    if isinstance(node.func, ast.Name) and node.func.id in DRIVERS:
+        # The entry point: headrace(["mini", "manifests"]).
+        return [node.func.id, *words]
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
         # job_bulk.cancelall([...]), update.main([...])
         module, function = node.func.value.id, node.func.attr.replace("_", "-")
