@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -80,3 +81,12 @@ def test_a_server_that_is_killed_ends_its_own_job_and_not_another(program: str, 
     assert done.out.splitlines()[:2] == ["second 1", "first 0"], done
     assert "has ended (Killed), and tasks cannot go on without it" in done.err
     assert done.left == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide a file of the system")
+def test_without_libpmix_a_job_that_asks_for_it_says_what_is_missing(tmp_path: Path) -> None:
+    hide = f'for folder in /usr/lib/*/pmix2/lib; do mount --bind {tmp_path} "$folder" || exit 99; done; exec "$@"'
+    prefix = ("unshare", "-m", "sh", "-c", hide, "sh")
+    done = start("sh", "-c", "flux run -o pmi=pmix true; flux run true; echo $?", prefix=prefix)
+    assert done.out == "0\n"
+    assert "pmi=pmix: there is no libpmix.so.2 on this node" in done.err
