@@ -226,6 +226,8 @@ class ChannelServer:
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
             handle.rpc("resource.drain", targets, nodeid=0).get()
+        # What is allocated now, drained ranks included: news of it may still be under way.
+        self._instance.take_busy(handle.rpc("resource.busy", {}, nodeid=0).get())
         self._resizing = (request, Idset(leave))
         self._look_for_idle()
 

@@ -64,6 +64,8 @@ class Instance:
         self._asking = self._asks_again = False
         self._cores_per_node = 1
         self._idle_since: float | None = now()
+        # Streams that were refused: the scheduler, say, is ready only when the instance already runs.
+        self._refused: list[tuple[str, dict[str, Any], Callable[[Any], None]]] = []
 
     @property
     def snapshot(self) -> Snapshot:
@@ -81,10 +83,11 @@ class Instance:
         """Open the connection and follow the broker; the connection's descriptor. Raises OSError."""
         self.close()
         self._asking = False
+        self._refused.clear()
         handle = self.handle = Handle(self._uri)
         self._stream(handle, "groups.get", {"name": "broker.online"}, self._take_online)
         self._stream(handle, "job-list.job-stats", {}, self._take_stats)
-        self._stream(handle, "resource.busy", {}, self._take_busy)
+        self._stream(handle, "resource.busy", {}, self.take_busy)
         return handle.fileno()
 
     def close(self) -> None:
@@ -109,9 +112,12 @@ class Instance:
 
     def _stream(self, handle: Handle, topic: str, body: dict[str, Any], take: Callable[[Any], None]) -> None:
         def answered(rpc: Rpc) -> None:
-            # A service that this instance lacks leaves its part of the snapshot as it is.
-            with contextlib.suppress(OSError):
+            try:
                 take(rpc.get())
+            except OSError:
+                # Tried again with the next news of jobs; until then its part of the snapshot stays as it is.
+                self._refused.append((topic, body, take))
+            else:
                 self._changed()
 
         handle.stream(topic, body, nodeid=0).then(answered)
@@ -119,12 +125,17 @@ class Instance:
     def _take_online(self, body: dict[str, Any]) -> None:
         self._up = Idset.parse(body["members"])
 
-    def _take_busy(self, body: dict[str, Any]) -> None:
+    def take_busy(self, body: dict[str, Any]) -> None:
+        """Take an answer of `resource.busy`."""
         self.busy = Idset.parse(body["ranks"])
 
     def _take_stats(self, body: dict[str, Any]) -> None:
         states = body["job_states"]
         self._jobs = {name: int(states.get(name, 0)) for name in JOB_STATES}
+        again, self._refused = self._refused, []
+        for topic, asked, take in again:
+            if self.handle is not None:
+                self._stream(self.handle, topic, asked, take)
         if any(self._jobs[name] for name in _ACTIVE):
             self._idle_since = None
         elif self._idle_since is None:
