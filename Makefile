@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages kube-tools images test check unit system soak install-files clean
+.PHONY: run run-timed packages kube kube-tools images test check unit system soak install-files clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -46,6 +46,19 @@ packages:
 # The Kubernetes of the tests: built from source once, then taken from the cache. Only root can start it.
 kube-tools: $(BIN)/python
 	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build
+
+# A Kubernetes for a developer, with the operator of this work tree in it (docs/dev/kube-for-tests.md).
+kube: $(VENV)/.installed packages images
+	@$(BIN)/python tools/kube/kube build kubernetes coredns
+	@$(BIN)/python tools/kube/kube up dev --nodes 2 --again $(addprefix --load ,$(wildcard build/images/*.tar))
+	@$(BIN)/python tools/kube/kube operator dev
+	@echo; echo 'The cluster "dev" has two nodes and the operator. To use it, type:'; \
+	echo '  eval "$$(tools/kube/kube env dev)"        # KUBECONFIG, kubectl and headrace'; \
+	echo '  kubectl apply -f examples/hello.yaml'; \
+	echo '  kubectl get minicluster hello -w'; \
+	echo '  kubectl logs job/hello'; \
+	echo '  tools/kube/kube logs dev operator       # restart dev operator: takes changed code'; \
+	echo '  tools/kube/kube down dev                # removes all of it'
 
 # Archives of container images in build/images, for this machine's architecture: docs/dev/view.md.
 images: $(VENV)/.installed packages

@@ -167,6 +167,14 @@ def down(name: str) -> None:
     forget(state, node.cgroup(state))
 
 
+def is_up(name: str) -> bool:
+    """Whether a cluster of this name runs and is ready."""
+    try:
+        return Cluster.named(name).api.ready()
+    except (KubeError, OSError, ValueError):
+        return False
+
+
 def sweep() -> None:
     """Remove what is left of clusters whose namespaces have gone, or whose starter was killed before they were up."""
     for state in [one for one in places.states().iterdir() if one.is_dir()]:

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import build, cluster, places
+from . import build, cluster, operator, places
 from .cluster import Cluster
 from .errors import KubeError
 
@@ -22,6 +22,7 @@ def _arguments() -> argparse.ArgumentParser:
     up.add_argument("name")
     up.add_argument("--no-node", dest="nodes", action="store_const", const=0, default=1, help="the control plane alone")
     up.add_argument("--nodes", type=int, default=1, help="nodes with real containers (default: 1)")
+    up.add_argument("--again", action="store_true", help="only load the images where the cluster is up already")
     up.add_argument("--load", action="append", default=[], type=Path, metavar="ARCHIVE", help="an image for the nodes")
     for word, said in {
         "down": "end a cluster and remove all of it",
@@ -35,6 +36,12 @@ def _arguments() -> argparse.ArgumentParser:
     kubectl = commands.add_parser("kubectl", help="run kubectl against a cluster")
     kubectl.add_argument("name")
     kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    operator = commands.add_parser("operator", help="start Headrace's operator in a cluster, anew if it runs")
+    operator.add_argument("name")
+    operator.add_argument("--view-image", default="local/headrace-view:1", help="(default: %(default)s)")
+    restart = commands.add_parser("restart", help="end a component and start it again")
+    restart.add_argument("name")
+    restart.add_argument("component")
     logs = commands.add_parser("logs", help="the end of a component's log, or the components' names")
     logs.add_argument("name")
     logs.add_argument("component", nargs="?")
@@ -44,6 +51,10 @@ def _arguments() -> argparse.ArgumentParser:
 
 def _up(options: argparse.Namespace) -> None:
     began = time.monotonic()
+    if options.again and cluster.is_up(options.name):
+        for archive in options.load:
+            Cluster.named(options.name).load(archive)
+        return
     found = Cluster.up(options.name, options.nodes, options.load)
     print(f"cluster {found.name} is up after {time.monotonic() - began:.1f} s: {found.server}")
     print(f"export KUBECONFIG={found.kubeconfig}")
@@ -81,10 +92,16 @@ def _with_cluster(found: Cluster, options: argparse.Namespace) -> None:
     elif options.command == "kubectl":
         command = found.kubectl_command(*options.arguments)
         os.execv(command[0], command)
+    elif options.command == "operator":
+        operator.start(found, options.view_image)
+    elif options.command == "restart":
+        found.box.stop(options.component)
+        found.box.restart(options.component)
     elif options.command == "shell":
         _shell(found, os.environ.get("SHELL", "/bin/sh"))
     elif options.command == "env":
-        print(f"export KUBECONFIG={found.kubeconfig} PATH={build.built('kubernetes')}:$PATH")
+        path = f"{build.built('kubernetes')}:{Path(operator.headrace()).parent}"
+        print(f"export KUBECONFIG={found.kubeconfig} PATH={path}:$PATH")
     elif options.component is None:
         print(*sorted(path.stem for path in (found.box.state / "logs").iterdir()), sep="\n")
     else:

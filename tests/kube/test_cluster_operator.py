@@ -1,0 +1,37 @@
+"""The operator that `make kube` puts into a developer's cluster."""
+
+from __future__ import annotations
+
+import contextlib
+
+from kubecluster import operator
+from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+
+from waiting import until
+
+_MINICLUSTER = {
+    "apiVersion": "flux-framework.org/v1alpha2",
+    "kind": "MiniCluster",
+    "metadata": {"name": "hello"},
+    "spec": {"size": 2, "containers": [{"image": "local/busybox:1", "command": "echo hello"}]},
+}
+
+
+def test_an_operator_of_this_tree_makes_pods_of_a_minicluster(control_plane: Cluster, namespace: str) -> None:
+    operator.start(control_plane, "local/headrace-view:1")
+    try:
+        where = f"/apis/flux-framework.org/v1alpha2/namespaces/{namespace}/miniclusters"
+        control_plane.api.request("POST", where, _MINICLUSTER)
+
+        def views() -> set[str]:
+            with contextlib.suppress(KubeError):
+                pods = control_plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+                return {pod["spec"]["initContainers"][0]["image"] for pod in pods}
+            return set()
+
+        until(lambda: views() == {"local/headrace-view:1"})
+        operator.start(control_plane, "local/headrace-view:1")
+        assert "operator" in control_plane.box.processes()[0]
+    finally:
+        operator.stop(control_plane)
