@@ -1,7 +1,9 @@
 """Makes this process's mount and host name namespaces look like a container's, then becomes a program.
 
 `inside.py ROOT HOST NAME=SOURCE... -- PROGRAM...`: ROOT is an empty folder; everything of the machine is in it
-but for /tmp, /dev, /proc and what NAME=SOURCE puts there. Run by `unshare`, as root.
+but for /tmp, /dev, /proc and what NAME=SOURCE puts there. Run by `unshare`, as root. Variables of the environment whose
+names begin with POD_ make poorer containers: POD_WITHOUT are folders that are empty (by colons), POD_UID is a user
+without a name, who may write nowhere.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ def main(argv: list[str]) -> None:
         _mount("--bind", f"/dev/{name}", f"{root}/dev/{name}")
     os.mkdir(f"{root}/dev/shm", 0o1777)
     open(f"{root}/dev/termination-log", "w").close()
+    for path in filter(None, os.environ.pop("POD_WITHOUT", "").split(":")):
+        _mount("-t", "tmpfs", "tmpfs", f"{root}{path}")
     for one in mounts:
         name, _, source = one.partition("=")
         there = f"{root}{name}"
@@ -49,9 +53,16 @@ def main(argv: list[str]) -> None:
             os.makedirs(os.path.dirname(there), exist_ok=True)
             open(there, "w").close()
         _mount("--bind", source, there)
+    uid = int(os.environ.pop("POD_UID", "0"))
+    if uid:
+        _mount("-o", "remount,ro", root)
     subprocess.run(["hostname", host], check=True)
     os.chroot(root)
-    os.chdir("/tmp")
+    os.chdir("/" if uid else "/tmp")
+    if uid:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
     os.execvpe(program[0], program, dict(os.environ))
 
 

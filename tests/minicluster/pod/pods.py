@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from headrace.kube.keys import fresh_keys
-from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode
+from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode, pod_plan
+from headrace.minicluster.validate import check
 from headrace.spec.hostlist import Hostlist
 from waiting import until
 
@@ -28,6 +29,13 @@ _NET = "10.213.78"
 NAMESPACE = "ns"
 _INSIDE = Path(__file__).with_name("inside.py")
 _ASK = Path(__file__).with_name("ask_channel.py")
+
+
+def told(container: dict[str, Any], size: int = 2, **fields: Any) -> PodPlan:
+    """The plan of a quiet MiniCluster `c`."""
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
+    fields = {"logging": {"quiet": True}, **fields}
+    return pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
 
 
 def _ip(*words: str) -> None:
@@ -103,6 +111,8 @@ class Pods:
 
     def __init__(self, folder: Path, bridge: str) -> None:
         self._folder = folder
+        # A view to run instead of this installation.
+        self.view: Path | None = None
         self._bridge = bridge
         self._made: list[str] = []
         self.running: dict[str, Pod] = {}
@@ -155,6 +165,8 @@ class Pods:
         folder.mkdir(exist_ok=True)
         for name in ("plan", "keys", "mnt", "root"):
             (folder / name).mkdir(exist_ok=True)
+        # As an emptyDir is.
+        (folder / "mnt").chmod(0o777)
         (folder / "plan" / "plan.json").write_text(encode(plan))
         for name, text in self._certificates.items():
             (folder / "keys" / name).write_text(text)
@@ -169,9 +181,12 @@ class Pods:
             f"/dev/termination-log={folder}/log",
             f"/etc/hosts={self.hosts}",
         ]
+        program = (str(Path(sys.executable).with_name("headrace-pod")), *words)
+        if self.view is not None:
+            mounts.append(f"/mnt/flux/view={self.view}")
+            program = ("/mnt/flux/view/bin/headrace-pod", *words)
         unshare = ("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child")
         inside = (sys.executable, str(_INSIDE), f"{folder}/root", host, *mounts, "--")
-        program = (str(Path(sys.executable).with_name("headrace-pod")), *words)
         full = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HEADRACE_POD_NAMESPACE": NAMESPACE, **env}
         suffix = f".{words[1]}" if words else ""
         with open(folder / f"out{suffix}", "a") as out, open(folder / f"err{suffix}", "a") as err:

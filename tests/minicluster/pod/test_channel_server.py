@@ -5,15 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pods import Pods, pods
+from pods import Pods, pods, told
 
 from headrace.kube.keys import fresh_keys
 from headrace.minicluster.pod.channel_server import ranks_of
-from headrace.minicluster.pod_plan import PodPlan, pod_plan
-from headrace.minicluster.validate import check
 
 
 @pytest.fixture
@@ -21,12 +18,6 @@ def world(tmp_path: Path) -> Iterator[Pods]:
     with pods(tmp_path) as made:
         made.with_channel()
         yield made
-
-
-def told(container: dict[str, Any], size: int = 2, **fields: Any) -> PodPlan:
-    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
-    fields = {"logging": {"quiet": True}, **fields}
-    return pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
 
 
 def test_the_operator_sees_brokers_and_jobs_and_can_end_an_instance(world: Pods) -> None:

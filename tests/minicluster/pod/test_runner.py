@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pods import Pods, pods
-
-from headrace.minicluster.pod_plan import PodPlan, pod_plan
-from headrace.minicluster.validate import check
+from pods import Pods, pods, told
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Pods]:
     with pods(tmp_path) as made:
         yield made
-
-
-def told(container: dict[str, Any], size: int = 2, **fields: Any) -> PodPlan:
-    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
-    fields = {"logging": {"quiet": True}, **fields}
-    return pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
 
 
 def test_two_pods_say_hello_and_end(world: Pods) -> None:

@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 from ..plan import Mode
 from ..pod_plan import PodPlan
 from .place import Place
 
+# What a broker that a wrapper runs is told.
+_WRAPPED = "HEADRACE_POD_BROKER"
 # States in which a broker takes part in its instance.
 UP = ("quorum", "run", "cleanup")
 
@@ -43,26 +45,65 @@ def preload(size: int) -> None:
     brokers.preload(size > 1)
 
 
-def fork_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> int:
-    """Start it; the pid. The names of the states it enters are written to the descriptor `report`, one a line."""
+def fork_broker(
+    attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int, wrapper: list[str]
+) -> int:
+    """Start it; the pid. The names of the states it enters are written to the descriptor `report`, one a line.
+
+    With the words of a `wrapper` it is a program that these run.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        if wrapper:
+            _be_wrapped(wrapper, attrs, command, report)
         _be_broker(dict(attrs), config, command, report)
     return pid
 
 
-def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> None:
-    """In the fork: be the broker, and end."""
+def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], report: int) -> NoReturn:
+    """In the fork: become the program that runs the broker."""
+    import json
+
+    from .environment import own_command
+
+    try:
+        os.set_inheritable(report, True)
+        env = {**os.environ, _WRAPPED: json.dumps({"attrs": attrs, "command": command, "report": report})}
+        os.execvpe(wrapper[0], [*wrapper, *own_command(), "broker"], env)
+    except OSError as exc:
+        print(f"headrace-pod: spec.flux.wrap: {wrapper[0]}: {exc.strerror}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(127)
+
+
+def be_wrapped_broker() -> int:
+    """In what the wrapper runs: be the broker; the exit status where this is not what was meant."""
+    import json
+
+    text = os.environ.pop(_WRAPPED, "")
+    if not text:
+        print("headrace-pod broker: is called by the runner, under the program of spec.flux.wrap", file=sys.stderr)
+        return 2
+    told = json.loads(text)
+    os.set_inheritable(told["report"], False)
+    preload(2)
+    from ...broker import config
+
+    _be_broker(told["attrs"], config.load(told["attrs"]["config.path"]), told["command"], told["report"])
+
+
+def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> NoReturn:
+    """Be the broker, and end."""
     from ...broker import launch
     from ...broker.launch_options import LaunchError, LaunchOptions
 
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
         options = LaunchOptions(
             attrs=attrs,
             config=config,

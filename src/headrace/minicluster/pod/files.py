@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 from typing import Any
 
@@ -111,18 +110,3 @@ def _copy_private(source: str, target: str) -> None:
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
-
-
-# A text without any of these means the same to every shell as to nobody: words.
-_SPECIAL = re.compile(r"[|&;<>()$`\\*?\[\]#~{}!\n]")
-
-
-def plain_words(text: str) -> list[str] | None:
-    """The words of a command that needs no shell, else None."""
-    if _SPECIAL.search(text.strip()):
-        return None
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return None
-    return words if words and "=" not in words[0] else None

@@ -18,6 +18,10 @@ def main(argv: list[str] | None = None) -> int:
         from .enter import enter
 
         return enter(os.environ)
+    if words == ["broker"]:
+        from .brokers import be_wrapped_broker
+
+        return be_wrapped_broker()
     if words[:1] == ["sidecar"] and len(words) == 2:
         from .sidecar import run_sidecar
 

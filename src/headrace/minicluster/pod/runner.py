@@ -27,6 +27,7 @@ from . import brokers, channel_link, ending, enter, environment, files
 from .ending import Ending
 from .place import Place, PlaceError, find_place, read_plan
 from .ready import ReadyPort
+from .words import plain_words
 
 # Exit status of a pod that was told to go (SIGTERM) before its instance had ended: a shell's for that signal.
 TOLD_TO_GO = 128 + signal.SIGTERM
@@ -217,14 +218,14 @@ class Runner:
         plan = self._plan
         if Mode(plan.mode) is Mode.INTERACTIVE:
             return []
-        words = files.plain_words(plan.initial_program)
+        words = plain_words(plan.initial_program)
         shell = environment.find_shell(os.environ)
         if words and (words[0] == "flux" or not shell):
             return words
         if not shell:
             raise PlaceError(
                 "this image has no shell (bash or sh), which the command needs: it has to be a program and its "
-                f"arguments without quotes inside words, variables or redirection: {plan.initial_program.strip()}"
+                f"arguments, without variables, patterns or redirection: {plan.initial_program.strip()}"
             )
         return [shell, "-c", plan.initial_program]
 
@@ -248,7 +249,7 @@ class Runner:
         """Start a broker and wait for its end: its status, and whether it ended because its instance did."""
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._state = ""
-        self._broker = brokers.fork_broker(attrs, self._config, command, writing)
+        self._broker = brokers.fork_broker(attrs, self._config, command, writing, self._plan.wrap)
         os.close(writing)
         if self._told:
             self._send_to_broker(signal.SIGTERM)

@@ -13,8 +13,9 @@ import time
 
 from .. import shell_text
 from ..pod_plan import PodPlan, Sidecar
-from . import environment, files
+from . import environment
 from .place import Place, PlaceError, find_place, read_plan
+from .words import plain_words
 
 # Seconds between two looks for the socket: no event tells one container what happens in another.
 _LOOK = 0.1
@@ -43,7 +44,7 @@ def run_sidecar(index: str) -> int:
 
 def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
     """The program that the container becomes, with its arguments. Raises PlaceError where it needs a shell."""
-    words = None if sidecar.before or sidecar.after else files.plain_words(sidecar.command)
+    words = None if sidecar.before or sidecar.after else plain_words(sidecar.command)
     if words and not shell:
         return words
     if not shell:
