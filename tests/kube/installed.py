@@ -29,6 +29,13 @@ def install(cluster: Cluster, chosen: Install) -> None:
     apply(cluster, *(one for one in objects(chosen) if one["kind"] not in _ELSEWHERE))
 
 
+def uninstall(cluster: Cluster, chosen: Install) -> None:
+    """Everything but the definition and the namespace, which others use."""
+    rest = [one for one in objects(chosen) if one["kind"] not in ("CustomResourceDefinition", "Namespace")]
+    listed = {"apiVersion": "v1", "kind": "List", "items": rest}
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=json.dumps(listed))
+
+
 def account_kubeconfig(cluster: Cluster, chosen: Install, folder: Path) -> Path:
     """A kubeconfig of the operator's service account, for an hour."""
     token = cluster.kubectl("create", "token", OPERATOR, f"--namespace={chosen.namespace}", "--duration=1h").strip()
