@@ -39,7 +39,9 @@ _USER_DEFAULTS = {
     "conf.shell_initrc": "",
     "conf.shell_pluginpath": "",
     "content.backing-module": "content-sqlite",
+    "content.dump": "",
     "content.hash": "sha1",
+    "content.restore": "",
     "hostlist": "",
     "hostname": "",
     "local-uri": "",
@@ -107,6 +109,8 @@ _LEVELS = ("log-stderr-level", "log-level", "log-forward-level", "log-critical-l
 # Flux's own attributes that may change in a running broker.
 _RUNTIME = (
     "broker.module-nopanic",
+    "content.dump",
+    "content.restore",
     "log-critical-level",
     "log-forward-level",
     "log-ring-size",

@@ -30,7 +30,7 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
-from . import bare_imports, growth, services, signals, state
+from . import archive, bare_imports, growth, services, signals, state
 from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
@@ -442,6 +442,8 @@ class Broker:
     async def _finalize(self) -> None:
         event = self._went_well("rc3")
         try:
+            if self.rank == 0 and await archive.dump(self):
+                self.exit_code = self.exit_code or 1
             status = await run_script(self, "rc3")
             if status:
                 event = "rc3-fail"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..spec.message import Message
 from ..spec.os_error import text_of, with_class
 from ..spec.requests.broker import MODULE
-from . import bare_imports, module_process, stand_ins
+from . import archive, bare_imports, module_process, stand_ins
 from .module import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from .module_process import ModuleProcess
 from .module_rest import Left, Rest, data_path, forget_data
@@ -127,6 +127,8 @@ class ModuleHost:
         try:
             for name in names_for(broker.rank, broker.attrs, broker.config):
                 await self.load(name)
+                if name == archive.AFTER and await archive.restore(broker):
+                    raise RpcError(errno.EIO, f"{broker.attrs.get('content.restore')} cannot be restored")
         except Exception as exc:
             broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {text_of(exc)}")
             raise

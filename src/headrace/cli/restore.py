@@ -34,6 +34,7 @@ _COMMAND = Command(
         ("q", "quiet", "", "Print no progress"),
         ("", "checkpoint", "", "Make it the checkpoint that the kvs module begins with"),
         ("", "key", "KEY", "Put it into the KVS as the directory KEY"),
+        ("", "instance", "", "Take its keys and jobs for this instance's own; jobs that waited go on"),
         ("", "no-cache", "", "Store blobs in the backing store, past the broker's cache"),
         ("", "size-limit", "SIZE", "Leave out values that are larger"),
         ("", "maxreqs", "N", "Store at most N blobs at a time (1)"),
@@ -48,9 +49,13 @@ _STEP = 100
 def main(argv: List[str]) -> int:
     options = _COMMAND.parse(argv)
     (path,) = options.need(1, 1)
-    if options.has("checkpoint") == options.has("key"):
+    if sum(map(options.has, ("checkpoint", "key", "instance"))) != 1:
         raise CommandError("Please specify a restore target with --checkpoint or --key")
     handle = Handle()
+    if options.has("instance"):
+        from headrace.cli.restore_instance import restore_instance
+
+        return restore_instance(handle, options, path)
     if options.has("checkpoint") and _kvs_is_loaded(handle):
         raise CommandError("please unload kvs module before using --checkpoint")
     restore = Restore(handle, options)
@@ -123,19 +128,19 @@ class Restore:
             if member.isdir():
                 _directory(root, names)
             elif member.issym() and names:
-                self._put(root, names, link(member.linkname))
+                self.put(root, names, link(member.linkname))
             elif member.isreg() and names:
                 if self._limit and member.size > self._limit:
                     text = f"{'.'.join(names)} size {member.size} exceeds {self._limit} limit, skipping"
                     print(f"{PREFIX}{text}", file=sys.stderr)
                     continue
                 file = tar.extractfile(member)
-                self._put(root, names, self.value(file.read() if file is not None else b""))
+                self.put(root, names, self.value(file.read() if file is not None else b""))
         ref = self.directory(root)
         self.settle()
         return ref
 
-    def _put(self, root: Tree, names: List[str], obj: Dict[str, Any]) -> None:
+    def put(self, root: Tree, names: List[str], obj: Dict[str, Any]) -> None:
         _directory(root, names[:-1])[names[-1]] = obj
         self._keys += 1
         if self._options.has("verbose"):

@@ -18,6 +18,7 @@ from headrace.broker.journal import Journal
 from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.broker.module_rest import Return
+from headrace.modules import jobs_restore
 from headrace.modules.jobs_admin import Admin
 from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
@@ -84,6 +85,8 @@ class _Manager:
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
         self.admin = Admin(ctx, self.core, self.store, touch, self.requests.settled)
+        # Jobs of an archive, of which some are still to come.
+        self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._serve()
@@ -119,6 +122,7 @@ class _Manager:
         owner_methods = {
             "wait": requests.wait,
             "submit": self._submit,
+            "restore": self._restore,
             "queue-enable": admin.queue_enable,
             "queue-start": admin.queue_start,
             "drain": admin.drain,
@@ -176,6 +180,32 @@ class _Manager:
                 # A job whose dependency failed meanwhile is over already.
                 job = job or next(done for done in core.finished if done.id == id)
                 self.store.add(job, submission)
+        core.effects.append(("answer", msg, {"errors": errors}))
+        self.pipeline.touch()
+
+    def _restore(self, msg: Message) -> None:
+        """`restore {jobs: [{id, data: {KEY: text}}], final}`: jobs of another instance (jobs_restore.py); those that
+        are not over go on after the last request of a row, whose `final` is true. Answers {errors: [[id, text]]}.
+        """
+        core = self.core
+        core.now = self.ctx.now()
+        full = self.pipeline.refusal(len(msg.obj["jobs"]), len(msg.payload or b""))
+        if full is not None:
+            raise RpcError(*full)
+        errors: list[list[Any]] = []
+        for body in msg.obj["jobs"]:
+            try:
+                job = jobs_restore.add(core, self.store, body["id"], body["data"])
+            except jobs_restore.RestoreError as exc:
+                errors.append([body["id"], str(exc)])
+            else:
+                if job is None:
+                    errors.append([body["id"], "there is a job of this id"])
+                else:
+                    self._restored.append(job)
+        if msg.obj["final"]:
+            jobs, self._restored = self._restored, []
+            jobs_restore.go_on(core, jobs)
         core.effects.append(("answer", msg, {"errors": errors}))
         self.pipeline.touch()
 

@@ -76,15 +76,16 @@ def restart(core: Core, begun: AbstractSet[int] = frozenset()) -> None:
         core.waiting.join_singletons(job)
     for job in jobs:
         if job.id in core.active:
-            _take_up(core, job, job.id in begun)
+            take_up(core, job, job.id in begun)
 
 
-def _take_up(core: Core, job: Job, begun: bool) -> None:
+def take_up(core: Core, job: Job, begun: bool, lost_note: str = _LOST_NOTE) -> None:
+    """Have a job go on that was pending; end one that ran, for the reason `lost_note`, or queue it anew."""
     ran = job.state == RUN or (begun and bool(job.state & PENDING))
     requeue = ran and bool(js.system(job.jobspec).get("requeue"))
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)
     if ran and not requeue:
-        context = {"type": "exec", "severity": 0, "note": _LOST_NOTE, "userid": core.owner}
+        context = {"type": "exec", "severity": 0, "note": lost_note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:
         # The scheduler starts anew and was never told of them.

@@ -41,6 +41,7 @@ JOB_MANAGER: Methods = {
     "history.get": form({"userid?": int}),
     "wait": form({"id": int}),
     "submit": form({"jobs": [_SUBMITTED]}),
+    "restore": form({"jobs": [{"id": int, "data": dict}], "final": bool}),
     "drain": _NONE,
     "idle": _NONE,
     "purge": form({"age_limit?": float, "num_limit?": int, "batch?": int, "force?": bool}),

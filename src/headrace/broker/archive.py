@@ -1,0 +1,94 @@
+"""The attributes `content.restore` and `content.dump`: an archive that the instance begins with, one that it ends with.
+
+The commands `flux restore` and `flux dump` do the work, as an rc script could. `auto` stands for files of the statedir:
+the archive is `dump/YYYYMMDD_HHMMSS.tgz` there, and the link `dump/RESTORE` names the last one until it was restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from .program import run_command
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+# Bytes of the largest value that is restored.
+_SIZE_LIMIT = "100M"
+# The module that must be there before jobs are restored. Who hears of jobs comes after it.
+AFTER = "job-manager"
+
+
+def to_restore(setting: str, statedir: str) -> str:
+    """The archive that the attribute `content.restore` names, "" if there is none."""
+    if setting != "auto":
+        return setting
+    link = f"{statedir}/dump/RESTORE"
+    return link if statedir and os.path.lexists(link) else ""
+
+
+def to_dump(setting: str, statedir: str, now: float) -> str:
+    """The archive that the attribute `content.dump` names, "" if there is none. Seconds since the epoch."""
+    if setting != "auto":
+        return setting
+    return f"{statedir}/dump/{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}.tgz" if statedir else ""
+
+
+async def restore(broker: Broker) -> int:
+    """Restore on rank 0; the command's exit status, 0 where there is nothing to do."""
+    path = to_restore(broker.attrs.get("content.restore"), broker.attrs.get("statedir"))
+    if not path:
+        return 0
+    if not os.path.exists(path):
+        print(f"content.restore: {path} not found: there is nothing to restore", file=sys.stderr, flush=True)
+        return 0
+    print(f"restoring content from {path}", file=sys.stderr, flush=True)
+    status = await _flux(broker, "restore", "--instance", "--quiet", f"--size-limit={_SIZE_LIMIT}", path)
+    if not status and os.path.basename(path) == "RESTORE" and os.path.islink(path):
+        # The state is the instance's again; a later start must not go back to the archive.
+        os.unlink(path)
+    return status
+
+
+async def dump(broker: Broker) -> int:
+    """Dump on rank 0; the command's exit status, 0 where there is nothing to do."""
+    path = to_dump(broker.attrs.get("content.dump"), broker.attrs.get("statedir"), time.time())
+    if not path:
+        return 0
+    print(f"dumping content to {path}", file=sys.stderr, flush=True)
+    folder, name = os.path.split(os.path.abspath(path))
+    # An archive that is not whole must not have the name of one; the ending says how it is compressed.
+    part = f"{folder}/.part-{os.getpid()}-{name}"
+    try:
+        if broker.attrs.get("content.dump") == "auto":
+            os.makedirs(folder, exist_ok=True)
+        status = await _flux(broker, "dump", "--quiet", part)
+        if status:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+            return status
+        os.replace(part, path)
+        if broker.attrs.get("content.dump") == "auto":
+            _point_to(folder, name)
+    except OSError as exc:
+        broker.log(logging.ERROR, "broker", f"content.dump: {path}: {exc.strerror}")
+        return 1
+    return 0
+
+
+def _point_to(folder: str, name: str) -> None:
+    link = f"{folder}/RESTORE"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(name, link)
+
+
+async def _flux(broker: Broker, *words: str) -> int:
+    # PATH of a broker's programs begins with the folder of its own `flux`.
+    return await run_command(broker, shlex.join(["flux", *words]), f"content.{words[0]}")
