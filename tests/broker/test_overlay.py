@@ -38,7 +38,7 @@ def linked(broker: Any, info: boot.BootInfo) -> Any:
     overlay = broker.overlay = Overlay(broker, info)
     overlay.on_ready = broker.ready.append
     overlay.on_parent_lost = broker.lost.append
-    overlay.on_members = lambda online, offline: broker.members.append((str(online), str(offline)))
+    overlay.on_members = lambda *ranks: broker.members.append(tuple(map(str, ranks)))
     return broker
 
 
@@ -59,14 +59,14 @@ def test_a_child_that_goes_in_order_is_offline_and_not_lost(in_broker: Run, tmp_
         await until(lambda: child.ready)
         assert child.ready[0]["hosts"] == ["a", "b"]
         child.overlay.report(online=[1])
-        await until(lambda: ("1", "") in parent.members)
+        await until(lambda: ("1", "", "") in parent.members)
         # Its goodbye is in the socket when the parent finds that it cannot be reached.
         parent.loop.remove_reader(parent.overlay._bound.get(zmq.FD))
         child.overlay.close()
         entry = parent.overlay.children[1]
         await until(lambda: parent.overlay._probe(entry) or not entry.alive)
         assert (entry.status, entry.error) == ("offline", "")
-        await until(lambda: ("", "1") in parent.members)
+        await until(lambda: ("", "1", "") in parent.members)
         assert not [line for line in parent.log.ring if "lost" in line]
         parent.overlay.close()
 

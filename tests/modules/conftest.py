@@ -16,6 +16,7 @@ from headrace.broker.events import Events
 from headrace.broker.module import ModuleContext
 from headrace.broker.router import Router
 from headrace.spec import message as m
+from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 GUEST = 4242
@@ -75,6 +76,7 @@ class LittleBroker:
         self.loop = asyncio.get_running_loop()
         self.rank, self.size, self.may_grow = 0, 1, False
         self.on_grown: list[Any] = []
+        self.lost = Idset()
         self.owner = os.getuid()
         self.attrs = AttrTable(attrs)
         self.config = config

@@ -281,6 +281,57 @@ def test_a_lost_broker_fails_its_jobs_and_the_rest_is_told_to_end() -> None:
     with_fleet(7, scenario)
 
 
+def test_a_job_that_asks_for_it_is_queued_again_when_it_loses_a_broker() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-2", "node[0-2]", requeue=True)
+        await fleet.settle()
+        for agent in fleet.agents:
+            agent.say("started")
+        await fleet.settle()
+        await fleet.lose(2)
+        kind, data = fleet.told[1]
+        note = "lost contact with job shell on broker node2 (rank 2): queued again"
+        assert (kind, data) == ("exception", {"severity": 1, "type": "node-failure", "note": note})
+        assert [op["signum"] for op in fleet.agents[1].got("kill")] == [15]
+        for rank in (0, 1):
+            fleet.agents[rank].say("finish", status=15)
+        await fleet.settle()
+        assert fleet.told[2:] == [
+            ("finish", {"status": 15, "requeue": True}),
+            ("release", {"ranks": "all", "final": True, "requeue": True}),
+        ]
+        # Its log goes on with the next run.
+        assert "done" not in [name for name, _ in fleet.events()]
+        fleet.start("0-1", "node[0-1]", requeue=True)
+        await fleet.settle()
+        fleet.told.clear()
+        for rank in (0, 1):
+            fleet.agents[rank].say("started")
+            fleet.agents[rank].say("finish", status=0)
+        await fleet.settle()
+        assert fleet.told == [("start", {}), *DONE]
+        assert fleet.events()[-1] == ("done", None)
+
+    with_fleet(3, scenario)
+
+
+def test_a_job_that_was_canceled_before_it_lost_a_broker_is_over() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-1", "node[0-1]", requeue=True)
+        await fleet.settle()
+        for agent in fleet.agents:
+            agent.say("started")
+        fleet.manager.publish("job-exception", {"id": JOB, "type": "cancel", "severity": 0})
+        await fleet.settle()
+        await fleet.lose(1)
+        assert [data["severity"] for kind, data in fleet.told if kind == "exception"] == [0]
+        fleet.agents[0].say("finish", status=15)
+        await fleet.settle()
+        assert fleet.told[-1] == DONE[1]
+
+    with_fleet(2, scenario)
+
+
 def test_a_killed_agent_is_a_lost_shell_that_the_lead_shell_is_told_of() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.start("0-2", "node[0-2]")

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules.job_list_record import ATTRS, INACTIVE, RUN, SCHED, Job, Packer, asked
+from headrace.modules.job_list_record import ATTRS, INACTIVE, PRIORITY, RUN, SCHED, Job, Packer, asked
 
 # Events of a job that `flux run` started and canceled, as recorded from flux-core 0.88 (wire/43).
 JOBSPEC: dict[str, Any] = {
@@ -203,3 +203,13 @@ def test_packing_keeps_every_attribute(values: dict[str, Any]) -> None:
     assert again.state == INACTIVE
     assert [getattr(again, name) for name in ATTRS] == [getattr(made, name) for name in ATTRS]
     assert msgspec.json.encode(again.attributes()) == msgspec.json.encode(made.attributes())
+
+
+def test_a_job_that_is_queued_again_has_no_nodes_until_it_runs_again() -> None:
+    for name in ("requeue", "flux-restart"):
+        again = job(*EVENTS[:6], (1795224529.0, name, {"requeue": True}))
+        assert (again.state, again.nodelist, again.t_run, again.annotations) == (PRIORITY, None, None, None)
+        for event in ((1795224530.0, "priority", {"priority": 16}), (1795224531.0, "alloc", {})):
+            again.take_event(*event)
+        assert (again.state, again.t_run) == (RUN, 1795224531.0)
+    assert job(*EVENTS[:6], (1795224529.0, "flux-restart", {})).state == RUN

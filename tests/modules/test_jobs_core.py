@@ -279,6 +279,36 @@ def test_jobs_of_an_exec_service_that_went_away_fail() -> None:
     assert world.events(1)[-3:] == ["exception", "free", "clean"]
 
 
+def test_a_job_that_is_run_again_gives_all_back_and_waits_anew() -> None:
+    world = World()
+    world.submit(1, requeue=True)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.exec(1, "exception", severity=1, type="node-failure", note="lost: queued again")
+    world.exec(1, "finish", status=9, requeue=True)
+    assert world.core.active[1].state == RUN
+    world.exec(1, "release", ranks="all", final=True, requeue=True)
+    assert world.events(1)[4:] == ["alloc", "start", "exception", "free", "requeue", "priority"]
+    assert world.core.active[1].state == SCHED
+    assert [job.id for job in world.asked("free")] == [1]
+    assert [job.id for job in world.asked("alloc")] == [1, 1]
+    world.run(1)
+    assert world.result(1) == COMPLETED
+    assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 1]
+
+
+def test_a_job_that_was_canceled_meanwhile_is_not_run_again() -> None:
+    world = World()
+    world.submit(1, requeue=True)
+    world.alloc(1)
+    world.exec(1, "start")
+    world.cancel(1)
+    world.exec(1, "finish", status=9, requeue=True)
+    world.exec(1, "release", ranks="all", final=True, requeue=True)
+    assert world.events(1)[-4:] == ["finish", "release", "free", "clean"]
+    assert world.result(1) == CANCELED
+
+
 def test_purging_takes_the_oldest_first() -> None:
     world = World()
     for id in (1, 2, 3):

@@ -124,6 +124,8 @@ def test_a_requeued_job_waits_anew_and_one_that_only_waited_goes_on() -> None:
     life += [("priority", {"priority": 16}), ("alloc", {"annotations": {"sched": {}}}), ("start", None)]
     again = job(*life, ("flux-restart", {"requeue": True}))
     assert (again.state, again.has_resources, again.started, again.annotations) == (record.PRIORITY, False, False, None)
+    lost = job(*life, ("free", None), ("requeue", {"reason": "node-failure"}))
+    assert (lost.state, lost.r, lost.started) == (record.PRIORITY, None, False)
     waits = job(*life[:4], ("flux-restart", None))
     assert waits.state == record.PRIORITY
     assert job(*life, ("flux-restart", None)).state == record.RUN

@@ -16,6 +16,7 @@ import pytest
 from headrace.broker.module import RpcError
 from headrace.modules import node_topology, resource, resource_leader, resource_log
 from headrace.spec import message as m
+from headrace.spec.idset import Idset
 from headrace.spec.message import Message
 
 Run = Callable[..., None]
@@ -607,3 +608,38 @@ def test_with_a_quorum_of_all_nothing_is_assumed(in_broker: Run, monkeypatch: An
         assert (await world.client.call("resource.get")).errnum == errno.EAGAIN
 
     nodes_without_config(in_broker, scenario, "4")
+
+
+def test_ranks_whose_broker_is_lost_are_drained_until_it_is_back_where_that_is_asked_for(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        world.online("0-3")
+        await world.settle()
+        await world.client.rpc("resource.drain", {"targets": "3"})
+        # Rank 1 left in order.
+        world.broker.lost = Idset.parse("2-3")
+        world.online("0")
+        await world.settle()
+        drained = (await world.client.rpc("resource.status"))["drain"]
+        assert {ranks: entry["reason"] for ranks, entry in drained.items()} == {"2": "broker was lost", "3": ""}
+        world.online("0-3")
+        await world.settle()
+        assert list((await world.client.rpc("resource.status"))["drain"]) == ["3"]
+
+    async def unasked(world: World) -> None:
+        world.online("0-3")
+        await world.settle()
+        world.broker.lost = Idset.parse("2-3")
+        world.online("0-1")
+        await world.settle()
+        assert (await world.client.rpc("resource.status"))["drain"] == {}
+
+    def run(what: Any, table: dict[str, Any]) -> None:
+        async def main(broker: Any) -> None:
+            world = World(broker)
+            await world.settle()
+            await what(world)
+
+        in_broker(main, config={"resource": CONFIG, **table}, hostlist="node[0-3]", hostname="node0")
+
+    run(scenario, {"headrace": {"drain-lost": True}})
+    run(unasked, {})

@@ -110,6 +110,14 @@ class Cluster:
             check=False,
         )
 
+    def attach(self, job: str) -> subprocess.Popen[str]:
+        """`flux job attach` in the background."""
+        env = {**self.env, "FLUX_URI": self.uri}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [FLUX, "job", "attach", job], env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+        )
+
     def pid(self, rank: int) -> int:
         """The process of the broker of `rank` that is alive now."""
         return self.brokers[rank].pid

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from bootstrapped import Cluster, cluster, until
@@ -183,3 +184,43 @@ def test_a_certificate_that_is_not_the_leads_is_named_by_both() -> None:
         )
         until(lambda: f"overlay.warning[0]: {refused}" in brokers.flux("dmesg").stdout, "the lead says so")
         assert brokers.finish() == {0: 0}
+
+
+def test_a_job_that_asks_for_it_is_queued_again_when_a_follower_is_lost_and_runs_when_one_is_back():
+    with cluster(3) as brokers:
+        start(brokers, 3)
+        script = f"test -e {brokers.folder}/again && exec echo again; echo first; sleep 300"
+        job = brokers.flux("submit", "-N3", "--setattr=system.requeue=true", "sh", "-c", script).stdout.strip()
+        brokers.flux("job", "wait-event", "-p", "exec", job, "shell.start")
+        Path(brokers.folder, "again").touch()
+        attached = brokers.attach(job)
+        brokers.brokers[2].kill()
+        brokers.brokers[2].wait()
+        brokers.flux("job", "wait-event", job, "requeue")
+        assert brokers.flux("jobs", "-no", "{state}", job).stdout == "SCHED\n"
+        brokers.broker(2)
+        out, errors = attached.communicate(timeout=60)
+        assert attached.returncode == 0, errors
+        assert out.splitlines().count("again") == 3
+        assert "lost contact with job shell on broker fake2 (rank 2): queued again" in errors
+        assert brokers.flux("jobs", "-no", "{status}", job).stdout == "COMPLETED\n"
+
+
+def test_a_lost_follower_is_drained_until_it_is_back_and_one_that_leaves_in_order_is_not():
+    """Also below a broker that is lost itself, of which nobody hears any more."""
+    with cluster(5, "tbon.topo=kary:2") as brokers:
+        with open(brokers.config, "a") as config:
+            config.write("[headrace]\ndrain-lost = true\n")
+        start(brokers, 5)
+        brokers.brokers[2].terminate()
+        assert brokers.brokers[2].wait(30) == 0
+        brokers.brokers[1].kill()
+        until(lambda: brokers.down() == {1, 2, 3, 4}, "both subtrees are down")
+        drained = brokers.flux("resource", "drain", "-no", "{ranks} {reason}").stdout
+        assert drained == "1,3-4 broker was lost\n"
+        for rank in (1, 2, 3, 4):
+            brokers.brokers[rank].wait(30)
+        for rank in (1, 2, 3, 4):
+            brokers.broker(rank)
+        until(lambda: brokers.up() == set(range(5)), "all resources are up again")
+        assert brokers.flux("resource", "drain", "-no", "{ranks}").stdout == ""

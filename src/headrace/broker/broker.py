@@ -90,6 +90,8 @@ class Broker:
         self.run_waiters: list[Message] = []
         self.shutdown_watchers: list[Message] = []
         self.online = Idset()
+        # Ranks that were lost, and did not leave in order, until they are back.
+        self.lost = Idset()
         # Ranks whose loss ends the instance.
         self.indispensable = Idset()
         # Called with the ranks that hosts were added for, when the tree has them.
@@ -303,8 +305,9 @@ class Broker:
         names = Hostlist([self.boot.hosts[rank] for rank in ranks if rank < len(self.boot.hosts)])
         self.log(logging.ERROR, "broker", f"{what} delayed: waiting for {names} (rank {ranks})")
 
-    def _members(self, online: Idset, offline: Idset) -> None:
+    def _members(self, online: Idset, offline: Idset, lost: Idset) -> None:
         self.online = (self.online | online) - offline
+        self.lost = (self.lost | lost) - online
         assert self.groups is not None
         self.groups.change("broker.online", online)
         if offline:

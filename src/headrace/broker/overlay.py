@@ -64,6 +64,8 @@ class Overlay:
         self._bound: Socket | None = None
         self._online: Idset = Idset()
         self._offline: Idset = Idset()
+        # Those of the last that were lost, and did not leave in order.
+        self._torn_off: Idset = Idset()
         self._status_sent = ""
         self.since = time.monotonic()
         self.closing = False
@@ -75,7 +77,7 @@ class Overlay:
         self._parent_owing = Outstanding()
         self.on_ready: Callable[[dict[str, Any]], None] = lambda _body: None
         self.on_parent_lost: Callable[[str], None] = lambda _why: None
-        self.on_members: Callable[[Idset, Idset], None] = lambda _online, _offline: None
+        self.on_members: Callable[[Idset, Idset, Idset], None] = lambda _online, _offline, _lost: None
         self.on_child_lost: list[Callable[[int, frozenset[int]], None]] = []
         self.on_children_gone: Callable[[], None] = lambda: None
         broker.router.up = self.send_up
@@ -444,7 +446,7 @@ class Overlay:
         for note in disconnects(child.asking.take()):
             self.broker.router.request(note)
         ranks = self.topology.subtree(child.rank)
-        self.report(offline=ranks)
+        self.report(offline=ranks, lost=() if graceful else ranks)
         for hook in list(self.on_child_lost):
             hook(child.rank, ranks)
         if not any(other.alive for other in self.children.values()):
@@ -454,11 +456,15 @@ class Overlay:
         """Answer for a neighbour that can no longer do it. `msg.routes` is as it was when the request was sent."""
         self.broker.router.response(m.error_response(msg, errno.EHOSTUNREACH, text))
 
-    def report(self, online: Iterable[int] = (), offline: Iterable[int] = ()) -> None:
-        """Members of this subtree that came or went; climbs once per turn, arrives at `on_members` of rank 0."""
+    def report(self, online: Iterable[int] = (), offline: Iterable[int] = (), lost: Iterable[int] = ()) -> None:
+        """Members of this subtree that came or went; climbs once per turn, arrives at `on_members` of rank 0.
+
+        `lost` are those `offline` that did not leave in order.
+        """
         came, went = Idset(online), Idset(offline)
         self._online = (self._online | came) - went
         self._offline = (self._offline | went) - came
+        self._torn_off = (self._torn_off | Idset(lost)) - came
         self.broker.router.at_flush(self._send_status)
 
     def _send_status(self) -> None:
@@ -467,28 +473,29 @@ class Overlay:
             return
         online, self._online = self._online, Idset()
         offline, self._offline = self._offline, Idset()
+        lost, self._torn_off = self._torn_off, Idset()
         if status != self._status_sent:
             self.since = time.monotonic()
         self._status_sent = status
         if self.rank == 0:
             if online or offline:
-                self.on_members(online, offline)
+                self.on_members(online, offline, lost)
             return
         if self._parent is not None:
-            body = {"status": status, "online": str(online), "offline": str(offline)}
+            body = {"status": status, "online": str(online), "offline": str(offline), "lost": str(lost)}
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, obj=body, aux1=_STATUS)))
 
     def _child_status(self, child: Child, msg: Message) -> None:
         """Take a status message. Raises ValueError when it is none."""
         body = msg.obj or {}
-        status, online, offline = (body.get(key, "") for key in ("status", "online", "offline"))
-        if not (isinstance(status, str) and isinstance(online, str) and isinstance(offline, str)):
-            raise ValueError("status, online and offline must be strings")
-        came, went = Idset.parse(online), Idset.parse(offline)
+        status, *members = (body.get(key, "") for key in ("status", "online", "offline", "lost"))
+        if not (isinstance(status, str) and all(isinstance(text, str) for text in members)):
+            raise ValueError("status, online, offline and lost must be strings")
+        came, went, lost = (Idset.parse(text) for text in members)
         if status in ("full", "partial", "degraded"):
             child.become(status)
         mine = Idset(self.topology.subtree(child.rank))
-        self.report(came & mine, went & mine)
+        self.report(came & mine, went & mine, lost & mine)
 
     @property
     def status(self) -> str:

@@ -202,7 +202,9 @@ class Attach:
         if event.name == "shell.init":
             self.service = event.context["service"]
             self.leader = event.context["leader-rank"]
-            self._watch("guest.output")
+            if "guest.output" not in self._open:
+                # A job that was queued again has another shell, and one log of output.
+                self._watch("guest.output")
             terminal = event.context.get("pty")
             if terminal and terminal != "capture" and self.read_only:
                 raise CommandError("flux-job: Cannot connect to pty in readonly mode", bare=True)

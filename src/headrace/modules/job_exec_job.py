@@ -20,7 +20,9 @@ class Job:
         "kills",
         "msg",
         "ranks",
+        "requeue",
         "running",
+        "runs_again",
         "sim",
         "timer",
         "unsaid",
@@ -38,6 +40,8 @@ class Job:
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
+        # Whether it is to be queued again when it loses a node, and whether it has lost one.
+        self.requeue = self.runs_again = False
         # The signal that was to end it, 0 for none yet.
         self.doomed = 0
         self.kills = 0

@@ -138,6 +138,7 @@ class Leader:
             return
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
+        job.requeue = js.system(body["jobspec"]).get("requeue") is True
         if body.get("reattach"):
             self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
             self._end(job, 1 << 8)
@@ -323,11 +324,16 @@ class Leader:
         ranks = Idset.parse(op["ranks"])
         nodes = Idset([nodeid for nodeid, rank in enumerate(job.ranks) if rank in ranks])
         fatal = job.critical is None or bool(nodes & job.critical)
+        job.runs_again = job.runs_again or (fatal and job.requeue and not job.failed and not job.doomed)
         job.failed = job.failed or fatal
         many = "s" if len(ranks) > 1 else ""
         hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist", "")))
         names = Hostlist(hosts[rank] for rank in ranks) if hosts else ""
         note = f"lost contact with job shell on broker{many} {names} (rank{many} {ranks})"
+        if job.runs_again:
+            self._respond(job, "exception", {"severity": 1, "type": "node-failure", "note": f"{note}: queued again"})
+            self._doom(job, self.settings.term_signal)
+            return
         self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 
     def _finished(self, op: Op) -> None:
@@ -347,13 +353,17 @@ class Leader:
     def _end(self, job: Job, status: int, extra: Mapping[str, Any] = _NOTHING) -> None:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
-        self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
+        if job.runs_again:
+            # Nobody who follows its logs is at their end.
+            extra = {**extra, "requeue": True}
+        else:
+            self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
         self._save()
         if job.timer is not None:
             job.timer.cancel()
         if job.msg is not None:
             del self.jobs[job.id]
-        self._respond(job, "finish", {"status": status})
+        self._respond(job, "finish", {"status": status, **extra} if job.runs_again else {"status": status})
         self._respond(job, "release", {"ranks": "all", "final": True, **extra})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
@@ -385,6 +395,7 @@ class Leader:
         """The job manager posted an exception; a fatal one ends the job."""
         job = self.jobs.get(msg.obj["id"])
         if job is not None and msg.obj["severity"] == 0:
+            job.runs_again = False
             self._doom(job, signal.SIGALRM if msg.obj.get("type") == "timeout" else self.settings.term_signal)
 
     def _doom(self, job: Job, signum: int) -> None:

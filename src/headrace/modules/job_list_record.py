@@ -227,6 +227,17 @@ class Job:
         if self.state == SCHED:
             self.state = PRIORITY
 
+    def _restart(self, time: float, context: dict[str, Any]) -> None:
+        if context.get("requeue"):
+            self._requeue(time, context)
+        self._reprioritize(time)
+
+    def _requeue(self, time: float, context: dict[str, Any]) -> None:
+        """What the job ran on is lost; it waits anew."""
+        if self.state == RUN:
+            self._enter(PRIORITY, "t_priority", time)
+            self.t_run = self.expiration = self.ranks = self.nodelist = self.annotations = None
+
     def _alloc(self, time: float, context: dict[str, Any]) -> None:
         if context.get("annotations"):
             self.annotations = context["annotations"]
@@ -314,7 +325,9 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     "annotations": Job._annotations,
     "jobspec-update": Job._jobspec_update,
     "resource-update": Job._resource_update,
-    "flux-restart": lambda job, time, context: job._reprioritize(time),
+    "flux-restart": Job._restart,
+    # Not of RFC 21.
+    "requeue": Job._requeue,
 }
 
 

@@ -380,6 +380,10 @@ class Core:
             self.post(job, "start")
             self._limit(job)
             self.waiting.started(job)
+        elif "requeue" in data and job.state == RUN:
+            # The job is not over: its end does not count.
+            if kind == "release":
+                self._requeue(job)
         elif kind == "finish":
             if job.status is None:
                 self.post(job, "finish", {"status": data["status"]})
@@ -392,6 +396,15 @@ class Core:
         elif kind == "exception":
             extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
             self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+
+    def _requeue(self, job: Job) -> None:
+        """A job lost a node and asks to be run again: it waits anew."""
+        job.start_sent = False
+        self.holders.pop(job.id, None)
+        self.requests.append(("free", job, job.r))
+        self.post(job, "free")
+        self.post(job, "requeue", {"reason": "node-failure"})
+        self.advance(job)
 
     # -- requests about one job
 

@@ -177,11 +177,16 @@ def _resource_update(job: Job, time: float, context: dict[str, Any]) -> None:
 
 
 def _flux_restart(job: Job, time: float, context: dict[str, Any]) -> None:
-    if context.get("requeue") and job.state == RUN:
+    if context.get("requeue"):
+        _requeue(job, time, context)
+    _reprioritize(job)
+
+
+def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
+    """What the job ran on is lost; it waits anew."""
+    if job.state == RUN:
         job.state = PRIORITY
         job.r, job.has_resources, job.started, job.annotations = None, False, False, None
-    else:
-        _reprioritize(job)
 
 
 def _alloc(job: Job, time: float, context: dict[str, Any]) -> None:
@@ -254,6 +259,8 @@ _EVENTS: dict[str, Callable[[Job, float, dict[str, Any]], None]] = {
     "jobspec-update": _jobspec_update,
     "resource-update": _resource_update,
     "flux-restart": _flux_restart,
+    # Not of RFC 21.
+    "requeue": _requeue,
     "alloc": _alloc,
     "prolog-start": _prolog_start,
     "prolog-finish": _prolog_finish,

@@ -33,6 +33,8 @@ from headrace.spec.rset import ResourceSet, RsetError
 
 # Whose R need not be what this machine has: another instance's or somebody's word counts.
 _UNCHECKED = ("job-info", "resource-reload")
+# The reason for which ranks are drained whose broker is lost.
+_LOST = "broker was lost"
 # Seconds that nodes may report after the quorum is there, before what they have is assumed.
 _LATE = 1.0
 
@@ -316,8 +318,10 @@ class Leader:
 
     def _online(self, ranks: int) -> None:
         ranks &= ~self.forced_down
+        came, went = ranks & ~self.inventory.online, self.inventory.online & ~ranks
         for event in self.inventory.set_online(ranks, self.ctx.now()):
             self.record(event)
+        self._drain_lost(came, went)
         self.inherited = None
         self.changed()
         self._at_quorum(ranks)
@@ -325,6 +329,18 @@ class Leader:
             if ranks.bit_count() >= entry[0]:
                 self.waiting_up.remove(entry)
                 self.ctx.respond(entry[1])
+
+    def _drain_lost(self, came: int, went: int) -> None:
+        """With `drain-lost` of the table [headrace], drain ranks whose broker is lost until it is back."""
+        table, inventory = self.ctx.config.get("headrace", {}), self.inventory
+        if isinstance(table, dict) and table.get("drain-lost") is True:
+            lost = went & self.ctx.broker.lost.bits & ~inventory.drained_bits()
+            self.record(inventory.drain(lost, _LOST, "update", self.ctx.now()) if lost else None)
+        back = [
+            rank for rank in Idset.from_bits(came & inventory.drained_bits()) if inventory.drained[rank].reason == _LOST
+        ]
+        if back:
+            self.record(inventory.undrain(Idset(back).bits, "broker is back", "force", self.ctx.now()))
 
     def _torpid(self, ranks: int) -> None:
         for event in self.inventory.set_torpid(ranks, self.ctx.now()):
