@@ -131,3 +131,42 @@ def test_nodes_leave_the_resources_once_they_are_idle_and_can_come_back() -> Non
         assert brokers.flux("overlay", "grow", "fake2").stdout == "fake2: rank 2 of 3\n"
         until(lambda: brokers.up() == {0, 1, 2}, "it is back")
         assert len(hosts_of_job(brokers, 3)) == 3
+
+
+def shape(brokers: Cluster, cores: int, gpus: int = 0) -> tuple[str, ...]:
+    """What to put before the command of a broker whose node has so many cores and GPUs."""
+    devices = "".join(f"<object type='OSDev' name='cuda{number}'/>" for number in range(gpus))
+    file = Path(brokers.folder, f"node-{cores}-{gpus}.xml")
+    objects = "<object type='Core'/>" * cores + devices
+    file.write_text(f"<topology><object type='Machine'>{objects}</object></topology>")
+    return ("env", f"FLUX_HWLOC_XMLFILE={file}")
+
+
+def test_each_node_is_in_r_with_what_it_has_whenever_it_comes() -> None:
+    """Without a table [resource]; the first jobs run while two of four hosts are missing."""
+    with cluster(4, "broker.quorum=2") as brokers:
+        bootstrap(brokers, 4)
+        brokers.broker(1, prefix=shape(brokers, 3, 1))
+        brokers.lead(prefix=shape(brokers, 2))
+        until(lambda: brokers.up() == {0, 1}, "the first two are up")
+        assert brokers.flux("run", "-n1", "-g1", "sh", "-c", "flux getattr rank").stdout == "1\n"
+        for rank, cores, gpus in ((2, 5, 2), (3, 1, 0)):
+            brokers.broker(rank, prefix=shape(brokers, cores, gpus))
+        until(lambda: brokers.up() == {0, 1, 2, 3}, "all are up")
+        by_rank = {rank: brokers.flux("resource", "info", "-i", str(rank)).stdout.strip() for rank in range(4)}
+        assert by_rank == {
+            0: "1 Nodes, 2 Cores, 0 GPUs",
+            1: "1 Nodes, 3 Cores, 1 GPUs",
+            2: "1 Nodes, 5 Cores, 2 GPUs",
+            3: "1 Nodes, 1 Cores, 0 GPUs",
+        }
+        assert len(brokers.flux("run", "-n11", "hostname").stdout.splitlines()) == 11
+        assert brokers.flux("run", "-n1", "-c5", "-g2", "sh", "-c", "flux getattr rank").stdout == "2\n"
+        # It comes again on a smaller node.
+        brokers.brokers[2].terminate()
+        brokers.brokers[2].wait(PATIENCE)
+        until(lambda: 2 in brokers.down(), "it is down")
+        brokers.broker(2, prefix=shape(brokers, 2))
+        until(lambda: brokers.up() == {0, 1, 2, 3}, "all are up again")
+        assert brokers.flux("resource", "info", "-i2").stdout.strip() == "1 Nodes, 2 Cores, 0 GPUs"
+        assert "unsatisfiable" in brokers.flux("run", "-n1", "-g2", "hostname").stderr
