@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
@@ -41,8 +42,9 @@ def node_of_file() -> hwloc.Node | None:
 
 def count_node(ctx: ModuleContext) -> Found:
     """This broker's node as it is reported to rank 0. Raises RpcError for a topology file that cannot be read."""
-    # What its hosts are called is said when an instance boots, and is not always what the kernel calls them.
-    host, node = ctx.attrs.get("hostname"), node_of_file()
+    # A table [bootstrap] names hosts, not always as the kernel does; names that are given otherwise are not taken.
+    named = ctx.attrs.get("broker.boot-method") == "config"
+    host, node = ctx.attrs.get("hostname") if named else socket.gethostname(), node_of_file()
     if node is not None:
         return [ctx.rank, host, str(Idset(range(node.cores))), str(Idset(range(node.gpus)))]
     found = discover(affinity=bindable_cpus()) if _is_unrestricted(ctx) else discover_after_fork()
