@@ -26,6 +26,10 @@ SIZES = {
     "wishes": Size(6_000, 300_000),
     # orders in which messages between job manager, scheduler and agents may come
     "orders": Size(40, 400),
+    # arbitrary MiniClusters of which objects are made
+    "objects": Size(2_000, 50_000),
+    # the same whose objects a real API server is shown
+    "shown_objects": Size(300, 10_000),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
 }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import msgspec
 import pytest
 import test_recorded_objects as recorded_objects
+from arbitrary import miniclusters
 from clusters import built, minicluster
 from differences import without
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
 
+import sizes
 from headrace.kube.builders import Images
 from headrace.kube.keys import fresh_keys
 from headrace.minicluster.fields import MiniCluster
@@ -122,6 +125,29 @@ def test_the_api_server_takes_all_objects_and_drops_nothing(
                 both = recorded_objects.differences(one, answer, one["kind"], lambda _: False)
                 wrong += [f"{name}: {difference}" for difference in both]
     assert not wrong, "\n".join(sorted({one.split(": ", 1)[1] for one in wrong}))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(sizes.limit(240))
+def test_the_api_server_takes_what_validation_takes(control_plane: Cluster, namespace: str) -> None:
+    """Also of arbitrary MiniClusters: what the API server would refuse is refused with the MiniCluster."""
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    shown = 0
+    for document, cluster in miniclusters(sizes.size("shown_objects"), most=6):
+        cluster = msgspec.structs.replace(cluster, namespace=namespace)
+        pod = cluster.spec.pod
+        if pod and pod.service_account_name:
+            with contextlib.suppress(KubeError):
+                control_plane.api.request("POST", account, {"metadata": {"name": pod.service_account_name}})
+        for one in built(cluster, keys=fresh_keys()).values():
+            if one["kind"] == "Pod" and pod and pod.runtime_class_name:
+                continue  # refused unless that class is there
+            try:
+                dry_run(control_plane, namespace, one)
+            except KubeError as exc:
+                pytest.fail(f"{exc}\n{json.dumps(document)}")
+        shown += 1
+    assert shown > sizes.size("shown_objects") // 8
 
 
 def test_pods_have_the_hosts_names_and_those_of_groups_follow(control_plane: Cluster, namespace: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from arbitrary import miniclusters
 from clusters import built, job_of, minicluster
 
+import sizes
 from headrace.kube.builders import Images, view_image
 from headrace.minicluster.fields import DEFAULT_VIEW_IMAGE
 from headrace.minicluster.pod_plan import decode, pod_plan
@@ -78,3 +80,24 @@ def test_another_image_is_a_view_of_ours(given: str) -> None:
 def test_objects_are_plain_json_and_the_same_each_time() -> None:
     texts = {json.dumps(built(minicluster(**SEVERAL))) for _ in range(2)}
     assert len(texts) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(sizes.limit(120))
+def test_objects_can_be_made_of_every_valid_minicluster() -> None:
+    """Made, and each name in a pod given once: to a volume, a container, a mount path."""
+    made = 0
+    for document, cluster in miniclusters(sizes.size("objects"), most=8):
+        objects = built(cluster, images=Images(view="view:1", as_volume=made % 2 == 0))
+        made += 1
+        for one in objects.values():
+            if one["kind"] != "Job":
+                continue
+            pod = one["spec"]["template"]["spec"]
+            containers = [*pod["containers"], *pod.get("initContainers", ())]
+            lists = [[item["name"] for item in items] for items in (containers, pod["volumes"])]
+            lists += [[mount["mountPath"] for mount in item["volumeMounts"]] for item in containers]
+            assert all(len(set(names)) == len(names) for names in lists), document
+            used = {mount["name"] for item in containers for mount in item["volumeMounts"]}
+            assert used <= set(lists[1]), document
+    assert made > sizes.size("objects") // 8

@@ -50,6 +50,7 @@ CONTAINER: Broken = [
     ({"secrets": {"A": {"name": "n"}}}, "secrets.A.key"),
     ({"imagePullPolicy": "sometimes"}, "imagePullPolicy"),
 ]
+_CPUS: dict[str, Any] = {"containers": [{"command": "x", "resources": {"limits": {"cpu": 2}}}]}
 OBJECTS: Broken = [
     ({"jobLabels": {"a b": "c"}}, "spec.jobLabels.a b"),
     ({"jobLabels": {"a": "x" * 64}}, "spec.jobLabels.a"),
@@ -73,6 +74,27 @@ OBJECTS: Broken = [
     ({"flux": {"container": {"image": ""}}}, "spec.flux.container.image"),
     ({"services": [{"name": "s", "image": "a b"}]}, "spec.services[0].image"),
     ({"containers": [{"runFlux": True}, {"name": "flux-view"}]}, "spec.containers[1].name"),
+    ({"containers": [{"runFlux": True}, {"name": "9-lives", "ports": [1]}]}, "spec.containers[1].name"),
+    (
+        {"containers": [{"runFlux": True}, {"name": "web", "ports": [1]}], "network": {"headlessName": "web"}},
+        "spec.containers[1].name",
+    ),
+    ({"network": {"headlessName": "9-lives"}}, "spec.network.headlessName"),
+    ({"pod": {"hostPID": True}, "shareProcessNamespace": True}, "spec.pod.hostPID"),
+    (
+        {"pod": {"securityContext": {"sysctls": [{"name": "a", "value": "1"}] * 2}}},
+        "spec.pod.securityContext.sysctls[1].name",
+    ),
+    ({"pod": {"nodeAffinity": {"a b": ["c"]}}, "network": {"disableAffinity": True}}, "spec.pod.nodeAffinity.a b"),
+    ({"pod": {"resources": {"nvidia.com/gpu": 1}}}, "spec.pod.resources.nvidia.com/gpu"),
+    ({"pod": {"resources": {"cpu": -1}}}, "spec.pod.resources.cpu"),
+    ({"pod": {"resources": {"cpu": 1}}, **_CPUS}, "spec.pod.resources.cpu"),
+    ({"size": 100_001}, "spec.size"),
+    ({"size": 2**31 - 1, "flux": {"topology": "binomial"}}, "spec.size"),
+    ({"maxSize": 100_001}, "spec.maxSize"),
+    ({"groups": [{"name": "g", "maxSize": 100_001}]}, "spec.groups[0].maxSize"),
+    ({"groups": [{"name": f"g{index}", "size": 100_000} for index in range(11)]}, "spec"),
+    ({"flux": {"bursting": {"clusters": [{"name": "a", "size": 100_001}]}}}, "spec.flux.bursting.clusters[0].size"),
 ]
 CONTAINER_OBJECTS: Broken = [
     ({"image": ""}, "image"),
@@ -101,6 +123,11 @@ CONTAINER_OBJECTS: Broken = [
     ({"volumes": {"v": {"hostPath": "/a", "path": "/b"}, "w": {"hostPath": "/c", "path": "/b"}}}, "volumes.w.path"),
     ({"volumes": {"v": {"emptyDir": True}, "w": {"emptyDir": True}}}, "volumes.w.path"),
     ({"volumes": {"v": {"configMapName": "m", "path": "/b", "items": {"k": "../f"}}}}, "volumes.v.items.k"),
+    ({"volumes": {"v": {"csiDriver": "A_b", "path": "/a"}}}, "volumes.v.csiDriver"),
+    ({"volumes": {"v": {"claimName": "A", "path": "/a"}}}, "volumes.v.claimName"),
+    ({"secrets": {"A": {"name": "db", "key": "a b"}}}, "secrets.A.key"),
+    ({"secrets": {"A": {"name": "Db", "key": "a"}}}, "secrets.A.name"),
+    ({"lifeCycle": {"preStopExec": "echo 'a"}}, "lifeCycle.preStopExec"),
 ]
 
 

@@ -38,8 +38,19 @@ GOOD: list[dict[str, Any]] = [
     container(resources={"limits": {"nvidia.com/gpu": 1, "cpu": "1500m"}, "requests": {"cpu": 1}}),
     container(securityContext={"privileged": True, "runAsUser": 0, "capabilities": {"add": ["SYS_PTRACE"]}}),
     container(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "p.json"}}),
-    container(volumes={"a": {"hostPath": "/a..b", "path": "/a"}, "b": {"emptyDir": True, "path": "/a"}}),
+    container(
+        volumes={
+            "a": {"hostPath": "/a..b", "path": "/a"},
+            "b": {"emptyDir": True, "path": "/b"},
+            "c": {"emptyDir": True},
+        }
+    ),
     container(volumes={"m": {"configMapName": "m", "items": {"k": "d/f"}, "path": "/m"}}),
+    container(secrets={"PASSWORD": {"name": "db.example", "key": "pass_word.txt"}}),
+    container(lifeCycle={"postStartExec": "sh -c 'echo it runs'"}, resources={"limits": {"cpu": 2}}),
+    {"pod": {"resources": {"cpu": 2}}, **container(resources={"limits": {"cpu": 2}})},
+    {"containers": [{"runFlux": True, "ports": [80]}, {"name": "9-lives"}, {"name": "web", "ports": [80, 81]}]},
+    {"size": 100_000, "groups": [{"name": "g", "size": 100_000}]},
     {"flux": {"container": {"name": "view", "mountPath": "/opt/view"}}},
 ]
 
@@ -84,3 +95,9 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(text: str, value: Fra
 
 def test_a_quantity_with_a_huge_exponent_is_no_work() -> None:
     assert quantity("1e999999999") > quantity("1E")
+
+
+def test_a_name_leaves_room_for_the_pod_of_the_services() -> None:
+    services = {"services": [{"name": "db", "image": "x"}]}
+    assert paths(services, name="c" * 54) == []
+    assert paths(services, name="c" * 55) == ["metadata.name"]

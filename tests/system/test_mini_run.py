@@ -305,9 +305,9 @@ def test_validate_prints_every_error_with_file_and_path(env: dict[str, str], tmp
 
 
 def test_more_brokers_than_the_machine_holds_are_refused_at_once(env: dict[str, str], tmp_path: Path) -> None:
-    done = mini(env, "run", write(tmp_path, {"command": "true"}, size=100_000_000))
+    done = mini(env, "run", write(tmp_path, {"command": "true"}, size=100_000))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "headrace-mini: spec.size: 100000000 brokers do not fit this machine" in done.stderr
+    assert "headrace-mini: spec.size: 100000 brokers do not fit this machine" in done.stderr
     flux = os.path.join(os.path.dirname(sys.executable), "flux")
     argv = [flux, "start", "-s100000000", "true"]
     started = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

@@ -63,6 +63,8 @@ def _at_most(length: int) -> Meta:
 
 
 # A pod has few containers, a MiniCluster few groups; bounds let the API server estimate what its rules cost.
+# Pods of an Indexed Job (batch/v1: at most so many in parallel).
+MOST_PODS = 100_000
 MOST_CONTAINERS = 64
 MOST_NAME = 63
 MOST_GROUPS = 64

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .fields import MOST_GROUPS, Group, MiniCluster
-from .object_rules import check_image, check_pod, check_resources, check_variables, check_volumes, own_volumes
+from .object_rules import (
+    check_image,
+    check_most_pods,
+    check_pod,
+    check_resources,
+    check_variables,
+    check_volumes,
+    own_volumes,
+)
 from .problems import LABEL, LABEL_RULE, Problem
 
 _HOST_LIMIT = 63
@@ -24,6 +32,8 @@ def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
         first.setdefault(group.name, index)
         if group.size < 1:
             yield Problem(f"{path}.size", f"must be 1 or more, not {group.size}")
+        yield from check_most_pods(group.size, f"{path}.size")
+        yield from check_most_pods(group.max_size, f"{path}.maxSize")
         if group.max_size and group.max_size < group.size:
             yield Problem(f"{path}.maxSize", f"must not be below the group's size, which is {group.size}")
         if group.image:
@@ -31,8 +41,7 @@ def check_groups(cluster: MiniCluster) -> Iterator[Problem]:
         yield from check_resources(group.resources, f"{path}.resources")
         yield from check_variables(group.environment, f"{path}.environment")
         if group.pod:
-            affinity = not (spec.network and spec.network.disable_affinity)
-            yield from check_pod(group.pod, affinity, f"{path}.pod")
+            yield from check_pod(group.pod, cluster, f"{path}.pod")
         yield from check_volumes(group.volumes, *own_volumes(cluster), f"{path}.volumes")
     if spec.groups and cluster.flux.bursting and cluster.flux.bursting.hostlist:
         yield Problem("spec.groups", "cannot be combined with flux.bursting.hostlist, which names all hosts")

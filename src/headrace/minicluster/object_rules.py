@@ -7,6 +7,7 @@ is refused. Sources: the API conventions of Kubernetes and the reference of its 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from .fields import (
     DNS_POLICIES,
     GROUP_CHANGE_POLICIES,
     MOST_ID,
+    MOST_PODS,
     PROC_MOUNTS,
     QUANTITY,
     RESTART_POLICIES,
@@ -35,6 +37,7 @@ from .problems import LABEL, LABEL_RULE, Problem, check_choice
 _NUMBER = re.compile(r"([-+]?[0-9.]+)(?:[eE]([-+]?[0-9.]+))?([a-zA-Z]*)\Z")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*\Z")
 _WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
+_KEY_OF_DATA = re.compile(r"(?!\.{1,2}\Z)[-._a-zA-Z0-9]{1,253}\Z")
 _WORD_RULE = "up to 63 letters, digits, '-', '_' and '.', the first and last a letter or digit"
 _PREFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _SCALES = {
@@ -51,10 +54,9 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
     """What the API server would refuse in the objects of a cluster whose specification has the right shape."""
     spec = cluster.spec
     if spec.network:
-        yield from _check_name(spec.network.headless_name, "spec.network.headlessName")
+        yield from _check_service_name(spec.network.headless_name, "spec.network.headlessName")
     yield from check_labels(spec.job_labels, "spec.jobLabels")
-    affinity = not (spec.network and spec.network.disable_affinity)
-    yield from check_pod(spec.pod or Pod(), affinity, "spec.pod")
+    yield from check_pod(spec.pod or Pod(), cluster, "spec.pod")
     view = cluster.flux.container or View()
     yield from _check_name(view.name, "spec.flux.container.name")
     yield from check_image(view.image, "spec.flux.container")
@@ -70,6 +72,13 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
             yield Problem(where, rule)
         yield from _check_container(one, path)
         yield from check_volumes(one.volumes, *own_volumes(cluster), f"{path}.volumes")
+        if one.ports and not runs:
+            yield from _check_service_name(one.name, f"{path}.name")
+            if one.name == ((spec.network.headless_name if spec.network else "") or cluster.name):
+                yield Problem(f"{path}.name", f"{one.name!r} is the name of the Service of the pods' host names")
+    if spec.services and len(f"{cluster.name}-services") > 63:
+        rule = f"is too long for services: their pod's name, {cluster.name}-services, must have 63 characters at most"
+        yield Problem("metadata.name", rule)
     for index, one in enumerate(spec.services):
         path = f"spec.services[{index}]"
         yield from _check_container(one, path)
@@ -81,6 +90,11 @@ def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
     view = cluster.flux.container or View()
     names = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint", f"{cluster.name}-curve")
     return names, {*_BASE_MOUNTS, view.mount_path}
+
+
+def check_most_pods(size: int, path: str) -> Iterator[Problem]:
+    if size > MOST_PODS:
+        yield Problem(path, f"must be {MOST_PODS} or less, as many pods as a Job can have at a time, not {size}")
 
 
 def check_labels(labels: dict[str, str], path: str) -> Iterator[Problem]:
@@ -102,20 +116,31 @@ def _is_domain(text: str) -> bool:
     return len(text) <= 253 and all(LABEL.match(part) for part in text.split("."))
 
 
+def _check_domain(name: str, path: str) -> Iterator[Problem]:
+    """The name of an object that the MiniCluster refers to; "" where none is given."""
+    if name and not _is_domain(name):
+        yield Problem(path, f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
+
+
 def _check_name(name: str, path: str) -> Iterator[Problem]:
     if name and (len(name) > 63 or not LABEL.match(name)):
         yield Problem(path, f"{name!r} is no name: {LABEL_RULE}, 63 at most")
 
 
-def check_pod(pod: Pod, affinity: bool, path: str) -> Iterator[Problem]:
-    """`affinity` is false where the pods' node affinity is left out (`network.disableAffinity`)."""
+def _check_service_name(name: str, path: str) -> Iterator[Problem]:
+    """The name of a Service (RFC 1035), or "" where it is not given."""
+    if name and (len(name) > 63 or not LABEL.match(name) or not name[0].isalpha()):
+        yield Problem(path, f"{name!r} cannot name a Service: {LABEL_RULE}; the first must be a letter; 63 at most")
+
+
+def check_pod(pod: Pod, cluster: MiniCluster, path: str) -> Iterator[Problem]:
+    """The `pod` of a MiniCluster or of one of its groups."""
     yield from check_labels(pod.labels, f"{path}.labels")
     yield from check_labels(pod.node_selector, f"{path}.nodeSelector")
     for key in pod.annotations:
         yield from check_key(key, f"{path}.annotations")
     for field, name in (("serviceAccountName", pod.service_account_name), ("runtimeClassName", pod.runtime_class_name)):
-        if name and not _is_domain(name):
-            yield Problem(f"{path}.{field}", f"{name!r} is no name: {LABEL_RULE}; '.' may separate parts")
+        yield from _check_domain(name, f"{path}.{field}")
     yield from check_choice(pod.restart_policy, RESTART_POLICIES, f"{path}.restartPolicy")
     if pod.dns_policy == "None":
         yield Problem(f"{path}.dnsPolicy", "None needs name servers, which a MiniCluster cannot give")
@@ -123,14 +148,18 @@ def check_pod(pod: Pod, affinity: bool, path: str) -> Iterator[Problem]:
         yield from check_choice(pod.dns_policy, DNS_POLICIES, f"{path}.dnsPolicy")
     if pod.security_context:
         yield from _check_pod_security(pod.security_context, f"{path}.securityContext")
-    if affinity:
-        for key, values in pod.node_affinity.items():
-            yield from check_key(key, f"{path}.nodeAffinity")
-            if not values:
-                yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
-            for index, value in enumerate(values):
-                if value and (len(value) > 63 or not _WORD.match(value)):
-                    yield Problem(f"{path}.nodeAffinity.{key}[{index}]", f"must be {_WORD_RULE}, not {value!r}")
+    if pod.host_pid and cluster.spec.share_process_namespace:
+        yield Problem(f"{path}.hostPID", "cannot be combined with shareProcessNamespace")
+    yield from _check_pod_resources(pod.resources, cluster, f"{path}.resources")
+    preferences = not (cluster.spec.network and cluster.spec.network.disable_affinity)
+    for key, values in pod.node_affinity.items():
+        yield from check_key(key, f"{path}.nodeAffinity")
+        # Without the operator's own affinity such a label has never been asked for.
+        if not values and preferences:
+            yield Problem(f"{path}.nodeAffinity.{key}", "must have one value at least, or no node fits")
+        for index, value in enumerate(values):
+            if value and (len(value) > 63 or not _WORD.match(value)):
+                yield Problem(f"{path}.nodeAffinity.{key}[{index}]", f"must be {_WORD_RULE}, not {value!r}")
     for index, one in enumerate(pod.tolerations):
         where = f"{path}.tolerations[{index}]"
         yield from check_choice(one.operator, TOLERATION_OPERATORS, f"{where}.operator")
@@ -148,8 +177,29 @@ def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Prob
     for index, number in enumerate(context.supplemental_groups):
         yield from _check_id(number, f"{path}.supplementalGroups[{index}]")
     yield from check_choice(context.fs_group_change_policy or "", GROUP_CHANGE_POLICIES, f"{path}.fsGroupChangePolicy")
+    names = [one.name for one in context.sysctls]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(f"{path}.sysctls[{index}].name", f"{name!r} is given twice")
     if context.seccomp_profile:
         yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
+
+
+def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
+    """Resources of a whole pod: they are its limits and its requests, so no container may have more."""
+    containers = [one.resources for one in cluster.spec.containers if one.resources]
+    for name, text in given.items():
+        where = f"{path}.{name}"
+        if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+            yield Problem(where, "is no resource of a whole pod: cpu, memory, hugepages-SIZE; give it to a container")
+            continue
+        if quantity(text) < 0:
+            yield Problem(where, f"must not be negative, it is {text}")
+            continue
+        asked = sum(quantity(one.requests.get(name) or one.limits.get(name) or "0") for one in containers)
+        most = max((quantity(one.limits.get(name) or "0") for one in containers), default=Fraction(0))
+        if quantity(text) < max(asked, most):
+            yield Problem(where, f"is {text}, less than the containers of the pod ask for")
 
 
 def _check_id(number: int | None, path: str) -> Iterator[Problem]:
@@ -161,6 +211,22 @@ def _check_container(container: Container, path: str) -> Iterator[Problem]:
     yield from check_image(container.image, path)
     yield from check_resources(container.resources, f"{path}.resources")
     yield from _check_security(container.security_context, f"{path}.securityContext")
+    for variable, secret in container.secrets.items():
+        yield from _check_domain(secret.name, f"{path}.secrets.{variable}.name")
+        if not _KEY_OF_DATA.match(secret.key):
+            rule = f"{secret.key!r} is no key of a Secret: letters, digits, '-', '_' and '.'"
+            yield Problem(f"{path}.secrets.{variable}.key", rule)
+    if container.life_cycle:
+        yield from _check_words(container.life_cycle.post_start_exec, f"{path}.lifeCycle.postStartExec")
+        yield from _check_words(container.life_cycle.pre_stop_exec, f"{path}.lifeCycle.preStopExec")
+
+
+def _check_words(text: str, path: str) -> Iterator[Problem]:
+    """A command that runs without a shell."""
+    try:
+        shlex.split(text)
+    except ValueError as exc:
+        yield Problem(path, f"is no command: {str(exc).lower()}")
 
 
 def check_image(image: str, path: str) -> Iterator[Problem]:
@@ -234,7 +300,7 @@ def check_volumes(volumes: dict[str, Volume], taken: tuple[str, ...], mounts: se
         elif key in taken:
             yield Problem(where, "is the name of a volume that the operator makes, choose another")
         yield from _check_volume(volume, where)
-        mount = "/dev/shm" if volume.empty_dir else volume.path
+        mount = volume.path or ("/dev/shm" if volume.empty_dir else "")
         if mount and mount in mounts:
             rule = "cannot be where another volume is, or what the operator mounts"
             yield Problem(f"{where}.path", f"{mount} {rule}")
@@ -254,6 +320,10 @@ def _check_volume(volume: Volume, path: str) -> Iterator[Problem]:
         yield Problem(path, f"has no source: give one of {', '.join(_SOURCES)}")
     elif not volume.path and not volume.empty_dir:
         yield Problem(f"{path}.path", "is required: where the volume appears in the container")
+    yield from _check_domain(volume.csi_driver, f"{path}.csiDriver")
+    yield from _check_domain(volume.secret_name, f"{path}.secretName")
+    yield from _check_domain(volume.config_map_name, f"{path}.configMapName")
+    yield from _check_domain(volume.claim_name, f"{path}.claimName")
     if ".." in volume.host_path.split("/"):
         yield Problem(f"{path}.hostPath", f"must not contain '..', it is {volume.host_path}")
     if volume.config_map_name and not volume.items:

@@ -19,13 +19,14 @@ import msgspec
 from ..broker import config_keys
 from ..broker.config import ConfigError
 from ..broker.topology import Topology, TopologyError
-from ..spec.hostlist import Hostlist
+from ..spec.hostlist import MAX_HOSTS, Hostlist
 from .documents import documents
 from .fields import (
     API_VERSION,
     INT64,
     KIND,
     MOST_CONTAINERS,
+    MOST_PODS,
     PULL_POLICIES,
     QUANTITY,
     QUEUE_POLICIES,
@@ -37,7 +38,7 @@ from .fields import (
 )
 from .group_rules import check_groups
 from .lifecycle_rules import check_lifecycle
-from .object_rules import check_key, check_labels, check_objects, check_variables
+from .object_rules import check_key, check_labels, check_most_pods, check_objects, check_variables
 from .plan import given_config, job_lines
 from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
 
@@ -323,6 +324,7 @@ def _check_name_is_free(name: str, containers: list[Container]) -> Iterator[Prob
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:
     yield from _check_sizes(spec)
+    yield from _check_hosts(spec)
     yield from _check_roles(spec)
     for index, container in enumerate(spec.containers):
         yield from _check_container(container, f"spec.containers[{index}]")
@@ -340,6 +342,8 @@ def _check_rules(spec: Spec) -> Iterator[Problem]:
 def _check_sizes(spec: Spec) -> Iterator[Problem]:
     if spec.size < 1:
         yield Problem("spec.size", f"must be 1 or more, not {spec.size}")
+    yield from check_most_pods(spec.size, "spec.size")
+    yield from check_most_pods(spec.max_size, "spec.maxSize")
     if spec.max_size and spec.max_size < spec.size:
         yield Problem("spec.maxSize", f"must not be below spec.size, which is {spec.size}")
     if spec.min_size < 0:
@@ -352,6 +356,17 @@ def _check_sizes(spec: Spec) -> Iterator[Problem]:
         yield Problem("spec.backoffLimit", f"must not be negative, it is {spec.backoff_limit}")
     if spec.deadline_seconds < 0:
         yield Problem("spec.deadlineSeconds", f"must not be negative, it is {spec.deadline_seconds}")
+
+
+def _check_hosts(spec: Spec) -> Iterator[Problem]:
+    bursting = (spec.flux.bursting if spec.flux else None) or Bursting()
+    sizes = [max(spec.size, spec.max_size), *(max(one.size, one.max_size) for one in spec.groups)]
+    sizes += [one.size for one in bursting.clusters]
+    if bursting.lead_broker:
+        sizes.append(bursting.lead_broker.size)
+    # A size that is out of bounds is told of by itself.
+    if sum(min(max(size, 0), MOST_PODS) for size in sizes) > MAX_HOSTS:
+        yield Problem("spec", f"names more than {MAX_HOSTS} hosts, with those of groups and bursting")
 
 
 def _check_roles(spec: Spec) -> Iterator[Problem]:
@@ -413,7 +428,8 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         except ValueError as exc:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
     try:
-        Topology(max(spec.size, 1), flux.topology or "kary:2")
+        # The shape is worked out for every rank: not for more than there can be.
+        Topology(min(max(spec.size, 1), MOST_PODS), flux.topology or "kary:2")
     except TopologyError as exc:
         yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
     yield from check_variables(flux.environment, "spec.flux.environment")
@@ -432,11 +448,13 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     for index, cluster in enumerate(bursting.clusters):
         if cluster.size < 1:
             yield Problem(f"{path}.clusters[{index}].size", f"must be 1 or more, not {cluster.size}")
+        yield from check_most_pods(cluster.size, f"{path}.clusters[{index}].size")
         if cluster.name and not LABEL.match(cluster.name):
             yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")
     lead = bursting.lead_broker
     if lead:
         if lead.size < 1:
             yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
+        yield from check_most_pods(lead.size, f"{path}.leadBroker.size")
         if not 1 <= lead.port <= 65535:
             yield Problem(f"{path}.leadBroker.port", f"must lie between 1 and 65535, not {lead.port}")

@@ -112,8 +112,8 @@ def _pull_secrets(cluster: MiniCluster, containers: list[Container], view: bool 
 def _affinity(cluster: MiniCluster, pod: Pod) -> dict[str, Any]:
     """One pod a node and all in one zone, where that is possible; and only nodes with the labels of `nodeAffinity`."""
     found: dict[str, Any] = {}
-    if pod.node_affinity:
-        wanted = [{"key": key, "operator": "In", "values": values} for key, values in pod.node_affinity.items()]
+    wanted = [{"key": key, "operator": "In", "values": values} for key, values in pod.node_affinity.items() if values]
+    if wanted:
         terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
         found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     if not (cluster.spec.network and cluster.spec.network.disable_affinity):
