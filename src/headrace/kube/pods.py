@@ -134,7 +134,8 @@ def unschedulable(message: str) -> str:
     _head, _, rest = message.partition("available: ")
     if not rest:
         return _cut(message) or "not scheduled"
-    rest = rest.split(" preemption:")[0].strip().rstrip(".")
+    # What follows the counts is about claims and preemption.
+    rest = rest.split(". ")[0].split(" preemption:")[0].strip().rstrip(".")
     parts = []
     for part in rest.split(", "):
         short, unfit = _SHORT.fullmatch(part), _UNFIT.fullmatch(part)

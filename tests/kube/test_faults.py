@@ -1,0 +1,170 @@
+"""What goes wrong with MiniClusters: status, Events and exit code tell it, and what can be mended is."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from kubecluster import faults
+from kubecluster.cluster import Cluster
+from running_operator import MiniClusters, RunningOperator
+
+from waiting import until
+
+# An instance without a command stays until it is stopped.
+STAYS: dict[str, Any] = {"interactive": True, "command": ""}
+
+
+def pod_of(miniclusters: MiniClusters, name: str, index: int) -> str:
+    """The pod of an index that runs."""
+    for pod in miniclusters.pods(name):
+        if pod["metadata"]["name"].startswith(f"{name}-{index}-") and pod["status"]["phase"] == "Running":
+            return str(pod["metadata"]["name"])
+    raise AssertionError(f"no pod {index} runs")
+
+
+def flux(miniclusters: MiniClusters, name: str, *words: str) -> str:
+    """Run a flux command in the lead's container."""
+    uri = ["env", "FLUX_URI=local:///mnt/flux/config/run/flux/local"]
+    return miniclusters.kubectl("exec", pod_of(miniclusters, name, 0), "-c", name, "--", *uri, *words)
+
+
+def test_a_command_that_is_not_there_fails_with_127(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("nosuch", size=2, command="no-such-program")
+    status = miniclusters.phase("nosuch", "Failed")
+    assert status["exitCode"] == 127
+    assert status["reason"].startswith("the job ended with status 127")
+    assert miniclusters.events("nosuch")[-1] == "Failed"
+
+
+def test_an_image_that_is_not_there_is_named(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("noimage", size=2, containers=[{"image": "local/absent:1", "command": "true"}])
+    reason = miniclusters.reason("noimage", lambda text: "cannot be pulled" in text)
+    assert reason.startswith("0 of 2 pods, image ")
+    assert "local/absent:1 of container noimage cannot be pulled" in reason
+    assert miniclusters.status("noimage")["phase"] == "Starting"
+
+
+def test_pods_that_fit_no_node_say_what_is_short(miniclusters: MiniClusters) -> None:
+    resources = {"requests": {"cpu": "100"}}
+    containers = [{"image": "local/busybox:1", "command": "true", "resources": resources}]
+    miniclusters.apply("large", size=2, containers=containers)
+    assert miniclusters.reason("large", bool) == "0 of 2 pods, short of cpu on 2 nodes"
+    status = miniclusters.status("large")
+    assert status["phase"] == "Pending"
+    waiting = next(one for one in status["conditions"] if one["type"] == "JobWaitingForResources")
+    assert (waiting["status"], waiting["message"]) == ("True", "0 of 2 pods, short of cpu on 2 nodes")
+
+
+def test_a_quota_is_named(miniclusters: MiniClusters) -> None:
+    miniclusters.kubectl("create", "quota", "small", "--hard=pods=1")
+    miniclusters.apply("much", size=2)
+    reason = miniclusters.reason("much", lambda text: "quota" in text)
+    assert "exceeded quota: small" in reason
+
+
+def test_a_start_that_gets_only_some_of_its_pods_fails_in_time_and_lets_them_go(
+    miniclusters: MiniClusters, cluster: Cluster
+) -> None:
+    cores = int(miniclusters.get("node", "node-0")["status"]["allocatable"]["cpu"])
+    resources = {"requests": {"cpu": f"{cores * 600}m"}}
+    containers = [{"image": "local/busybox:1", "command": "true", "resources": resources}]
+    miniclusters.apply("half", size=3, startTimeoutSeconds=8, containers=containers)
+    reason = miniclusters.reason("half", lambda text: text.startswith("2 of 3 pods, "))
+    assert reason == "2 of 3 pods, short of cpu on 2 nodes"
+    status = miniclusters.phase("half", "Failed")
+    assert status["reason"] == "not all pods ran within spec.startTimeoutSeconds (8): short of cpu on 2 nodes"
+    until(
+        lambda: not [pod for pod in miniclusters.pods("half") if pod["status"]["phase"] in ("Pending", "Running")], 60
+    )
+    assert miniclusters.get("job", "half")["status"].get("active", 0) == 0
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_follower_is_replaced_and_takes_jobs_again(miniclusters: MiniClusters, cluster: Cluster) -> None:
+    miniclusters.apply("follower", size=2, **STAYS)
+    miniclusters.phase("follower", "Running")
+    faults.kill_container(cluster, miniclusters.namespace, pod_of(miniclusters, "follower", 1), "follower")
+    reason = miniclusters.reason("follower", lambda text: "1 of 2 brokers up" in text)
+    assert miniclusters.status("follower")["phase"] == "Running", reason
+    miniclusters.wait("follower", "ready", "2/2")
+    assert (
+        flux(miniclusters, "follower", "/mnt/flux/view/bin/flux", "run", "-N2", "echo", "both").split() == ["both"] * 2
+    )
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_lead_is_replaced_and_its_followers_come_back(miniclusters: MiniClusters, cluster: Cluster) -> None:
+    miniclusters.apply("lead", size=2, **STAYS)
+    miniclusters.phase("lead", "Running")
+    follower = pod_of(miniclusters, "lead", 1)
+    faults.kill_container(cluster, miniclusters.namespace, pod_of(miniclusters, "lead", 0), "lead")
+    until(lambda: miniclusters.status("lead")["ready"] != "2/2", 60)
+    miniclusters.wait("lead", "ready", "2/2")
+    assert miniclusters.status("lead")["phase"] == "Running"
+    assert pod_of(miniclusters, "lead", 1) == follower, "its broker was started again in place"
+    assert flux(miniclusters, "lead", "/mnt/flux/view/bin/flux", "run", "-N2", "echo", "both").split() == ["both"] * 2
+
+
+@pytest.mark.timeout(180)
+def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
+    miniclusters: MiniClusters, cluster: Cluster
+) -> None:
+    miniclusters.apply("moves", size=2, backoffLimit=0, **STAYS)
+    miniclusters.phase("moves", "Running")
+    node = next(pod["spec"]["nodeName"] for pod in miniclusters.pods("moves") if "moves-1-" in pod["metadata"]["name"])
+    other = {"node-0": "node-1", "node-1": "node-0"}[node]
+    with faults.drained(cluster, node):
+        until(lambda: miniclusters.status("moves")["ready"] != "2/2", 60)
+        miniclusters.wait("moves", "ready", "2/2")
+        nodes = [pod["spec"]["nodeName"] for pod in miniclusters.pods("moves") if pod["status"]["phase"] == "Running"]
+    assert nodes == [other, other]
+    assert miniclusters.status("moves")["phase"] == "Running"
+
+
+@pytest.mark.timeout(180)
+def test_an_outage_of_the_api_server_delays_the_news_and_nothing_else(
+    miniclusters: MiniClusters, cluster: Cluster
+) -> None:
+    miniclusters.apply("outage", size=2, command="sleep 6")
+    miniclusters.phase("outage", "Running")
+    with faults.stopped(cluster, "kube-apiserver"):
+        pass
+    status = miniclusters.phase("outage", "Finished")
+    assert status["exitCode"] == 0
+    miniclusters.apply("after", size=1)
+    miniclusters.phase("after", "Finished")
+
+
+@pytest.mark.timeout(240)
+def test_an_operator_that_is_killed_midway_is_followed_by_one_that_finds_out(
+    miniclusters: MiniClusters, operator: RunningOperator
+) -> None:
+    miniclusters.apply("midway", size=2, command="sleep 20")
+    miniclusters.phase("midway", "Running")
+    before = {kind: miniclusters.get(kind)["items"] for kind in ("job", "service", "configmap", "secret")}
+    operator.stop(signal.SIGKILL)
+    miniclusters.apply("meanwhile", size=1)
+    operator.start()
+    miniclusters.phase("meanwhile", "Finished")
+    status = miniclusters.phase("midway", "Finished")
+    assert status["exitCode"] == 0
+    for kind, items in before.items():
+        for item in items:
+            now = miniclusters.get(kind, item["metadata"]["name"])
+            assert now["metadata"]["uid"] == item["metadata"]["uid"]
+            assert now.get("spec", now.get("data")) == item.get("spec", item.get("data"))
+    events = miniclusters.events("midway")
+    assert len(events) == len(set(events)), "nothing is told twice"
+
+
+def test_an_operator_that_is_told_to_stop_gives_its_lease_back(
+    miniclusters: MiniClusters, operator: RunningOperator
+) -> None:
+    assert operator.stop() == 0
+    lease = miniclusters.cluster.api.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/headrace-operator")
+    assert not lease["spec"].get("holderIdentity")
+    operator.start()
+    miniclusters.apply("next", size=1)
+    miniclusters.phase("next", "Finished")
