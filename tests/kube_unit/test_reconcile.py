@@ -9,7 +9,7 @@ import pytest
 from operator_world import World, minicluster
 from simulated_api import NOW, TIME
 
-from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, SERVICES, ApiError
+from headrace.kube.api import CONFIG_MAPS, JOBS, LEASES, SECRETS, SERVICES, ApiError
 
 
 def running(**spec: Any) -> World:
@@ -121,10 +121,10 @@ def test_an_invalid_change_of_a_live_one_leaves_it_running() -> None:
     assert job is not None and job["spec"]["parallelism"] == 2
 
 
-@pytest.mark.parametrize("kind", [CONFIG_MAPS, SERVICES, JOBS], ids=lambda kind: str(kind.kind))
+@pytest.mark.parametrize("kind", [SECRETS, CONFIG_MAPS, SERVICES, JOBS], ids=lambda kind: str(kind.kind))
 def test_what_has_our_name_and_is_not_ours_is_left_alone(kind: Any) -> None:
     world = World()
-    name = "hello-entrypoint" if kind is CONFIG_MAPS else "hello"
+    name = {"ConfigMap": "hello-entrypoint", "Secret": "hello-curve"}.get(kind.kind, "hello")
     foreign = world.server.add(kind, "ns", {"metadata": {"name": name}, "spec": {"parallelism": 7}})
     version = foreign["metadata"]["resourceVersion"]
     world.apply(minicluster())
@@ -133,6 +133,9 @@ def test_what_has_our_name_and_is_not_ours_is_left_alone(kind: Any) -> None:
     assert world.status["phase"] == "Pending"
     assert world.status["reason"] == f"{kind.kind}/{name} exists and is not this MiniCluster's"
     assert condition(world, "Foreign") == "True"
+    before = len(world.server.requests)
+    world.look()
+    assert len(world.server.requests) == before, "it is not tried again at once"
     assert foreign["metadata"]["resourceVersion"] == version
     world.server.remove(foreign)
     world.now += 31

@@ -205,8 +205,10 @@ class Operator:
             await self._executor.carry_out(cluster, actions.steps)
             memory.taken = () if actions.steps else memory.taken
         except Taken as exc:
+            known = exc.what in memory.taken
             memory.taken, memory.try_taken_at = (exc.what,), now + TAKEN_RETRY
-            self.queue.add(key)
+            # The next look writes the status, and tries again when it is time.
+            self.queue.add_at(key, time.monotonic() + (TAKEN_RETRY if known else 0.0))
             return
         except ApiError as exc:
             # What may pass by itself is only tried again; a refusal is shown in the status, too.

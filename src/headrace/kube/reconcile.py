@@ -147,8 +147,6 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
         kept = [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER]
         work.steps.append(Patch(MINICLUSTERS, observed.name, observed.uid, {"metadata": {"finalizers": kept}}))
-    if job is None and not observed.secret:
-        work.steps.append(MakeSecret(names.secret(cluster)))
     size = _number(job["spec"].get("parallelism")) if job else cluster.spec.size
     desired = settings.build(cluster, observed.uid, size or cluster.spec.size)
     _keep_objects(work, cluster, desired)
@@ -175,6 +173,8 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
     if observed.taken and work.now < observed.try_taken_at:
         work.again.append(observed.try_taken_at)
         return
+    if observed.job is None and not observed.secret:
+        work.steps.append(MakeSecret(names.secret(cluster)))
     present = {"ConfigMap": observed.config_maps, "Service": observed.services, "Job": observed.jobs}
     present["Pod"] = {one["metadata"]["name"]: one for one in observed.pods.get("", ())}
     spec_hash, recreates = whole(cluster), recreating(cluster)
