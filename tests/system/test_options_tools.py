@@ -268,14 +268,17 @@ ENDING = [
         "flux alloc -n1 --bg >id; flux shutdown --verbose $(cat id) 2>&1 | grep -v broker.info",
         like(f"({LOG % 'debug'})+"),
     ),
-    *[
-        Line(f"flux shutdown {option}", like(f"flux-shutdown: unrecognized option '{option[:6]}.*"), 1)
-        for option in ("--dump=x.tar", "--gc", "--skip-gc")
-    ],
-    *[
-        Line(f"flux {command} -n1 --dump true", like("usage: .*unrecognized arguments: --dump.*\n"), 2)
-        for command in ("batch", "alloc")
-    ],
+    Line("flux shutdown --gc", like("flux-shutdown: unrecognized option '--gc'.*"), 1),
+    Line(
+        "id=$(flux batch -n1 --dump --wrap flux run hostname); flux job wait-event -t 60 $id clean >/dev/null; "
+        "tar tzf flux-$id-dump.tgz | grep -c jobspec",
+        "1\n",
+    ),
+    Line(
+        "id=$(flux alloc -n1 --bg --dump=d.tgz); flux shutdown --dump=e.tgz $id 2>log; head -n1 log; ls [de].tgz",
+        like("flux-shutdown: shutdown will dump KVS to .*/e.tgz \\(this may take some time\\)\ne.tgz\n"),
+    ),
+    Line("id=$(flux alloc -n1 --bg --dump=d.tgz); flux shutdown --skip-gc --quiet $id; ls d.tgz", like("ls: .*"), 2),
 ]
 
 OTHERS = [

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 URGENCIES = {"hold": 0, "default": 16, "expedite": 31}
 FLAGS = {"debug": 2, "waitable": 4, "novalidate": 8}
 
+# Where an instance of `flux batch --dump` is saved.
+_DUMP = "flux-{{jobid}}-dump.tgz"
+
 
 def add_common(parser: Union[Parser, QuickParser]) -> None:
     """Options of every command that submits."""
@@ -87,6 +90,7 @@ def add_slots(parser: Union[Parser, QuickParser]) -> None:
     add("-g", "--gpus-per-slot", metavar="N", type=int, help="GPUs of each slot")
     add("-x", "--exclusive", action="store_true", help="Allocate whole nodes")
     add("--conf", metavar="CONF", action="append", help="Configure the instance: KEY=VALUE, a file, or TOML text")
+    add("--dump", metavar="FILE", nargs="?", const="", help="End with an archive of the instance, for flux restore")
     add("--broker-opts", metavar="OPTS", action="append", help="Options for the instance's brokers, split at commas")
 
 
@@ -192,6 +196,8 @@ def slot_parameters(args: Namespace) -> Dict[str, Any]:
         raise CommandError("Number of slots to allocate must be specified")
     conf = _configuration(args.conf or [])
     options = [word for text in args.broker_opts or [] for word in text.split(",")]
+    if args.dump is not None:
+        options.append(f"-Scontent.dump={args.dump or _DUMP}")
     return {
         "num_slots": args.nslots or args.nodes,
         "cores_per_slot": args.cores_per_slot or 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 
 from headrace.cli.errors import CommandError
@@ -13,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
+    from headrace.cli.getopts import Options
+
 PREFIX = "flux-shutdown: "
 
 _COMMAND = Command(
@@ -21,6 +24,8 @@ _COMMAND = Command(
     "End an instance: its jobs are canceled first",
     (
         ("", "background", "", "Return once the end has begun"),
+        ("", "dump", "FILE", "End with an archive of the instance, for flux restore (auto: in the statedir)"),
+        ("", "skip-gc", "", "End without an archive, also where content.dump asks for one"),
         ("", "quiet", "", "Of the log meanwhile, print warnings and errors only"),
         ("v", "verbose", "[LEVEL]", "Print the whole log meanwhile (0: without debug lines, as by default)"),
     ),
@@ -42,10 +47,29 @@ def main(argv: List[str]) -> int:
     verbose = options.has("verbose") and options.get("verbose") != "0"
     level = _WARNING if options.has("quiet") else _DEBUG if verbose else _INFO
     request: Dict[str, Any] = {"loglevel": level}
+    _set_dump(handle, options)
     if options.has("background"):
         handle.rpc("shutdown.start", request).get()
         return 0
     return _follow(handle, request)
+
+
+def _set_dump(handle: Handle, options: Options) -> None:
+    """Have the instance end with the archive that the options ask for."""
+    path = options.get("dump")
+    if options.has("skip-gc"):
+        path = ""
+    elif not path:
+        return
+    if path and path != "auto":
+        # The broker may be in another directory.
+        path = os.path.abspath(path)
+    try:
+        handle.rpc("attr.set", {"name": "content.dump", "value": path}).get()
+    except OSError as exc:
+        raise CommandError(f"error setting content.dump: {exc.strerror}") from None
+    if path:
+        sys.stderr.write(f"{PREFIX}shutdown will dump KVS to {path} (this may take some time)\n")
 
 
 def _follow(handle: Handle, request: Dict[str, Any]) -> int:

@@ -28,10 +28,22 @@ def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
     attrs["config.path"] = f"{place.config}/etc/flux/config"
     if statedir and place.rank == 0:
         attrs["statedir"] = f"{place.config}/var/lib/flux"
+        attrs.update(archive_attributes(plan.archive, attrs["statedir"]))
     if not plan.disable_socket:
         attrs["local-uri"] = f"local://{place.socket}"
     if Mode(plan.mode) is Mode.INTERACTIVE:
         attrs["broker.rc2_none"] = "1"
+    return attrs
+
+
+def archive_attributes(path: str, statedir: str) -> dict[str, str]:
+    """The broker attributes for an instance that `archive.path` of the MiniCluster keeps beyond its pods."""
+    if not path:
+        return {}
+    attrs = {"content.dump": path}
+    # What a broker of this pod has left in the statedir is newer than the archive.
+    if os.path.exists(path) and not os.path.isdir(f"{statedir}/jobs"):
+        attrs["content.restore"] = path
     return attrs
 
 

@@ -293,6 +293,10 @@ class ChannelServer:
             self._reactor.remove_fd(pidfd)
             os.close(pidfd)
             text = process.communicate()[1].decode(errors="replace").strip()
+            if not process.returncode:
+                # The end that follows cancels what runs: an archive of then would not have it go on.
+                with contextlib.suppress(OSError):
+                    self._handle().rpc("attr.set", {"name": "content.dump", "value": ""})
             done((text or f"flux dump ended with status {process.returncode}") if process.returncode else "")
 
         self._reactor.add_fd(pidfd, ended)
