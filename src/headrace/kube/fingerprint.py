@@ -10,38 +10,20 @@ import hashlib
 import json
 from typing import Any
 
-import msgspec
-
 from ..minicluster.fields import MiniCluster
+from .changes import Effect, effect_of, leaves
 
 Object = dict[str, Any]
-
-# Fields of the spec that a live MiniCluster takes without another Job: they resize, reload or concern the operator.
-LIVE = frozenset(
-    {
-        *("size", "minSize", "maxSize", "suspend", "managedBy", "cleanup", "autoscale"),
-        *("ttlSecondsAfterFinished", "startTimeoutSeconds"),
-    }
-)
-# Likewise of spec.flux: the broker's configuration is reloaded.
-LIVE_FLUX = frozenset({"brokerConfig"})
 
 
 def whole(cluster: MiniCluster) -> str:
     """The fingerprint of the whole spec."""
-    return _hash(_given(cluster.spec))
+    return _hash(leaves(cluster))
 
 
 def recreating(cluster: MiniCluster) -> str:
-    """The fingerprint of the part of the spec whose change needs another Job: its template is immutable."""
-    spec = {key: value for key, value in _given(cluster.spec).items() if key not in LIVE}
-    if isinstance(spec.get("flux"), dict):
-        spec["flux"] = {key: value for key, value in spec["flux"].items() if key not in LIVE_FLUX}
-    # The size of a group is its Job's.
-    groups = spec.get("groups") or []
-    if groups:
-        spec["groups"] = [{key: one[key] for key in one if key not in ("size", "maxSize")} for one in groups]
-    return _hash(spec)
+    """The fingerprint of the part of the spec whose change needs another Job."""
+    return _hash({path: value for path, value in leaves(cluster).items() if effect_of(path) is Effect.RECREATES})
 
 
 def configuration(cluster: MiniCluster) -> str:
@@ -56,27 +38,6 @@ def content_of(body: Object) -> str:
         ports = [(one.get("name"), one.get("port")) for one in spec.get("ports") or ()]
         return _hash({"selector": spec.get("selector"), "ports": ports})
     return _hash(body.get("data"))
-
-
-def _given(record: Any) -> Object:
-    """The fields of a record that are not at their defaults."""
-    found: Object = {}
-    for one in msgspec.structs.fields(record):
-        value = getattr(record, one.name)
-        default = one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default
-        if value != default:
-            found[one.encode_name] = _plain(value)
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _given(value)
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value
 
 
 def _hash(value: Any) -> str:
