@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.local import outer_text, resources, start_command
-from headrace.minicluster.plan import Mode, Plan, batch_script, job_lines, make_plan, one_line
+from headrace.minicluster.mode import Mode
+from headrace.minicluster.plan import Plan, batch_script, job_lines, make_plan, one_line
 from headrace.minicluster.validate import check
 
 

@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -43,10 +44,38 @@ def _without(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
+# What msgspec looks for when it is imported and no message of ours has: types of its values, and JSON Schema. The
+# packages take longer to import than all the rest of it.
+_UNUSED_BY_MSGSPEC = {
+    "uuid": ("UUID", "SafeUUID"),
+    "decimal": ("Decimal",),
+    "msgspec.inspect": (),
+    "msgspec._json_schema": ("schema", "schema_components"),
+}
+
+
+@contextlib.contextmanager
+def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
+    """Have modules for a moment that hold nothing but empty classes; whoever imports them later gets the real ones."""
+    made = {name: types.ModuleType(name) for name in wanted if name not in sys.modules}
+    for name, module in made.items():
+        for each in wanted[name]:
+            setattr(module, each, type(each, (), {"unknown": None}))
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for name in made:
+            del sys.modules[name]
+            package, _, last = name.rpartition(".")
+            if package in sys.modules:
+                vars(sys.modules[package]).pop(last, None)
+
+
 def load_small() -> None:
     """Import what agents need, too: msgspec and shutil."""
     if "msgspec" not in sys.modules:
-        with _without("typing_extensions"):
+        with _without("typing_extensions"), _stand_ins(_UNUSED_BY_MSGSPEC):
             importlib.import_module("msgspec")
     if "shutil" not in sys.modules:
         with _without(*_COMPRESSION):

@@ -19,7 +19,8 @@ def add_file(parser: Parser) -> None:
 def load_file(path: str) -> Source:
     """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
     from headrace.minicluster.documents import LARGEST
-    from headrace.minicluster.plan import Mode, make_plan, mode_of
+    from headrace.minicluster.mode import Mode
+    from headrace.minicluster.plan import make_plan, mode_of
     from headrace.minicluster.problems import InvalidMiniCluster
     from headrace.minicluster.validate import load
 

@@ -30,7 +30,8 @@ def main(options: Namespace) -> int:
 
 def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     from headrace.minicluster.local import StartError, run
-    from headrace.minicluster.plan import Mode, make_plan
+    from headrace.minicluster.mode import Mode
+    from headrace.minicluster.plan import make_plan
     from headrace.minicluster.unapplied import not_applied
 
     plan = make_plan(source.cluster)

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from ..broker import capacity
 from . import shell_text
 from .lifeline import lifeline
-from .plan import Mode, Plan, hosts_of
+from .mode import Mode
+from .plan import Plan, hosts_of
 
 _MARKS = ("start", "ready", "done")
 _PATIENCE = 10.0  # seconds that a stopped instance has before it is killed

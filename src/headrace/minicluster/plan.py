@@ -9,7 +9,6 @@ job's, not that of the last command.
 
 from __future__ import annotations
 
-import enum
 import shlex
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from .fields import Bursting, Commands, MiniCluster
+from .mode import Mode
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,15 +28,6 @@ DEFAULT_OUTPUT = "/tmp/fluxout"
 # What a batch prints, as a word for the shell.
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
 _END = "HEADRACE_END_OF_TEXT"
-
-
-class Mode(enum.Enum):
-    """How the command is run."""
-
-    INTERACTIVE = "interactive"  # no command: the instance stays until it is stopped
-    BATCH = "batch"  # each line is a job of a batch script
-    LAUNCHER = "launcher"  # the command submits by itself
-    SUBMIT = "submit"  # the command is one job
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .plan import Mode
+from .mode import Mode
 
 
 def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool) -> str:

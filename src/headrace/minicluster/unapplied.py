@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from .fields import Commands, Flux, MiniCluster, Record
-from .plan import Mode, given_config, mode_of, placement_of
+from .mode import Mode
+from .plan import given_config, mode_of, placement_of
 
 # Honoured by the local runner, as attribute paths below the record; a name covers what lies under it.
 _SPEC = frozenset(

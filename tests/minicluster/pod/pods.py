@@ -28,6 +28,7 @@ from waiting import until
 _NET = "10.213.78"
 NAMESPACE = "ns"
 _INSIDE = Path(__file__).with_name("inside.py")
+_NAMES = Path(__file__).with_name("name_server.py")
 _ASK = Path(__file__).with_name("ask_channel.py")
 
 
@@ -124,7 +125,10 @@ class Pods:
         (folder / "operator" / "channel.cert").write_text(keys.channel)
         (folder / "operator" / "client.cert").write_text(keys.channel_client)
         self.hosts = folder / "hosts"
-        self.hosts.write_text("127.0.0.1 localhost\n")
+        self.hosts.write_text("")
+        search = f"search {NAMESPACE}.svc.cluster.local svc.cluster.local cluster.local"
+        (folder / "resolv.conf").write_text(f"nameserver {_NET}.1\n{search}\noptions ndots:5\n")
+        self._names: subprocess.Popen[str] | None = None
 
     def address(self, plan: PodPlan, host: str) -> str:
         return f"{_NET}.{10 + list(Hostlist.parse(plan.hosts)).index(host)}"
@@ -171,6 +175,8 @@ class Pods:
         for name, text in self._certificates.items():
             (folder / "keys" / name).write_text(text)
         (folder / "log").write_text("")
+        # As the kubelet writes it.
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{self.address(plan, host)} {host}\n")
         netns = f"{self._bridge}p{index}"
         if netns not in self._made:
             self._wire(netns, index, self.address(plan, host))
@@ -179,7 +185,8 @@ class Pods:
             f"/flux_operator_keys={folder}/keys",
             f"{plan.mount_path}={folder}/mnt",
             f"/dev/termination-log={folder}/log",
-            f"/etc/hosts={self.hosts}",
+            f"/etc/hosts={folder}/hosts",
+            f"/etc/resolv.conf={self._folder}/resolv.conf",
         ]
         program = (str(Path(sys.executable).with_name("headrace-pod")), *words)
         if self.view is not None:
@@ -217,7 +224,17 @@ class Pods:
         _ip("-n", netns, "link", "set", "lo", "up")
         _ip("-n", netns, "route", "add", "default", "via", f"{_NET}.1")
 
+    def serve_names(self) -> None:
+        """Start the cluster's DNS, which knows no pod yet."""
+        where = ("ip", "netns", "exec", self._bridge, sys.executable, str(_NAMES))
+        self._names = subprocess.Popen([*where, f"{_NET}.1", str(self.hosts)], stdout=subprocess.PIPE, text=True)
+        assert self._names.stdout is not None
+        assert self._names.stdout.readline() == "ready\n"
+
     def close(self) -> None:
+        if self._names is not None:
+            self._names.kill()
+            self._names.communicate()
         for pod in self.running.values():
             if pod.process.poll() is None:
                 # Its only child is process 1 of the pod, with which all of the pod ends.
@@ -245,6 +262,7 @@ def pods(folder: Path) -> Iterator[Pods]:
         _ip("-n", bridge, "link", "add", "bridge", "type", "bridge")
         _ip("-n", bridge, "addr", "add", f"{_NET}.1/24", "dev", "bridge")
         _ip("-n", bridge, "link", "set", "bridge", "up")
+        made.serve_names()
         yield made
     finally:
         made.close()

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from ...minicluster.fields import Capabilities, Container, Group, MiniCluster, SecurityContext, View
-from ...minicluster.plan import Mode, mode_of
+from ...minicluster.mode import Mode
+from ...minicluster.plan import mode_of
 from ...minicluster.pod_plan import NAMESPACE_VARIABLE, READY_PORT, VIEW
 from .. import names
 from . import own_flux

@@ -13,7 +13,8 @@ import shlex
 from typing import Any
 
 from ...minicluster.fields import MiniCluster
-from ...minicluster.plan import Mode, Plan, make_plan
+from ...minicluster.mode import Mode
+from ...minicluster.plan import Plan, make_plan
 from ...minicluster.pod_plan import BROKER_PORT, INDEX_VARIABLE, NAMESPACE_VARIABLE, PodPlan, pod_plan
 from .. import names
 from ..keys import CURVE_CERT

@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from ..plan import Mode
+from ..mode import Mode
 from ..pod_plan import PodPlan
 from .place import Place
 

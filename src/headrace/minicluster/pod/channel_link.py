@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 
@@ -42,6 +41,8 @@ class Link:
             if word == b"end":
                 self.asks_to_end = True
             elif word == b"jobs":
+                import json
+
                 self.jobs = json.loads(rest)
         return bool(data)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import Any, NamedTuple
 
@@ -22,6 +21,9 @@ class Ending(NamedTuple):
 
 def message(ending: Ending) -> str:
     """One JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a longer reason is cut."""
+    # At the end only: what the runner imports at its start delays the broker's.
+    import json
+
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     text = json.dumps(body)

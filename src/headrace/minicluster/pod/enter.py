@@ -6,7 +6,6 @@ a socket that the shell passed on, and answers with the status that the shell go
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,9 @@ def enter(env: Mapping[str, str]) -> int:
     if not number.isdigit():
         print("headrace-pod enter: is called by the runner's own shell text", file=sys.stderr)
         return 2
+    # Not in every runner, which imports this file.
+    import json
+
     fd = int(number)
     told = {name: value for name, value in env.items() if name != VARIABLE}
     data = json.dumps({"env": told, "cwd": os.getcwd()}).encode() + b"\n"
@@ -33,5 +35,7 @@ def enter(env: Mapping[str, str]) -> int:
 
 def read(text: bytes) -> tuple[dict[str, str], str]:
     """The environment and the directory of a shell text that has come to its brokers. Raises ValueError."""
+    import json
+
     told: dict[str, Any] = json.loads(text)
     return told["env"], told["cwd"]

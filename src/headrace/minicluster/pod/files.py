@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from typing import Any
 
 from ...compat.environment import BINDINGS
@@ -43,9 +42,13 @@ def view_text(plan: PodPlan, place: Place) -> str:
         f'export PATH="$PATH:{pod_plan.VIEW}/bin"',
         f'export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{paths}"',
         f"export fluxsocket=local://{place.socket}",
-        *(f"export {name}={shlex.quote(value)}" for name, value in plan.environment.items()),
+        *(f"export {name}={_quoted(value)}" for name, value in plan.environment.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
 def connect_text(place: Place) -> str:

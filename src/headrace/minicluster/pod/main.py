@@ -29,6 +29,9 @@ def main(argv: list[str] | None = None) -> int:
     if words:
         print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
         return 2
+    from ...broker import bare_imports
+
+    bare_imports.load_small()
     from .runner import run_pod
 
     return _end(run_pod())

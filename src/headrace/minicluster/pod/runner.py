@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shlex
 import signal
 import socket
 import sys
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import pod_plan, shell_text
-from ..plan import Mode
+from ..mode import Mode
 from ..pod_plan import PodPlan
 from . import brokers, channel_link, ending, enter, environment, files
 from .ending import Ending
@@ -68,6 +67,8 @@ class Runner:
         self._ended: dict[int, int] = {}
         self._broker = self._shell = 0
         self._state = ""
+        # Of the last broker: a signal ended it.
+        self._was_killed = False
         self._ready = ReadyPort(pod_plan.READY_PORT)
         self._channel: channel_link.Link | None = None
         self._poll = select.poll()
@@ -105,6 +106,9 @@ class Runner:
                 "this image has no shell (bash or sh), which commands.init, pre, brokerPre, workerPre, script and post "
                 "and a batch need"
             )
+        # Most pods have no such text.
+        import shlex
+
         plan = self._plan
         before, after = self._texts()
         program = [*environment.own_command(), "enter"]
@@ -184,7 +188,9 @@ class Runner:
         if self._told:
             self._reason = "the pod was told to end (SIGTERM)"
             return TOLD_TO_GO
-        if "run" not in self._times:
+        if self._was_killed:
+            self._reason = ending.reason_of(status, "the lead's broker")
+        elif "run" not in self._times:
             self._reason = ending.reason_of(status, "the lead's broker") + " before the instance ran"
         else:
             self._reason = ending.reason_of(status)
@@ -259,6 +265,7 @@ class Runner:
         self._forget(reading)
         os.close(reading)
         self._ready.close()
+        self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
         self._broker = 0
         # A broker that lost its parent, or never found it, ends with an error.

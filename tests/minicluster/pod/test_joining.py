@@ -1,0 +1,148 @@
+"""Pods come in any order, late, and again: names that appear late, brokers that are lost, hosts that never come."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pods import Pod, Pods, pods, told
+
+from headrace.minicluster.pod.place import PlaceError, find_place
+from headrace.minicluster.pod_plan import READY_PORT
+from waiting import until
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Pods]:
+    with pods(tmp_path) as made:
+        yield made
+
+
+def online(pod: Pod) -> str:
+    return pod.run("flux", "resource", "list", "-s", "free", "-no", "{nodelist}").stdout.strip()
+
+
+def broker_of(pod: Pod) -> int:
+    """The pid of the pod's broker, in the pod."""
+    return int(pod.run("flux", "getattr", "broker.pid").stdout)
+
+
+def test_a_follower_finds_its_lead_soon_after_the_lead_has_a_name(world: Pods) -> None:
+    plan = told({"command": "hostname"}, tasks=0)
+    follower = world.start(plan, "c-1")
+    lead = world.start(plan, "c-0")
+    until((follower.mount / "config/run/flux/local").exists)
+    until((lead.mount / "config/run/flux/local").exists)
+    named = time.time()
+    world.name_pods(plan)
+    assert (lead.wait(), follower.wait()) == (0, 0)
+    # Those of the Flux Operator look every 15 seconds.
+    assert lead.message()["times"]["run"] - named < 5
+
+
+def test_a_pod_is_ready_while_its_broker_is_up(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True))
+    probe = f"import socket; socket.create_connection(('127.0.0.1', {READY_PORT}), 5)"
+    for pod in (lead, follower):
+        until(lambda pod=pod: pod.run("python3", "-c", probe).returncode == 0)  # type: ignore[misc]
+    lead.signal(signal.SIGTERM)
+    assert (lead.wait(), follower.wait()) == (143, 0)
+
+
+def test_a_pod_whose_broker_never_came_up_is_not_ready(world: Pods) -> None:
+    plan = told({}, interactive=True)
+    world.name_pods(plan)
+    follower = world.start(plan, "c-1")
+    until((follower.mount / "config/run/flux/local").exists)
+    probe = f"import socket; socket.create_connection(('127.0.0.1', {READY_PORT}), 5)"
+    assert "ConnectionRefusedError" in follower.run("python3", "-c", probe).stderr
+
+
+def test_a_broker_that_was_killed_is_started_again_in_its_pod(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True))
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    first = broker_of(follower)
+    assert follower.run("sh", "-c", f"kill -9 {first}").returncode == 0
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    assert broker_of(follower) != first
+    assert "starting it again" in follower.output()[1]
+
+
+def test_a_pod_that_is_replaced_joins_again(world: Pods) -> None:
+    plan = told({}, interactive=True)
+    lead, follower = world.start_all(plan)
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    follower.process.kill()
+    follower.wait()
+    again = world.start(plan, "c-1")
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    assert lead.run("flux", "shutdown", "--quiet").returncode == 0
+    assert (lead.wait(), again.wait()) == (0, 0)
+
+
+def test_followers_wait_for_a_lead_that_is_replaced(world: Pods) -> None:
+    plan = told({"command": "hostname"}, tasks=0)
+    lead, follower = world.start_all(told({}, interactive=True))
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    lead.process.kill()
+    lead.wait()
+    again = world.start(plan, "c-0")
+    assert (again.wait(), follower.wait()) == (0, 0), again.output()
+    assert sorted(again.output()[0].split()) == ["c-0", "c-1"]
+
+
+def test_a_lead_whose_broker_is_killed_says_so(world: Pods) -> None:
+    lead, follower = world.start_all(told({"command": "sleep 300"}, tasks=0))
+    until(lambda: lead.run("flux", "jobs", "-no", "{state}").stdout.strip() == "RUN")
+    assert lead.run("sh", "-c", f"kill -9 {broker_of(lead)}").returncode == 0
+    assert lead.wait() == 137
+    assert lead.message()["reason"] == "the lead's broker was ended by signal 9"
+    follower.signal(signal.SIGTERM)
+    assert follower.wait() == 143
+
+
+def test_hosts_that_do_not_come_are_down_and_those_that_come_late_join(world: Pods) -> None:
+    plan = told({}, size=1, maxSize=3, interactive=True)
+    (lead,) = world.start_all(plan)
+    until(lambda: online(lead) == "c-0")
+    assert lead.run("flux", "resource", "list", "-s", "down", "-no", "{nodelist}").stdout.strip() == "c-[1-2]"
+    late = world.start(plan, "c-2")
+    until(lambda: online(lead) == "c-[0,2]")
+    assert lead.run("flux", "run", "-N2", "hostname").stdout.split() != []
+    assert lead.run("flux", "shutdown", "--quiet").returncode == 0
+    assert (lead.wait(), late.wait()) == (0, 0)
+
+
+def test_workers_may_complete_when_their_broker_ends(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True, flux={"completeWorkers": True}))
+    until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
+    follower.run("sh", "-c", f"kill -9 {broker_of(follower)}")
+    assert follower.wait() == 0
+
+
+def test_a_sidecar_waits_for_the_socket_and_finds_the_instance(world: Pods) -> None:
+    side = {
+        "name": "side",
+        "command": "flux getattr size",
+        "commands": {"servicePre": "echo begins", "post": "echo ends"},
+    }
+    head = {"name": "main", "runFlux": True}
+    plan = told(head, containers=[head, side], interactive=True, size=1, logging={}, flux={"logLevel": 0})
+    sidecar = world.start(plan, "c-0", "sidecar", "1", FLUX_URI="local:///mnt/flux/config/run/flux/local")
+    lead = world.start(plan, "c-0")
+    assert sidecar.wait() == 0
+    assert (lead.folder / "out.1").read_text() == "begins\n1\nends\n"
+    assert world.start(plan, "c-0", "sidecar", "0").wait() == 1
+    assert (lead.folder / "err.0").read_text() == "headrace-pod: container 0 of this pod is no sidecar: 1\n"
+
+
+def test_who_is_not_in_the_plan_is_told() -> None:
+    plan = told({}, size=2)
+    with pytest.raises(PlaceError, match=r"host name, other-0, is not among the hosts c-\[0-1\]"):
+        find_place(plan, {}, "other-0")
+    # On the node's network the index of the Job says who it is.
+    place = find_place(plan, {"JOB_COMPLETION_INDEX": "1", "HEADRACE_POD_NAMESPACE": "n"}, "node-7")
+    assert (place.host, place.rank, place.namespace) == ("c-1", 1, "n")
