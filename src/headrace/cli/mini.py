@@ -6,6 +6,7 @@ one that is run is imported.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from headrace.cli.arguments import Parser
@@ -21,6 +22,12 @@ COMMANDS = {
     "run": "run FILE as brokers of this machine",
     "validate": "say everything wrong with FILE",
     "manifests": "print the Kubernetes objects of FILE, as the operator makes them",
+    "apply": "send FILE to Kubernetes, and tell how far its pods are",
+    "status": "tell how MiniClusters on Kubernetes are",
+    "logs": "print what a MiniCluster's job has written on Kubernetes",
+    "connect": "open a shell in a MiniCluster on Kubernetes",
+    "scale": "change the number of a MiniCluster's pods on Kubernetes",
+    "delete": "remove MiniClusters from Kubernetes",
 }
 
 
@@ -28,7 +35,7 @@ def _parser(chosen: str = "") -> Parser:
     """The parser of the command `chosen`, with no more than the names of the others; of all where none is chosen."""
     parser = Parser(
         "headrace mini",
-        usage=f"headrace mini {{{','.join(COMMANDS)}}} [OPTIONS] FILE",
+        usage=f"headrace mini {{{','.join(COMMANDS)}}} [OPTIONS] ...",
         description="Check a MiniCluster file of the Flux Operator, run it as brokers of this machine, or as pods",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
@@ -39,6 +46,13 @@ def _parser(chosen: str = "") -> Parser:
             module.add_arguments(one)
             one.set_defaults(run=module.main)
     return parser
+
+
+def kubectl() -> int:
+    """The plugin `kubectl minicluster`, which kubectl runs as `kubectl-minicluster`."""
+    from headrace.cli.main import headrace
+
+    return headrace(["mini", *sys.argv[1:]])
 
 
 def main(argv: List[str]) -> int:

@@ -81,11 +81,18 @@ class Listing(NamedTuple):
 
 
 class Api:
-    """One cluster's API server. `counted` is called with verb and plural of each request."""
+    """One cluster's API server. `counted` is called with verb and plural of each request; `manager` is the field
+    manager of what is written."""
 
-    def __init__(self, cluster: Cluster, counted: Callable[[str, str], None] = lambda verb, plural: None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        counted: Callable[[str, str], None] = lambda verb, plural: None,
+        manager: str = MANAGER,
+    ) -> None:
         self.cluster = cluster
         self.counted = counted
+        self.manager = manager
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -115,13 +122,13 @@ class Api:
             query["continue"] = meta["continue"]
 
     async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
-        query = {"fieldManager": MANAGER, **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": self.manager, **({"dryRun": "All"} if dry_run else {})}
         return await self._send("create", "POST", kind, kind.path(namespace), query, body)
 
     async def apply(self, kind: Kind, namespace: str, name: str, body: Object, force: bool = True) -> Object:
         """Server-side apply. With metadata.uid in `body` only the object of that uid is changed, and none is made."""
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-        query = {"fieldManager": MANAGER, "force": "true" if force else "false"}
+        query = {"fieldManager": self.manager, "force": "true" if force else "false"}
         return await self._send(
             "apply", "PATCH", kind, kind.path(namespace, name), query, full, "application/apply-patch+yaml"
         )
@@ -129,12 +136,12 @@ class Api:
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object, subresource: str = "") -> Object:
         """JSON merge patch (RFC 7386): a null removes a field; a metadata.uid in `body` must be the object's."""
         path = kind.path(namespace, name, subresource)
-        query = {"fieldManager": MANAGER}
+        query = {"fieldManager": self.manager}
         return await self._send("patch", "PATCH", kind, path, query, body, "application/merge-patch+json")
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Object) -> Object:
         """PUT; with metadata.resourceVersion in `body` it is refused where the object has changed since."""
-        return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": MANAGER}, body)
+        return await self._send("update", "PUT", kind, kind.path(namespace, name), {"fieldManager": self.manager}, body)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, uid: str = "", propagation: str = "Background"
@@ -173,6 +180,39 @@ class Api:
                     yield event["type"], event["object"]
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
             raise Unreachable(f"watch of {kind.plural}: {exc or type(exc).__name__}") from None
+
+    async def stream(
+        self, kind: Kind, namespace: str, name: str, subresource: str, query: dict[str, str]
+    ) -> AsyncIterator[bytes]:
+        """The bytes of an answer that goes on, such as a pod's log. Raises ApiError, Unreachable."""
+        self.counted("get", kind.plural)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        try:
+            async with self._open().get(
+                self.cluster.server + kind.path(namespace, name, subresource), params=_given(query),
+                headers=await self._headers(), timeout=timeout, ssl=self._tls,
+            ) as response:  # fmt: skip
+                if response.status >= 300:
+                    raise await self._refusal(response)
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+            raise Unreachable(f"{subresource} of {name}: {exc or type(exc).__name__}") from None
+
+    async def websocket(
+        self, kind: Kind, namespace: str, name: str, subresource: str, query: list[tuple[str, str]], protocol: str
+    ) -> Any:
+        """An open WebSocket (aiohttp.ClientWebSocketResponse), such as a pod's `exec`. Raises ApiError, Unreachable."""
+        self.counted("create", kind.plural)
+        url = self.cluster.server + kind.path(namespace, name, subresource)
+        try:
+            return await self._open().ws_connect(
+                url, params=query, headers=await self._headers(), protocols=(protocol,), ssl=self._tls, max_msg_size=0
+            )
+        except aiohttp.WSServerHandshakeError as exc:
+            raise ApiError(exc.status, "", f"{subresource} of {name}: {exc.message} ({exc.status})") from None
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+            raise Unreachable(f"{subresource} of {name}: {exc or type(exc).__name__}") from None
 
     async def _send(
         self, verb: str, method: str, kind: Kind, path: str, query: dict[str, str] | None = None,

@@ -69,11 +69,13 @@ _METADATA = (
 
 
 class Source(NamedTuple):
-    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), and doubts."""
+    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), doubts, and all
+    documents as they were read."""
 
     cluster: MiniCluster
     others: list[str]
     doubts: list[str]
+    documents: list[Any]
 
 
 def load(text: str) -> Source:
@@ -86,7 +88,7 @@ def load(text: str) -> Source:
         number = f"{len(clusters)} of them" if clusters else "none"
         raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {number}")])
     others = [_called(one) for one in found if one is not clusters[0]]
-    return Source(check(clusters[0]), others, doubts)
+    return Source(check(clusters[0]), others, doubts, found)
 
 
 def check(document: Any) -> MiniCluster:

@@ -1,0 +1,41 @@
+"""`headrace mini connect NAME [COMMAND...]`: a shell, or a command, in the instance of a MiniCluster on Kubernetes.
+
+It runs in the lead's container, by `flux proxy` to the broker there, through the API server's `exec`: the right for
+that (`create pods/exec`) is the user's own, the operator has none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.mini_kube import add_cluster, add_name, connected
+from headrace.cli.mini_logs import add_pod
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    add_pod(parser)
+    add_name(parser)
+    parser.add_argument("command", metavar="COMMAND", nargs="...", help="command (default: a shell)")
+
+
+def main(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import client, pod_exec
+
+        cluster = await client.find(api, namespace, options.name)
+        pod = await client.pod_of(api, namespace, options.name, options.pod, options.group)
+        words = options.command[1:] if options.command[:1] == ["--"] else options.command
+        command = client.connect_command(cluster, words)
+        terminal = not words and os.isatty(0) and os.isatty(1)
+        name, container = pod["metadata"]["name"], options.container or options.name
+        return await pod_exec.execute(api, namespace, name, container, command, terminal=terminal)
+
+    return connected(options, act)

@@ -1,0 +1,35 @@
+"""`headrace mini delete NAME...`: MiniClusters removed from Kubernetes, with their pods."""
+
+from __future__ import annotations
+
+from headrace.cli.mini_kube import add_cluster, connected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until they are gone")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="names of the MiniClusters")
+
+
+def main(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import client
+
+        for name in options.names:
+            uid = (await client.find(api, namespace, name))["metadata"]["uid"]
+            await client.delete(api, namespace, name)
+            if not options.no_wait:
+                async for found in client.follow(api, namespace, name):
+                    if found is None or found["metadata"]["uid"] != uid:
+                        break
+            print(f"MiniCluster/{name} deleted")
+        return 0
+
+    return connected(options, act)

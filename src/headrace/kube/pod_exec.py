@@ -1,0 +1,140 @@
+"""A command in a pod's container, with this process's standard streams, through the API server.
+
+One WebSocket carries the streams as channels: the first byte of a message says which. Source: the subprotocol
+v5.channel.k8s.io of Kubernetes (1.30 and later).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+
+from .api import PODS, Api
+
+PROTOCOL = "v5.channel.k8s.io"
+_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_CHUNK = 32768
+
+
+class BrokenExecError(Exception):
+    """The connection ended before the command told its status, or the command could not be started."""
+
+
+async def execute(
+    api: Api, namespace: str, pod: str, container: str, command: list[str], stdin: int = 0, terminal: bool = False
+) -> int:
+    """Run `command` and give its exit status. `stdin` is a descriptor; with `terminal` the command gets a terminal,
+    and this one's keys. Raises ApiError, Unreachable, BrokenExecError."""
+    query = [("container", container), ("stdin", "true"), ("stdout", "true")]
+    query += [("tty", "true")] if terminal else [("stderr", "true")]
+    query += [("command", word) for word in command]
+    socket = await api.websocket(PODS, namespace, pod, "exec", query, PROTOCOL)
+    with _raw(stdin) if terminal else contextlib.nullcontext():
+        sender = asyncio.create_task(_send_input(socket, stdin))
+        try:
+            if terminal:
+                await _send_sizes(socket, stdin)
+            return await _receive(socket)
+        finally:
+            sender.cancel()
+            await socket.close()
+
+
+async def _receive(socket: aiohttp.ClientWebSocketResponse) -> int:
+    async for message in socket:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            continue
+        channel, data = message.data[0], message.data[1:]
+        if channel == _ERROR:
+            return exit_status(json.loads(data))
+        out = {_STDOUT: 1, _STDERR: 2}.get(channel)
+        if out is not None:
+            _write(out, data)
+    raise BrokenExecError("the connection ended before the command did")
+
+
+def exit_status(status: dict[str, Any]) -> int:
+    """The exit status of a command from the Status that ends it. Raises BrokenExecError where it was not started."""
+    if status.get("status") == "Success":
+        return 0
+    causes = (status.get("details") or {}).get("causes") or []
+    for cause in causes:
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise BrokenExecError(status.get("message") or "the command was not started")
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+async def _send_input(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> None:
+    while True:
+        await _readable(stdin)
+        chunk = _read(stdin)
+        if not chunk:
+            break
+        await socket.send_bytes(bytes((_STDIN,)) + chunk)
+    await socket.send_bytes(bytes((_CLOSE, _STDIN)))
+
+
+async def _readable(stdin: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(stdin, readable.set)
+    except OSError:
+        # A file, which is always readable.
+        return
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(stdin)
+
+
+def _read(stdin: int) -> bytes:
+    try:
+        return os.read(stdin, _CHUNK)
+    except OSError:
+        # A terminal that was hung up.
+        return b""
+
+
+async def _send_sizes(socket: aiohttp.ClientWebSocketResponse, stdin: int) -> None:
+    """Tell the size of the terminal, now and whenever it changes."""
+    loop = asyncio.get_running_loop()
+    sending: set[asyncio.Task[None]] = set()
+
+    def tell() -> None:
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(stdin)
+            text = json.dumps({"Width": size.columns, "Height": size.lines}).encode()
+            task = loop.create_task(socket.send_bytes(bytes((_RESIZE,)) + text))
+            sending.add(task)
+            task.add_done_callback(sending.discard)
+
+    tell()
+    loop.add_signal_handler(signal.SIGWINCH, tell)
+
+
+@contextlib.contextmanager
+def _raw(stdin: int) -> Iterator[None]:
+    """This terminal gives keys as they are pressed while the block runs."""
+    before = termios.tcgetattr(stdin)
+    try:
+        tty.setraw(stdin)
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+        sys.stdout.flush()

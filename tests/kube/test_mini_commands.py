@@ -1,0 +1,105 @@
+"""`headrace mini apply|status|logs|connect|scale|delete`, and the kubectl plugin, on real pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubecluster import build
+from running_operator import MiniClusters
+
+BIN = Path(sys.executable).parent
+HEADRACE = str(BIN / "headrace")
+Mini = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def mini(miniclusters: MiniClusters) -> Mini:
+    """Run `headrace mini COMMAND ...` in the test's namespace."""
+    where = {"KUBECONFIG": str(miniclusters.cluster.kubeconfig)}
+
+    def run(command: str, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
+        line = [HEADRACE, "mini", command, "-n", miniclusters.namespace, *words]
+        return subprocess.run(
+            line, env={**os.environ, **where}, input=input, capture_output=True, text=True, timeout=90, check=False
+        )
+
+    return run
+
+
+def text(name: str, command: str, **spec: Any) -> str:
+    full = {"containers": [{"image": "local/busybox:1", "command": command}], **spec}
+    head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": name}}
+    return yaml.safe_dump({**head, "spec": full})
+
+
+def test_a_file_is_applied_and_waited_for_with_the_status_of_its_job(mini: Mini) -> None:
+    claim = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beside"}, "data": {"a": "b"}}
+    both = yaml.safe_dump(claim) + "---\n" + text("ends", "sh -c 'echo to the log; exit 3'", size=2)
+    done = mini("apply", "--wait", "-", input=both)
+    assert done.returncode == 3, done.stderr
+    told = done.stderr.splitlines()
+    assert told[:2] == ["headrace-mini: ConfigMap/beside applied", "headrace-mini: MiniCluster/ends applied"]
+    assert any(line.startswith("headrace-mini: Starting ") for line in told)
+    assert told[-1].startswith("headrace-mini: Failed: ")
+    assert "to the log" in mini("logs", "ends").stdout.splitlines()
+    table = mini("status").stdout.splitlines()
+    assert table[0].split() == ["NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON"]
+    assert table[1].split()[:2] == ["ends", "Failed"]
+
+
+def test_a_cluster_that_stays_is_looked_at_scaled_connected_to_and_deleted(
+    mini: Mini, miniclusters: MiniClusters
+) -> None:
+    applied = mini("apply", "--json", "-", input=text("stays", "", size=1, maxSize=2, interactive=True))
+    assert applied.returncode == 0, applied.stderr
+    cluster = json.loads(applied.stdout)
+    assert cluster["status"]["phase"] == "Running" and "managedFields" not in cluster["metadata"]
+    details = mini("status", "stays").stdout
+    assert f"{miniclusters.namespace}/stays" in details and "JobRunning" in details
+    assert json.loads(mini("status", "--json", "stays").stdout)["status"]["phase"] == "Running"
+
+    script = "echo to stdout; echo to stderr >&2; cat; exit 5"
+    ran = mini("connect", "stays", "flux", "run", "sh", "-c", script, input="typed")
+    assert (ran.returncode, ran.stdout) == (5, "to stdout\ntyped"), ran.stderr
+    assert ran.stderr.splitlines()[0] == "to stderr"
+
+    refused = mini("scale", "stays", "3")
+    assert refused.returncode == 1 and "maxSize" in refused.stderr and "Traceback" not in refused.stderr
+    assert mini("scale", "stays", "2").stdout == "MiniCluster/stays scaled to 2\n"
+    miniclusters.wait("stays", "brokersUp", "2")
+    listed = json.loads(mini("status", "--json").stdout)
+    assert [one["size"] for one in listed if one["name"] == "stays"] == [2]
+
+    assert mini("delete", "stays").stdout == "MiniCluster/stays deleted\n"
+    gone = mini("status", "stays")
+    assert gone.returncode == 1 and "no MiniCluster stays in namespace" in gone.stderr
+
+
+def test_logs_are_followed_from_before_the_pod_runs(mini: Mini, miniclusters: MiniClusters) -> None:
+    applied = mini("apply", "--no-wait", "--quiet", "-", input=text("talks", "sh -c 'echo one; echo two'", size=1))
+    assert (applied.returncode, applied.stderr) == (0, "")
+    miniclusters.wait("talks", "size", "1")
+    followed = mini("logs", "--follow", "--pod", "0", "talks")
+    assert followed.returncode == 0, followed.stderr
+    assert [line for line in followed.stdout.splitlines() if line in ("one", "two")] == ["one", "two"]
+
+
+def test_a_wrong_file_is_refused_before_anything_is_sent(mini: Mini) -> None:
+    done = mini("apply", "-", input=text("wrong", "x", size=0))
+    assert done.returncode == 1 and "spec.size: must be 1 or more, not 0" in done.stderr
+
+
+def test_the_kubectl_plugin_is_the_same(miniclusters: MiniClusters) -> None:
+    line = [build.program("kubernetes", "kubectl"), "minicluster", "status", "--all-namespaces"]
+    env = {"KUBECONFIG": str(miniclusters.cluster.kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(line, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
