@@ -1,0 +1,33 @@
+"""Metrics in Prometheus' text format."""
+
+from __future__ import annotations
+
+from headrace.kube.metrics import Metrics
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    metrics = Metrics()
+    metrics.counter("plain_total", "A count.")
+    metrics.counter("requests_total", "Requests.", ("verb", "resource"))
+    metrics.gauge("phases", "By phase.", lambda: {("Running",): 2, ('a"b\\c\n',): 1}, ("phase",))
+    metrics.count("requests_total", "get", "jobs")
+    metrics.count("requests_total", "get", "jobs")
+    assert metrics.total("requests_total") == 2
+    assert metrics.text() == (
+        "# HELP plain_total A count.\n# TYPE plain_total counter\nplain_total 0\n"
+        "# HELP requests_total Requests.\n# TYPE requests_total counter\n"
+        'requests_total{verb="get",resource="jobs"} 2\n'
+        "# HELP phases By phase.\n# TYPE phases gauge\n"
+        'phases{phase="Running"} 2\nphases{phase="a\\"b\\\\c\\n"} 1\n'
+    )
+
+
+def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
+    metrics = Metrics()
+    metrics.histogram("seconds", "Time.")
+    for seconds in (0.0005, 0.05, 60.0):
+        metrics.observe("seconds", seconds)
+    lines = metrics.text().splitlines()[2:]
+    assert lines[0] == 'seconds_bucket{le="0.001"} 1'
+    assert lines[3] == 'seconds_bucket{le="0.1"} 2'
+    assert lines[-3:] == ['seconds_bucket{le="+Inf"} 3', "seconds_count 3", "seconds_sum 60.050500"]

@@ -1,0 +1,117 @@
+"""A reflector lists once and then watches: through breaks from where it was, and anew only where that is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from http_api import HttpApi, run
+
+from headrace.kube.api import PODS, Api
+from headrace.kube.runtime import reflector as reflector_module
+from headrace.kube.runtime.cache import Cache
+from headrace.kube.runtime.reflector import Reflector
+from waiting import until_in_loop
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(reflector_module, "LARGEST_PAUSE", 0.01)
+
+
+def pod(name: str, version: int) -> Object:
+    return {"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(version)}}
+
+
+def listing(version: int, *items: Object) -> tuple[int, Object]:
+    return 200, {"items": list(items), "metadata": {"resourceVersion": str(version)}}
+
+
+def reflecting(test: Any) -> None:
+    async def inside(http: HttpApi, api: Api) -> None:
+        cache, changed = Cache(), []
+        http.answers.append(listing(5, pod("a", 3), pod("b", 4)))
+        reflector = Reflector(api, PODS, cache, lambda item: changed.append(item["metadata"]["name"]), labels="x=y")
+        task = asyncio.create_task(reflector.run())
+        try:
+            await test(http, cache, changed)
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        assert all(request[2]["labelSelector"] == "x=y" for request in http.requests)
+
+    run(inside)
+
+
+def watches(http: HttpApi) -> list[str]:
+    return [query["resourceVersion"] for _, _, query, _ in http.requests if "watch" in query]
+
+
+def listings(http: HttpApi) -> int:
+    return sum(1 for request in http.requests if "watch" not in request[2])
+
+
+def test_it_lists_once_and_follows() -> None:
+    async def test(http: HttpApi, cache: Cache, changed: list[str]) -> None:
+        events = await http.watched.get()
+        assert changed == ["a", "b"] and len(cache) == 2
+        events.put_nowait({"type": "MODIFIED", "object": pod("a", 6)})
+        events.put_nowait({"type": "DELETED", "object": pod("b", 7)})
+        await until_in_loop(lambda: changed == ["a", "b", "a", "b"])
+        assert [one["metadata"]["resourceVersion"] for one in cache] == ["6"]
+
+    reflecting(test)
+
+
+def test_after_a_break_it_goes_on_from_the_last_version_also_a_bookmarks() -> None:
+    async def test(http: HttpApi, cache: Cache, changed: list[str]) -> None:
+        events = await http.watched.get()
+        events.put_nowait({"type": "MODIFIED", "object": pod("a", 6)})
+        await until_in_loop(lambda: "a" in changed[2:])
+        events.put_nowait(ConnectionError())
+        events = await http.watched.get()
+        events.put_nowait({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "99"}}})
+        events.put_nowait(None)
+        await http.watched.get()
+        assert watches(http) == ["5", "6", "99"]
+        assert listings(http) == 1
+        assert changed == ["a", "b", "a"], "a bookmark changes nothing"
+
+    reflecting(test)
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+def test_a_version_that_is_forgotten_is_followed_by_a_listing(in_stream: bool) -> None:
+    async def test(http: HttpApi, cache: Cache, changed: list[str]) -> None:
+        events = await http.watched.get()
+        gone = {"code": 410, "reason": "Expired", "message": "too old"}
+        if in_stream:
+            http.answers.append(listing(20, pod("a", 3), pod("c", 19)))
+            events.put_nowait({"type": "ERROR", "object": gone})
+        else:
+            http.answers += [(410, gone), listing(20, pod("a", 3), pod("c", 19))]
+            events.put_nowait(None)
+        await http.watched.get()
+        assert sorted(one["metadata"]["name"] for one in cache) == ["a", "c"]
+        assert changed[2:] == ["b", "a", "c"], "what went meanwhile is told, too"
+        assert watches(http)[-1] == "20"
+
+    reflecting(test)
+
+
+def test_refusals_are_waited_out() -> None:
+    async def test(http: HttpApi, cache: Cache, changed: list[str]) -> None:
+        events = await http.watched.get()
+        http.answers += [(403, {"message": "no"}), (500, {"message": "etcd"}), (429, {"message": "slow down"})]
+        events.put_nowait(ConnectionError())
+        await http.watched.get()
+        assert watches(http) == ["5"] * 5
+        assert listings(http) == 1
+
+    reflecting(test)
