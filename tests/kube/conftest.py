@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import base_images
 import pytest
 from kubecluster.cluster import Cluster, unmet
 from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
@@ -85,3 +86,21 @@ def operator(cluster: Cluster, view: str, tmp_path_factory: pytest.TempPathFacto
 def miniclusters(cluster: Cluster, operator: RunningOperator, namespace: str) -> MiniClusters:
     """MiniClusters in a fresh namespace, looked after by the operator."""
     return MiniClusters(cluster, namespace)
+
+
+@pytest.fixture(scope="session")
+def image(cluster: Cluster) -> Callable[[str], str]:
+    """Have the nodes know an image of users, by its name in `base_images`; returns what containers call it. Skips with
+    the reason where it cannot be made."""
+    loaded = {"busybox"}
+
+    def load(name: str) -> str:
+        if name not in loaded:
+            try:
+                cluster.load(base_images.IMAGES[name]())
+            except base_images.Unavailable as exc:
+                pytest.skip(str(exc))
+            loaded.add(name)
+        return f"local/{name}:1"
+
+    return load
