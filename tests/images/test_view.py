@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from built_view import BuiltView
+from built_view import BuiltView, skip_without_tools
 from headrace import __version__
-from headrace.images import stdlib, view
+from headrace.images import early, pmix_libraries, stdlib, view
+from headrace.images.code_finder import CodeFinder
 from headrace.images.layer import complete
 
 LARGEST = 25_000_000
+LARGEST_PMIX = 3_200_000
 MOST_FILES = 150
 
 
@@ -31,10 +33,29 @@ def run(built: BuiltView, *argv: str, **env: str) -> subprocess.CompletedProcess
     )
 
 
-def test_it_is_small(built_view: BuiltView) -> None:
-    files = [entry for entry in complete(built_view.tree).values() if entry.data is not None]
-    assert sum(len(entry.data or b"") for entry in files) <= LARGEST
+def test_it_is_small() -> None:
+    """At the path of containers: code names the path of its source."""
+    skip_without_tools()
+    tree = view.build(view.choose_interpreter())
+    files = {path: len(entry.data) for path, entry in complete(tree).items() if entry.data is not None}
+    pmix = sum(files[f"lib/{name}"] for name in pmix_libraries.NAMES)
+    assert pmix <= LARGEST_PMIX
+    assert sum(files.values()) - pmix <= LARGEST
     assert len(files) <= MOST_FILES
+
+
+def test_what_a_start_imports_is_not_compressed(built_view: BuiltView) -> None:
+    """Else a broker's start pays for decompressing it: `python -m headrace.images.early` writes the list anew."""
+    folder = built_view.folder
+    (store,) = folder.glob("lib/python3*/modules")
+    index = CodeFinder(str(store), "").index
+    interpreter = [str(folder / "libexec/python3"), "-I", "-S", str(folder / "bin/flux")]
+    loaded = early.imported(
+        [*interpreter[:1], *interpreter[1:], *early.START], {"TMPDIR": str(folder.parent), "PATH": "/bin"}
+    )
+    assert "headrace.broker.overlay" in loaded and "headrace.modules.job_manager" in loaded
+    slow = {name: index[name][3] for name in loaded & index.keys() if index[name][4]}
+    assert sum(slow.values()) < 40_000, slow
 
 
 def test_commands_say_their_version(built_view: BuiltView) -> None:
@@ -93,6 +114,18 @@ print([one for one in files if ".so" in one and not one.startswith(__import__("s
 """
     done = run(built_view, "libexec/python3", "-I", "-S", "-c", code, LD_LIBRARY_PATH="/lib:/usr/lib/x86_64-linux-gnu")
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_pmix_library_is_loaded_from_the_view(built_view: BuiltView) -> None:
+    code = """
+import ctypes, sys
+from headrace.shell.pmix import locate
+ctypes.CDLL(locate.find())
+files = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if ".so" in line}
+print(any("libpmix" in one for one in files), [one for one in files if not one.startswith(sys.prefix)])
+"""
+    done = run(built_view, "libexec/python3", "-I", "-S", "-c", code)
+    assert done.stdout == "True []\n", done.stderr
 
 
 def test_the_interpreter_is_out_of_the_way_of_jobs(built_view: BuiltView) -> None:

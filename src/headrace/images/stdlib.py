@@ -24,7 +24,8 @@ LEFT_OUT = _names(
   optparse ossaudiodev pdb pickletools pipes plistlib poplib profile pstats pty pyclbr pydoc pydoc_data readline
   rlcompleter sched secrets smtpd smtplib sndhdr socketserver sre_compile sre_constants sre_parse ssl sunau symtable
   tabnanny telnetlib test this tkinter trace tracemalloc turtle turtledemo unittest uu venv wave webbrowser wsgiref
-  xdrlib xmlrpc zipapp zoneinfo __hello__ __phello__
+  xdrlib xmlrpc zipapp zoneinfo _distutils_system_mod _markupbase cmd compileall filecmp
+    fileinput ntpath pprint py_compile shelve statistics timeit __hello__ __phello__
   asyncio.proactor_events asyncio.windows_events asyncio.windows_utils ctypes.macholib ctypes.test
   http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
     """

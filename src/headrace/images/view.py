@@ -15,12 +15,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import elf, stdlib
+from . import elf, pmix_libraries, stdlib
 from .code_store import Source, compile_store, module_file
+from .early import names as early_names
 from .elf import BuildError
 from .layer import Entry, file, link, program
 
@@ -113,13 +115,15 @@ def build(interpreter: Interpreter, prefix: str = PREFIX) -> dict[str, Entry]:
     root = f"{prefix}/{lib}"
     natives = _native_modules(interpreter)
     sources = {**_standard(interpreter), **_third_party(), **_own()}
-    early = _imported_early(sources)
+    early = early_names()
     sources = {name: replace(source, compressed=name not in early) for name, source in sources.items()}
     sources.update({name: Source(f"lib-dynload/{name}.so", None) for name in natives})
+    with tempfile.TemporaryDirectory() as downloaded:
+        machine_code = _natives(interpreter, natives, prefix, lib, Path(downloaded))
     tree: dict[str, Entry] = {
         f"{lib}/modules": file(compile_store(str(interpreter.program), root, sources)),
         **_landmarks(interpreter, prefix, lib),
-        **_natives(interpreter, natives, prefix, lib),
+        **machine_code,
         **{f"{lib}/site-packages/{path}": entry for path, entry in _bindings().items()},
         f"{lib}/site-packages/flux": link("headrace/compat/python/flux"),
     }
@@ -128,48 +132,6 @@ def build(interpreter: Interpreter, prefix: str = PREFIX) -> dict[str, Entry]:
         text = f"#!{prefix}/libexec/python3 -IS\nfrom {module} import {function} as main\n\nraise SystemExit(main())\n"
         tree[f"bin/{name}"] = program(text.encode())
     return tree
-
-
-# What a broker and a pod begin with.
-_ENGINE = ("headrace.broker", "headrace.modules", "headrace.agent", "headrace.shell")
-_FIRST = ("headrace.cli.main", "headrace.cli.start", "headrace.cli.broker", "headrace.minicluster.pod.main")
-# Large packages that some of these import for a function that is seldom called.
-_SELDOM = ("email", "http", "urllib", "xml", "yaml")
-
-
-def _imported_early(sources: Mapping[str, Source]) -> set[str]:
-    """The modules that a broker's start imports, or nearly: what the engine's modules import when they are imported."""
-    pending = [name for name in sources if name in _FIRST or _is_below(name, _ENGINE)]
-    seen = set(pending)
-    while pending:
-        name = pending.pop()
-        source = sources[name]
-        package = name if source.is_package else name.rpartition(".")[0]
-        for other in _imports_of(source.text or "", package):
-            parts = other.split(".")
-            for depth in range(1, len(parts) + 1):
-                found = ".".join(parts[:depth])
-                if found in sources and found not in seen and not _is_below(found, _SELDOM):
-                    seen.add(found)
-                    pending.append(found)
-    return seen
-
-
-def _imports_of(text: str, package: str) -> set[str]:
-    """Names that a module of `package` imports outside of functions."""
-    names: set[str] = set()
-    pending: list[ast.AST] = [ast.parse(text)]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            names.update(one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            module = ".".join([*above, *([node.module] if node.module else [])])
-            names.update((module, *(f"{module}.{one.name}" for one in node.names)))
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            pending.extend(ast.iter_child_nodes(node))
-    return names
 
 
 def _standard(interpreter: Interpreter) -> dict[str, Source]:
@@ -245,13 +207,15 @@ def _native_modules(interpreter: Interpreter) -> dict[str, Path]:
     return found
 
 
-def _natives(interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str) -> dict[str, Entry]:
+def _natives(
+    interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str, downloaded: Path
+) -> dict[str, Entry]:
     """The interpreter, extension modules, loader and libraries, made for their places below `prefix`."""
     folder = f"{prefix}/lib"
     loader = elf.interpreter(interpreter.program)
-    libraries: dict[str, Path] = {}
-    for path in (interpreter.program, *natives.values()):
-        libraries.update(elf.needed(path))
+    libraries = pmix_libraries.fetch(downloaded)
+    for path in (interpreter.program, *natives.values(), *list(libraries.values())):
+        libraries.update({name: found for name, found in elf.needed(path).items() if name not in libraries})
     out = {
         "libexec/python3": program(elf.relocated(interpreter.program, folder, f"{folder}/{loader.name}")),
         f"lib/{loader.name}": program(loader.read_bytes()),

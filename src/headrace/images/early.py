@@ -1,0 +1,59 @@
+"""Which modules the start of an instance imports: a view keeps these uncompressed.
+
+The list is `early_modules.txt`, so that a view is the same wherever it is built; `python -m headrace.images.early`
+writes it anew, and `tests/images/test_view.py` says when that is due.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+LIST = Path(__file__).with_name("early_modules.txt")
+# What a pod's lead and followers begin with, as one instance of this machine.
+START = ("start", "--test-size=2", "flux", "run", "-N2", "true")
+
+
+def names() -> frozenset[str]:
+    return frozenset(LIST.read_text().split())
+
+
+def imported(command: Sequence[str], environ: dict[str, str]) -> set[str]:
+    """The modules that a Python program, as words of a command, and its forks import."""
+    program, *rest = command
+    done = subprocess.run([program, "-v", *rest], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    # Each import by name writes a line; those of several processes may share one.
+    return set(re.findall(r"import '([\w.]+)' #", done.stderr))
+
+
+def main() -> int:
+    # As in a view, without what site-packages has imported at every start.
+    python = [sys.executable, "-I", "-S", "-c"]
+    path = f"import sys; sys.path[:] = {sys.path!r}; "
+    code = path + "from headrace.cli.main import flux; sys.argv[0] = 'flux'; flux()"
+    runner = (
+        path
+        + "import headrace.minicluster.pod.runner, headrace.minicluster.pod.brokers, headrace.minicluster.pod.ready"
+    )
+    # Commands that run inside the instance are told of by their own standard error, which is ours.
+    environ = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as folder:
+        environ["TMPDIR"] = folder
+        found = imported([*python, code, *START], environ)
+        found |= imported([*python, runner], environ)
+        found |= imported([*python, code, "run", "--help"], environ)
+    kept = {
+        name for name in found if name.partition(".")[0] in ("headrace", "zmq", "msgspec", *sys.stdlib_module_names)
+    }
+    LIST.write_text("".join(f"{name}\n" for name in sorted(kept)))
+    print(f"{LIST}: {len(kept)} modules")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
