@@ -95,7 +95,8 @@ class World:
         }  # fmt: skip
         for kind, cache in caches.items():
             ours = [one for one in self.server.all(kind.plural) if kind in (MINICLUSTERS, LEASES) or _is_ours(one)]
-            cache.replace([dict(one) for one in ours])
+            # Listed objects do not say their kind.
+            cache.replace([{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in ours])
 
     def say(self, **news: Any) -> None:
         """The lead has news of itself."""

@@ -352,6 +352,32 @@ def test_a_refusal_of_the_api_server_is_shown() -> None:
     assert world.names("jobs") == ["hello"]
 
 
+def test_the_services_of_another_network_stand_in_for_those_of_the_former() -> None:
+    world = running(network={"headlessName": "old"})
+    assert world.names("services") == ["old"]
+    world.edit(network={"headlessName": "new"})
+    world.settle()
+    assert world.names("services") == ["new"]
+    uid = world.server.all("services")[0]["metadata"]["uid"]
+    world.edit(flux={"minimalService": True})
+    world.settle()
+    assert [one["metadata"]["uid"] != uid for one in world.server.all("services")] == [True]
+    assert world.names("jobs") == ["hello"]
+
+
+def test_the_services_pod_starts_anew_with_another_spec() -> None:
+    world = running(services=[{"name": "web", "image": "local/web:1"}])
+    (before,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
+    world.edit(services=[{"name": "web", "image": "local/web:2"}])
+    world.settle()
+    (after,) = (one for one in world.server.all("pods") if one["metadata"]["name"] == "hello-services")
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+    assert after["spec"]["containers"][0]["image"] == "local/web:2"
+    world.edit(suspend=True)
+    world.settle()
+    assert world.server.all("pods") == []
+
+
 # --- with a connection to the lead
 
 

@@ -22,8 +22,9 @@ def whole(cluster: MiniCluster) -> str:
 
 
 def recreating(cluster: MiniCluster) -> str:
-    """The fingerprint of the part of the spec whose change needs another Job."""
-    return _hash({path: value for path, value in leaves(cluster).items() if effect_of(path) is Effect.RECREATES})
+    """The fingerprint of the part of the spec whose change needs another Job: its template is immutable."""
+    found = leaves(cluster)
+    return _hash({path: found[path] for path in found if effect_of(path) is Effect.RECREATES})
 
 
 def configuration(cluster: MiniCluster) -> str:

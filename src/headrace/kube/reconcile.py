@@ -8,19 +8,19 @@ controller is this MiniCluster's uid are changed or deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from ..minicluster.fields import MANAGER, MiniCluster
+from ..minicluster.fields import API_VERSION, KIND, MANAGER, MiniCluster
 from ..minicluster.plan import hostlist
 from ..minicluster.pod_plan import PLAN_FILE
 from ..minicluster.problems import InvalidMiniCluster
 from ..minicluster.validate import check
 from . import names, pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
-from .api import JOBS, KINDS, MINICLUSTERS
+from .api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
 from .autoscale import wanted_size
 from .fingerprint import configuration, content_of, recreating, whole
 from .observed import Observed
@@ -122,7 +122,8 @@ def without_server_fields(cluster: Object) -> Object:
     """The document as a user would write it: validation knows nothing of status and of the API server's metadata."""
     meta = cluster["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
-    return {**{key: value for key, value in cluster.items() if key != "status"}, "metadata": kept}
+    given = {key: value for key, value in cluster.items() if key != "status"}
+    return {**given, "apiVersion": API_VERSION, "kind": KIND, "metadata": kept}
 
 
 def _was_over(observed: Observed) -> bool:
@@ -139,6 +140,7 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     job = observed.job
     if job and _made_from_another(job, cluster):
         work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
+        work.steps += _without(PODS, observed.pods.get("", ()))
         work.notices.append(
             Report("Normal", "Recreating", "a field changed that needs another Job: its pods start anew")
         )
@@ -191,8 +193,24 @@ def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> N
         found = present[kind].get(name)
         if found is None:
             work.steps.append(Create(KINDS[kind], made))
+        elif kind == "Service" and _is_headless(found) != _is_headless(made):
+            # An address cannot be changed.
+            work.steps += [*_without(SERVICES, [found]), Create(KINDS[kind], made)]
         elif kind in ("ConfigMap", "Service") and _differs(found, made):
             work.steps.append(Apply(KINDS[kind], name, found["metadata"]["uid"], made))
+
+    wanted = {body["metadata"]["name"] for body in desired if body["kind"] == "Service"}
+    work.steps += _without(SERVICES, [one for name, one in observed.services.items() if name not in wanted])
+
+
+def _without(kind: Kind, items: Iterable[Object]) -> list[Step]:
+    """Deletions of objects, but for those that are being deleted."""
+    metas = [one["metadata"] for one in items]
+    return [Delete(kind, meta["name"], meta["uid"]) for meta in metas if not meta.get("deletionTimestamp")]
+
+
+def _is_headless(service: Object) -> bool:
+    return bool((service.get("spec") or {}).get("clusterIP") == "None")
 
 
 def _differs(found: Object, made: Object) -> bool:
@@ -231,11 +249,7 @@ def _suspend(work: _Work, cluster: MiniCluster, job: Object) -> bool:
                 work.notices.append(Report("Warning", "JobsLost", text))
             body = {"metadata": {"annotations": {SUSPENDED_BY_US: "true"}}, "spec": {"suspend": True}}
             work.steps += _patch_jobs(observed, body)
-            work.steps += [
-                Delete(KINDS["Pod"], pod["metadata"]["name"], pod["metadata"]["uid"])
-                for pod in observed.pods.get("", ())
-                if not pod["metadata"].get("deletionTimestamp")
-            ]
+            work.steps += _without(PODS, observed.pods.get("", ()))
         return True
     if not job["spec"].get("suspend"):
         return False
