@@ -9,9 +9,10 @@ from pathlib import Path
 from .. import __version__
 from . import oci
 from .elf import BuildError
+from .operator_image import operator_image
 from .view_image import view_image
 
-_IMAGES = {"view": view_image}
+_IMAGES = {"view": view_image, "operator": operator_image}
 
 
 def main(argv: list[str] | None = None) -> int:

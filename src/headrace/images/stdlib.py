@@ -30,6 +30,10 @@ LEFT_OUT = _names(
   http.cookiejar http.cookies http.server json.tool sqlite3.test xml.dom
     """
 )
+# Of these not even the operator, whose image has the rest, has a use.
+LEFT_OUT_EVERYWHERE = _names(
+    "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this tkinter turtle turtledemo"
+)
 # Of package encodings, these are there.
 ENCODINGS = _names(
     """
@@ -45,31 +49,33 @@ EXTENSIONS = _names(
     _typing array binascii cmath fcntl grp math mmap pyexpat resource select syslog termios unicodedata zlib
     """
 )
+# What the operator needs besides: TLS, and what its HTTP library imports.
+OPERATOR_EXTENSIONS = EXTENSIONS | _names("_bz2 _hashlib _lzma _multiprocessing _posixshmem _ssl _uuid _zoneinfo")
 
 
-def is_left_out(name: str) -> bool:
+def is_left_out(name: str, left_out: frozenset[str] = LEFT_OUT) -> bool:
     """Whether the module of this full name is not in the view."""
     package, _dot, rest = name.partition(".")
     if package == "encodings" and rest:
         return rest not in ENCODINGS
     parts = name.split(".")
-    return any(".".join(parts[:depth]) in LEFT_OUT for depth in range(1, len(parts) + 1))
+    return any(".".join(parts[:depth]) in left_out for depth in range(1, len(parts) + 1))
 
 
-def modules(folder: Path) -> dict[str, Path]:
-    """Full name: source of each module that the view has of the standard library in `folder`."""
+def modules(folder: Path, left_out: frozenset[str] = LEFT_OUT) -> dict[str, Path]:
+    """Full name: source of each module of the standard library in `folder` but those left out."""
     found: dict[str, Path] = {}
     for here, folders, files in os.walk(folder):
         relative = Path(here).relative_to(folder)
         folders[:] = sorted(one for one in folders if one.isidentifier() and Path(here, one, "__init__.py").exists())
         package = ".".join(relative.parts)
-        folders[:] = [one for one in folders if not is_left_out(f"{package}.{one}" if package else one)]
+        folders[:] = [one for one in folders if not is_left_out(f"{package}.{one}" if package else one, left_out)]
         for name in sorted(files):
             stem, dot, ending = name.rpartition(".")
             if ending != "py" or not dot or not stem.isidentifier():
                 continue
             full = package if stem == "__init__" else f"{package}.{stem}" if package else stem
-            # What the interpreter was built with: sysconfig reads it by a name of its own, and nobody builds here.
-            if full and not is_left_out(full) and not full.startswith(("_sysconfigdata", "config")):
+            # What the interpreter was built with is of use only to who builds extension modules.
+            if full and not is_left_out(full, left_out) and not full.startswith("_sysconfigdata"):
                 found[full] = Path(here, name)
     return found

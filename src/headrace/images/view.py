@@ -34,9 +34,7 @@ COMMANDS = {
     "headrace-pod": "headrace.minicluster.pod.main:main",
 }
 _PACKAGE = Path(__file__).resolve().parent.parent
-# Parts of Headrace that only the operator and builders of images use.
-_NOT_OURS = ("headrace.kube", "headrace.images")
-# Other people's packages that engine and commands import, each with what of it nobody imports.
+# Other people's packages and modules that engine and commands import, each with what of it nobody imports.
 _PACKAGES: Mapping[str, tuple[str, ...]] = {
     "msgspec": (),
     "zmq": ("zmq.tests", "zmq.green", "zmq.eventloop", "zmq.ssh", "zmq.log", "zmq.devices", "zmq.auth.ioloop"),
@@ -44,6 +42,22 @@ _PACKAGES: Mapping[str, tuple[str, ...]] = {
 }
 # Extension modules of those that have a slower or unused alternative.
 _EXTENSIONS_LEFT_OUT = frozenset(("yaml._yaml",))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What such a tree has: commands, packages of others (and what of them it has not), parts of Headrace that it has
+    not, what of the standard library it has not, extension modules of that, and whether jobs run from it."""
+
+    commands: Mapping[str, str]
+    packages: Mapping[str, tuple[str, ...]]
+    not_ours: tuple[str, ...]
+    left_out: frozenset[str]
+    extensions: frozenset[str]
+    runs_jobs: bool
+
+
+VIEW = Contents(COMMANDS, _PACKAGES, ("headrace.kube", "headrace.images"), stdlib.LEFT_OUT, stdlib.EXTENSIONS, True)
 
 
 @dataclass(frozen=True)
@@ -109,17 +123,19 @@ def choose_interpreter(wanted: str = "") -> Interpreter:
     raise BuildError("; ".join(problems))
 
 
-def build(interpreter: Interpreter, prefix: str = PREFIX) -> dict[str, Entry]:
-    """The tree of a view for the path `prefix`. Raises BuildError."""
+def build(interpreter: Interpreter, prefix: str = PREFIX, contents: Contents = VIEW) -> dict[str, Entry]:
+    """The tree of a view, or of another installation like it, for the path `prefix`. Raises BuildError."""
     lib = f"lib/python{interpreter.version}"
     root = f"{prefix}/{lib}"
-    natives = _native_modules(interpreter)
-    sources = {**_standard(interpreter), **_third_party(), **_own()}
+    natives = _native_modules(interpreter, contents)
+    sources = {**_standard(interpreter, contents), **_third_party(contents), **_own(contents)}
     early = early_names()
     sources = {name: replace(source, compressed=name not in early) for name, source in sources.items()}
     sources.update({name: Source(f"lib-dynload/{name}.so", None) for name in natives})
     with tempfile.TemporaryDirectory() as downloaded:
-        machine_code = _natives(interpreter, natives, prefix, lib, Path(downloaded))
+        machine_code = _natives(
+            interpreter, natives, prefix, lib, pmix_libraries.fetch(Path(downloaded)) if contents.runs_jobs else {}
+        )
     tree: dict[str, Entry] = {
         f"{lib}/modules": file(compile_store(str(interpreter.program), root, sources)),
         **_landmarks(interpreter, prefix, lib),
@@ -127,17 +143,17 @@ def build(interpreter: Interpreter, prefix: str = PREFIX) -> dict[str, Entry]:
         **{f"{lib}/site-packages/{path}": entry for path, entry in _bindings().items()},
         f"{lib}/site-packages/flux": link("headrace/compat/python/flux"),
     }
-    for name, target in COMMANDS.items():
+    for name, target in contents.commands.items():
         module, _colon, function = target.partition(":")
         text = f"#!{prefix}/libexec/python3 -IS\nfrom {module} import {function} as main\n\nraise SystemExit(main())\n"
         tree[f"bin/{name}"] = program(text.encode())
     return tree
 
 
-def _standard(interpreter: Interpreter) -> dict[str, Source]:
+def _standard(interpreter: Interpreter, contents: Contents) -> dict[str, Source]:
     return {
         name: Source(path.relative_to(interpreter.stdlib).as_posix(), _text(path), path.name == "__init__.py")
-        for name, path in stdlib.modules(interpreter.stdlib).items()
+        for name, path in stdlib.modules(interpreter.stdlib, contents.left_out).items()
     }
 
 
@@ -146,25 +162,25 @@ def _text(path: Path) -> str:
     return importlib.util.decode_source(path.read_bytes())
 
 
-def _third_party() -> dict[str, Source]:
+def _third_party(contents: Contents) -> dict[str, Source]:
     found: dict[str, Source] = {}
-    for package, unused in _PACKAGES.items():
-        folder = _package_folder(package)
-        for path in sorted(folder.rglob("*.py")):
-            name = _module_name(path, folder.parent)
-            if name and not _is_below(name, unused):
-                relative = path.relative_to(folder.parent).as_posix()
+    for package, unused in contents.packages.items():
+        place = _place_of(package)
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            name = _module_name(path, place.parent)
+            if name and path.suffix == ".py" and not _is_below(name, unused):
+                relative = path.relative_to(place.parent).as_posix()
                 found[name] = Source(f"site-packages/{relative}", _text(path), path.name == "__init__.py")
     return found
 
 
-def _own() -> dict[str, Source]:
-    """All of Headrace but the bindings, which are files, and what no pod uses."""
+def _own(contents: Contents) -> dict[str, Source]:
+    """All of Headrace but the bindings, which are files, and what is not used there."""
     found: dict[str, Source] = {}
     bindings = _PACKAGE / "compat" / "python"
     for path in sorted(_PACKAGE.rglob("*.py")):
         name = _module_name(path, _PACKAGE.parent)
-        if name and bindings not in path.parents and not _is_below(name, _NOT_OURS):
+        if name and bindings not in path.parents and not _is_below(name, contents.not_ours):
             relative = path.relative_to(_PACKAGE.parent).as_posix()
             found[name] = Source(f"site-packages/{relative}", _text(path), path.name == "__init__.py")
     return found
@@ -182,38 +198,39 @@ def _is_below(name: str, packages: Iterable[str]) -> bool:
     return any(name == one or name.startswith(one + ".") for one in packages)
 
 
-def _package_folder(name: str) -> Path:
+def _place_of(name: str) -> Path:
+    """The folder of a package, or the file of a module."""
     spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
+    if spec is None or spec.origin is None:
         raise BuildError(f"package {name} is not installed here")
-    return Path(next(iter(spec.submodule_search_locations)))
+    return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
 
 
-def _native_modules(interpreter: Interpreter) -> dict[str, Path]:
-    """Full name: file of the extension modules of the view."""
+def _native_modules(interpreter: Interpreter, contents: Contents) -> dict[str, Path]:
+    """Full name: file of each extension module."""
     found: dict[str, Path] = {}
-    for name in sorted(stdlib.EXTENSIONS - interpreter.builtin):
+    for name in sorted(contents.extensions - interpreter.builtin):
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
             path = interpreter.extensions / f"{name}{suffix}"
             if path.exists():
                 found[name] = path
                 break
-    for package in _PACKAGES:
-        folder = _package_folder(package)
-        for path in sorted(folder.rglob("*.so")):
-            name = ".".join([*path.relative_to(folder.parent).parent.parts, path.name.partition(".")[0]])
-            if name not in _EXTENSIONS_LEFT_OUT:
+    for package in contents.packages:
+        place = _place_of(package)
+        for path in sorted(place.rglob("*.so")) if place.is_dir() else [place]:
+            name = ".".join([*path.relative_to(place.parent).parent.parts, path.name.partition(".")[0]])
+            if path.suffix == ".so" and name not in _EXTENSIONS_LEFT_OUT:
                 found[name] = path
     return found
 
 
 def _natives(
-    interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str, downloaded: Path
+    interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str, more: Mapping[str, Path]
 ) -> dict[str, Entry]:
-    """The interpreter, extension modules, loader and libraries, made for their places below `prefix`."""
+    """The interpreter, extension modules, loader and libraries, `more` among them, made for places below `prefix`."""
     folder = f"{prefix}/lib"
     loader = elf.interpreter(interpreter.program)
-    libraries = pmix_libraries.fetch(downloaded)
+    libraries = dict(more)
     for path in (interpreter.program, *natives.values(), *list(libraries.values())):
         libraries.update({name: found for name, found in elf.needed(path).items() if name not in libraries})
     out = {
