@@ -1,0 +1,73 @@
+"""`archive.path`: the queue of a MiniCluster outlives its pods, and goes on in one of another size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from running_operator import MiniClusters
+
+
+class Kept:
+    """A MiniCluster whose archive is in a folder of the node, which outlives it."""
+
+    def __init__(self, miniclusters: MiniClusters, folder: str) -> None:
+        self.its = miniclusters
+        self._volumes = {"state": {"hostPath": folder, "path": "/state"}}
+
+    def apply(self, name: str, size: int) -> None:
+        container = {"image": "local/busybox:1", "volumes": self._volumes}
+        self.its.apply(name, size=size, interactive=True, archive={"path": "/state/a.tgz"}, containers=[container])
+
+    def flux(self, name: str, *words: str) -> str:
+        """A flux command in the lead's container."""
+        running = (pod for pod in self.its.pods(name) if pod["status"]["phase"] == "Running")
+        lead = next(one for one in (pod["metadata"]["name"] for pod in running) if one.startswith(f"{name}-0-"))
+        uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
+        return self.its.kubectl("exec", lead, "-c", name, "--", "env", uri, "/mnt/flux/view/bin/flux", *words)
+
+
+@pytest.fixture
+def kept(miniclusters: MiniClusters, tmp_path: Path) -> Kept:
+    # The nodes see the files of this machine.
+    return Kept(miniclusters, str(tmp_path))
+
+
+def filled(kept: Kept, name: str) -> dict[str, str]:
+    """A MiniCluster of two pods with a job that is over, one that is held, and a key; the ids of the jobs."""
+    kept.apply(name, 2)
+    kept.its.phase(name, "Running")
+    kept.flux(name, "resource", "list")
+    over = kept.flux(name, "submit", "--wait", "-N2", "sh", "-c", "echo from $FLUX_JOB_SIZE tasks").strip()
+    held = kept.flux(name, "submit", "--urgency=hold", "-N2", "sh", "-c", "echo went on").strip()
+    kept.flux(name, "kvs", "put", "my.key=kept")
+    return {"over": over, "held": held}
+
+
+def goes_on(kept: Kept, name: str, ids: dict[str, str], nodes: int) -> None:
+    assert kept.flux(name, "resource", "list", "-no", "{nnodes}", "-s", "all").strip() == str(nodes)
+    assert kept.flux(name, "kvs", "get", "my.key") == "kept\n"
+    assert kept.flux(name, "job", "attach", ids["over"]).splitlines() == ["from 2 tasks"] * 2
+    kept.flux(name, "job", "urgency", ids["held"], "default")
+    assert kept.flux(name, "job", "attach", ids["held"]).splitlines() == ["went on"] * 2
+
+
+def test_the_queue_of_a_deleted_minicluster_goes_on_in_a_larger_one(kept: Kept) -> None:
+    ids = filled(kept, "small")
+    kept.its.kubectl("delete", "mc", "small", "--cascade=foreground", "--timeout=90s")
+    kept.apply("large", 3)
+    kept.its.phase("large", "Running")
+    goes_on(kept, "large", ids, 3)
+
+
+def test_a_suspended_minicluster_holds_no_pods_and_goes_on_when_it_is_resumed(kept: Kept) -> None:
+    ids = filled(kept, "rests")
+    suspend = {"spec": {"suspend": True}}
+    kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
+    kept.its.phase("rests", "Suspended")
+    assert kept.its.pods("rests") == []
+    suspend["spec"]["suspend"] = False
+    kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
+    kept.its.phase("rests", "Running")
+    goes_on(kept, "rests", ids, 2)
