@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from running_operator import MiniClusters
 
+from waiting import until
+
 
 class Kept:
     """A MiniCluster whose archive is in a folder of the node, which outlives it."""
@@ -66,7 +68,7 @@ def test_a_suspended_minicluster_holds_no_pods_and_goes_on_when_it_is_resumed(ke
     suspend = {"spec": {"suspend": True}}
     kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
     kept.its.phase("rests", "Suspended")
-    assert kept.its.pods("rests") == []
+    until(lambda: not kept.its.pods("rests"), 60)
     suspend["spec"]["suspend"] = False
     kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
     kept.its.phase("rests", "Running")
