@@ -6,6 +6,7 @@ import pytest
 
 from headrace.cli.attach import ending
 from headrace.cli.jobinfo import HEADINGS, JobInfo, attributes_for, exit_reason
+from headrace.spec import jobid
 
 NOW = 1000.0
 
@@ -115,3 +116,22 @@ def test_json_leaves_out_what_is_unset():
     assert found["exception"] == {"occurred": False}
     assert "returncode" not in found
     assert "runtime" not in found
+
+
+def test_ids_that_others_wrote_have_the_letter_that_ids_are_shown_with(monkeypatch):
+    noted = job(
+        state=64,
+        result=2,
+        exception_occurred=True,
+        exception_severity=0,
+        exception_type="dependency",
+        exception_note="dependency: afterok: job \u0192Zu34go failed or was canceled",
+        dependencies=["after-success=\u01923z"],
+        annotations={"user": {"parent": "\u01923z"}},
+    )
+    fields = ("exception.note", "dependencies", "user.parent", "inactive_reason")
+    assert all("\u0192" in noted.get(name) for name in fields)
+    monkeypatch.setattr(jobid, "_f58_prefix", "f")
+    assert noted.get("exception.note") == "dependency: afterok: job fZu34go failed or was canceled"
+    assert (noted.get("dependencies"), noted.get("user.parent")) == ("after-success=f3z", "f3z")
+    assert "job fZu34go failed" in noted.get("inactive_reason")

@@ -69,7 +69,8 @@ def test_an_instance_that_scripts_put_together_runs_jobs_and_ends_clean(tmp_path
     flux module stats sched-simple | grep -c running
     """
     done = start(f"--test-size={size}", program, **scripts(tmp_path))
-    assert (done.out.split("\n"), done.rc, done.left) == ([f"{size}", f"{size} {2 * size}", "1", "1", ""], 0, [])
+    lines = [f"{size}", f"{size} {2 * size}", "1", "1", ""]
+    assert (done.out.split("\n"), done.rc, done.left) == (lines, 0, []), done.err
     for rank in range(size):
         before, loaded, after = (
             (tmp_path / f"{name}.{rank}").read_text().split() for name in ("before", "loaded", "after")

@@ -191,7 +191,7 @@ class Attach:
         held, self._held = self._held, []
         for event in held:
             context = event.context
-            note = context.get("note", "")
+            note = jobid.shown(context.get("note", ""))
             self._note(
                 event.timestamp,
                 f"job.exception {self.name} type={context['type']} severity={context['severity']}"
@@ -315,7 +315,7 @@ class Attach:
         context = event.context
         component = context.get("component", "")
         origin = f"flux-shell[{context['rank']}]" if "rank" in context else "flux-shell"
-        for line in str(context.get("message", "")).splitlines() or [""]:
+        for line in jobid.shown(str(context.get("message", ""))).splitlines() or [""]:
             level = _LEVELS.get(context.get("level", 5), "")
             self._note(event.timestamp, f"{origin}: {level}{component + ': ' if component else ''}{line}")
 

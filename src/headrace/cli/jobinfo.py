@@ -196,6 +196,11 @@ class JobInfo:
 
     def get(self, name: str) -> Any:
         """The field's value, "" or a zero when the job has none."""
+        value = self._value(name)
+        # Dependencies, notes and annotations name other jobs.
+        return jobid.shown(value) if type(value) is str else value
+
+    def _value(self, name: str) -> Any:
         compute = _DERIVED.get(name)
         if compute is not None:
             return compute(self)

@@ -98,6 +98,11 @@ def encode(id: int, form: str = "f58") -> str:
     return encoder(id)
 
 
+def shown(text: str) -> str:
+    """A text for people in which others have written ids, with the first letter that `encode` gives ids here."""
+    return text if _f58_prefix == "ƒ" else text.replace("ƒ", _f58_prefix)
+
+
 def follow_locale() -> None:
     """Begin ids with f from now on if the characters of this process's locale are not UTF-8.
 
