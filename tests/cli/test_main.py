@@ -38,6 +38,20 @@ def test_help_of_a_subcommand_is_its_own(flux):
     assert flux("help", "resource", "list").stdout.startswith("usage: flux-resource list ")
 
 
+def test_help_is_the_manual_page_where_there_is_one(flux, tmp_path):
+    man = tmp_path / "man"
+    lines = (f"echo $@ >>{tmp_path}/asked", "case $* in '-w flux-R') exit 0;; flux-R) echo the page; exit 3;; esac")
+    man.write_text("\n".join(("#!/bin/sh", *lines, "exit 16\n")))
+    man.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    page = flux("help", "R", PATH=path)
+    assert (page.stdout, page.rc) == ("the page\n", 3)
+    assert flux("help", "jobs", PATH=path).stdout.startswith("usage: flux-jobs ")
+    assert (tmp_path / "asked").read_text().splitlines() == ["-w flux-R", "flux-R", "-w flux-jobs"]
+    flux("help", "R", PATH=path, FLUX_IGNORE_NO_DOCS="1")
+    assert len((tmp_path / "asked").read_text().splitlines()) == 3
+
+
 def test_help_of_no_command_is_an_error(flux):
     assert flux("help", "nosuch").stderr.startswith("flux: 'nosuch' is not a flux command.")
 
@@ -97,6 +111,12 @@ def test_an_entry_of_the_help_that_names_no_command_is_passed_over(flux, tmp_pat
     (tmp_path / "x.json").write_text('[{"name": "mine"}, {"category": "mine", "command": "do", "description": "it"}]')
     shown = flux("help", FLUX_CMDHELP_PATTERN="*.json")
     assert (shown.rc, shown.stdout.endswith("flux-mine:\n   do                 it\n")) == (0, True)
+    titled = (
+        '[{"name": "mine", "description": "Of the house:"}, {"category": "mine", "command": "do", "description": ""}]'
+    )
+    (tmp_path / "x.json").write_text(titled)
+    shown = flux("help", FLUX_CMDHELP_PATTERN="*.json")
+    assert shown.stdout.endswith("\n\nOf the house:\n   do                 \n")
 
 
 def test_version_option_is_the_version_command(flux):

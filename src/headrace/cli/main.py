@@ -203,7 +203,8 @@ def _drive(args: List[str]) -> int:
 def run_command(name: str, argv: List[str], verbose: bool = False) -> int:
     """Run command `name`; errors become its own kind of line on stderr and a status."""
     if name == "help" and argv and argv[0][:1] != "-":
-        return run_command(argv[0], [*argv[1:], "--help"], verbose)
+        status = _manual_page(argv[0]) if len(argv) == 1 else None
+        return run_command(argv[0], [*argv[1:], "--help"], verbose) if status is None else status
     if name == "help":
         sys.stdout.write(_USAGE + "\n" + _command_list())
         return 0
@@ -344,6 +345,24 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
     raise CommandError(text)
 
 
+def _manual_page(topic: str) -> Optional[int]:
+    """Show the manual page of a command, or of a topic, as man(1) does, and give its status; None where there is none.
+
+    With FLUX_IGNORE_NO_DOCS our own help is shown in any case.
+    """
+    if os.environ.get("FLUX_IGNORE_NO_DOCS"):
+        return None
+    import subprocess
+
+    page = f"flux-{topic}"
+    try:
+        found = subprocess.run(["man", "-w", page], capture_output=True, check=False)
+        return None if found.returncode else subprocess.run(["man", page], check=False).returncode
+    except OSError:
+        # A machine without man(1).
+        return None
+
+
 def _command_list() -> str:
     text = "Commands:\n" + "".join(f"   {name:<17}  {text}\n" for name, (_, text) in COMMANDS.items())
     return text + _added_commands(os.environ.get("FLUX_CMDHELP_PATTERN", ""))
@@ -357,12 +376,15 @@ def _added_commands(pattern: str) -> str:
     import json
 
     categories: Dict[str, str] = {}
+    titles: Dict[str, str] = {}
     for path in sorted(glob.glob(pattern)):
         with open(path, encoding="utf-8") as file:
             for entry in json.load(file):
                 if "command" not in entry:
-                    # It describes a category ({name, description}) and no command.
+                    # A category.
+                    titles[entry.get("name", "")] = entry.get("description", "")
                     continue
                 line = f"   {entry['command']:<17}  {entry['description']}\n"
                 categories[entry["category"]] = categories.get(entry["category"], "") + line
-    return "".join(f"\nCommon commands from flux-{name}:\n{lines}" for name, lines in categories.items())
+    heads = {name: titles.get(name) or f"Common commands from flux-{name}:" for name in categories}
+    return "".join(f"\n{heads[name]}\n{lines}" for name, lines in categories.items())
