@@ -43,6 +43,16 @@ def test_tasks_of_three_brokers_meet_and_their_order_may_be_cyclic(program: str)
     assert (done.rc, sorted(done.out.splitlines()), done.left) == (0, sorted(said(6) * 2), [])
 
 
+def test_mpich_which_refuses_to_choose_is_told_pmi_1_unless_that_is_off_or_the_user_has_chosen() -> None:
+    script = """
+    flux run sh -c 'echo told $MPIR_CVAR_PMI_VERSION'
+    MPICH_PMI_VERSION=2 flux run sh -c 'echo own $MPICH_PMI_VERSION $MPIR_CVAR_PMI_VERSION'
+    flux run -o pmi=pmix sh -c 'echo pmix $PMIX_RANK $MPIR_CVAR_PMI_VERSION'
+    """
+    done = start("sh", "-c", script)
+    assert (done.rc, done.out.splitlines()) == (0, ["told 1", "own 2", "pmix 0"])
+
+
 def test_abort_ends_the_job_with_its_code(program: str) -> None:
     done = start("--test-size=2", "flux", "run", "-N2", program, "abort")
     assert done.rc == 7

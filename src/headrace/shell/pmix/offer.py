@@ -35,6 +35,8 @@ TOLD = {
 }
 # Clients of PMIx 2 to 5 look for the address under these names.
 _ADDRESSES = ("PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2", "PMIX_SERVER_URI21")
+# Each by which MPICH is told the PMI that it is to use: the name, and those of older versions.
+_MPICH_CHOICE = ("MPIR_CVAR_PMI_VERSION", "MPICH_PMI_VERSION", "MPIR_PARAM_PMI_VERSION")
 # The server is to use modules that clients of any version have: lists of nodes that are text, no munge, no files.
 _SERVER_ENVIRONMENT = {
     "PMIX_MCA_gds": "hash",
@@ -98,6 +100,9 @@ class Offer:
     def environment(self, base: Mapping[str, str], rank: int) -> dict[str, str]:
         """What task `rank` gets, whose environment is `base` otherwise."""
         env = {**self._environment, "PMIX_RANK": str(rank)}
+        if "PMI_FD" in base and not any(name in base for name in _MPICH_CHOICE):
+            # MPICH takes PMI-1, which is cheaper; offered both, its version 5 refuses to choose, and aborts.
+            env[_MPICH_CHOICE[0]] = "1"
         if self.one_machine and not any(name.startswith("OMPI_MCA_btl_tcp_if_") for name in base):
             # Between brokers of one machine Open MPI talks TCP, and would not try the loopback by itself.
             env["OMPI_MCA_btl_tcp_if_include"] = "lo"
