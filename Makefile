@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages kube kube-tools images test check unit system soak install-files clean
+.PHONY: run run-timed packages kube kube-run kube-tools images test check unit system soak install-files clean
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -59,6 +59,12 @@ kube: $(VENV)/.installed packages images
 	echo '  kubectl logs job/hello'; \
 	echo '  tools/kube/kube logs dev operator       # restart dev operator: takes changed code'; \
 	echo '  tools/kube/kube down dev                # removes all of it'
+
+# The same file as `make run`, in pods of that cluster.
+kube-run: kube $(VENV)/.example
+	@$(BIN)/python tools/kube/kube load dev "$$(PYTHONPATH=tools/kube $(BIN)/python tests/kube/images/base_images.py lammps)"
+	@eval "$$(tools/kube/kube env dev)"; kubectl delete minicluster lammps --ignore-not-found --cascade=foreground; \
+	headrace mini apply --wait examples/lammps.yaml; status=$$?; headrace mini logs lammps; exit $$status
 
 # Archives of container images in build/images, for this machine's architecture: docs/dev/view.md.
 images: $(VENV)/.installed packages

