@@ -83,6 +83,7 @@ class LittleBroker:
         self.router = Router(0, self.loop)
         self.events = Events(0, self.router, self.owner)
         self.logged: list[str] = []
+        self._loading: list[asyncio.Future[None]] = []
         self.contexts: dict[str, ModuleContext] = {}
         self.modules = SimpleNamespace(begin_remove=lambda name: None, kept={})
 
@@ -91,7 +92,10 @@ class LittleBroker:
 
     def load(self, module: Any, *args: str) -> ModuleContext:
         ctx = ModuleContext(self, module.NAME)  # type: ignore[arg-type]
-        module.load(ctx, list(args))
+        rest = module.load(ctx, list(args))
+        if rest is not None:
+            # What a module waits for while it is loaded comes while the test goes on.
+            self._loading.append(asyncio.ensure_future(rest, loop=self.loop))
         self.contexts[module.NAME] = ctx
         return ctx
 
@@ -106,6 +110,7 @@ class LittleBroker:
         return Client(self, self.owner, m.ROLE_OWNER)
 
     async def close(self) -> None:
+        await asyncio.gather(*self._loading)
         for ctx in reversed(list(self.contexts.values())):
             await ctx.unload()
         assert not [line for line in self.logged if "Traceback" in line], self.logged

@@ -105,3 +105,18 @@ def test_a_blob_that_is_gone_ends_the_dump_unless_it_may_be_left_out(tmp_path: P
     assert done.out == "1\n0\n"
     assert done.err.count("flux-dump: lost: No such file or directory") == 2
     assert "z" in names(tmp_path / "d.tar") and "lost" not in names(tmp_path / "d.tar")
+
+
+def test_the_kvs_begins_once_with_a_restored_checkpoint(tmp_path: Path) -> None:
+    script = """
+        flux kvs put a=1 b.c=2; flux dump -q d.tar; flux kvs put a=9 d=4
+        flux module remove -f kvs-watch; flux module remove kvs
+        flux restore --checkpoint d.tar; flux module load kvs; flux module load kvs-watch
+        flux kvs get a b.c; flux kvs get d; flux kvs put a=5
+        flux module remove -f kvs-watch; flux module remove kvs; flux module load kvs
+        flux kvs get a; flux dump -q --checkpoint c.tar; tar tf c.tar | grep -x a
+    """
+    done = start("sh", "-c", script, cwd=str(tmp_path))
+    assert done.out.splitlines() == ["1", "2", "5", "a"], done.err
+    assert "flux-kvs: d: No such file or directory" in done.err
+    assert "flux-restore: writing snapshot sha1-" in done.err and " to checkpoint\n" in done.err

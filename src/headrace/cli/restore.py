@@ -32,7 +32,7 @@ _COMMAND = Command(
     (
         ("v", "verbose", "", "Print the name of each key"),
         ("q", "quiet", "", "Print no progress"),
-        ("", "checkpoint", "", "Make it the checkpoint that the kvs module begins with"),
+        ("", "checkpoint", "", "Make its keys, but those of jobs, what the kvs module begins with"),
         ("", "key", "KEY", "Put it into the KVS as the directory KEY"),
         ("", "instance", "", "Take its keys and jobs for this instance's own; jobs that waited go on"),
         ("", "no-cache", "", "Store blobs in the backing store, past the broker's cache"),

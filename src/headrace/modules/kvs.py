@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..broker.module import EMPTY, ModuleContext, RpcError, _Empty
@@ -430,8 +430,31 @@ def _converting(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
     return handle
 
 
-def load(ctx: ModuleContext, _args: list[str]) -> None:
-    """Serve `kvs`; with a statedir, or in a process of its own, there is a log."""
+async def _begin_with_checkpoint(ctx: ModuleContext, kvs: Kvs) -> None:
+    """Take the keys of a checkpoint that `flux restore --checkpoint` made, instead of those that there are.
+
+    It is taken once: with the commit a checkpoint of our own follows it. Data of jobs stay where jobs are, in the job
+    store. Raises RpcError where its root is not in the content store.
+    """
+    try:
+        newest = (await ctx.rpc("content-backing.checkpoint-get", {}))["value"][0]
+    except RpcError:
+        # There is no store, or no checkpoint in it.
+        return
+    if not newest.get("restored"):
+        return
+    try:
+        entries = await kvs.fetcher.entries(newest["rootref"])
+    except KvsError as exc:
+        raise failure(exc) from None
+    now: dict[str, Any] = dict.fromkeys(kvs.store.primary_root.entries)
+    ops = [{"key": key, "flags": 0, "dirent": obj} for key, obj in {**now, **entries}.items() if key != "job"]
+    await ctx.rpc("kvs.commit", {"namespace": PRIMARY, "flags": SYNC, "ops": ops})
+
+
+def load(ctx: ModuleContext, _args: list[str]) -> Awaitable[None]:
+    """Serve `kvs`; with a statedir, or in a process of its own, there is a log. What is returned is done once the keys
+    are there that it begins with."""
     path = data_path(ctx.attrs, NAME, apart=ctx.broker.modules.kept is None)
     try:
         log = Log(path) if path else None
@@ -464,3 +487,4 @@ def load(ctx: ModuleContext, _args: list[str]) -> None:
     ctx.subscribe("job-purge-inactive", kvs.purged)
     ctx.on_stats(kvs.stats)
     ctx.on_unload(kvs.close)
+    return _begin_with_checkpoint(ctx, kvs)

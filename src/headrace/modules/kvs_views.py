@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
+import msgspec
+
 from ..broker.module import ModuleContext, RpcError
 from ..spec.message import Message
 from .kvs_tree import Blob, Dir, DirRef, KvsError, Missing, Node, Refs, Val, ValRef, dir_blob, value_node
@@ -95,6 +97,14 @@ class Fetcher:
         if reply.errnum:
             raise KvsError(reply.errnum, f"{node.ref} is not in the content store" if reply.errnum == 2 else reply.text)
         node.fill(reply.payload or b"", self.refs)
+
+    async def entries(self, ref: str) -> dict[str, Any]:
+        """The tree objects in the directory that `ref` names. Raises KvsError."""
+        reply = await self._call("content.load", None, bytes.fromhex(ref.partition("-")[2]))
+        if reply.errnum:
+            raise KvsError(reply.errnum, f"{ref} is not in the content store")
+        obj = msgspec.json.decode(reply.payload or b"", type=dict[str, Any])
+        return dict(obj["data"])
 
     async def path(self, path: str) -> str | list[str] | None:
         """What the job store has at `path`: a value, entry names, or nothing (also when there is no job store)."""
