@@ -32,6 +32,8 @@ SIZES = {
     "shown_objects": Size(300, 10_000),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
+    # spoiled MiniCluster documents, through admission and reconcile
+    "documents": Size(3_000, 100_000),
 }
 SOAK = bool(os.environ.get("HEADRACE_SOAK"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -112,6 +113,38 @@ def test_a_broken_rule_of_the_cluster_names_its_field(fields: dict[str, Any], pa
 @pytest.mark.parametrize(("container", "path"), CONTAINER)
 def test_a_broken_rule_of_a_container_names_its_field(container: dict[str, Any], path: str) -> None:
     assert list(problems(spec_with(container))) == [f"spec.containers[0].{path}"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "x=" + "[" * 100_000,
+        "a." * 50_000 + "b=1",
+        "x={" + "a . " * 50_000 + "b=1}",
+        "[" + "a." * 50_000 + "b]",
+        "#" * 600_000,
+    ],
+    ids=["nested", "key", "inline key", "table", "long"],
+)
+def test_a_configuration_that_would_keep_the_parser_busy_is_refused(config: str) -> None:
+    began = time.process_time()
+    assert list(problems(spec_with(flux={"brokerConfig": config}))) == ["spec.flux.brokerConfig"]
+    assert time.process_time() - began < 5
+
+
+def test_a_long_configuration_of_plain_words_is_taken_at_once() -> None:
+    began = time.process_time()
+    config = f"[foreign]\ntext = '{'a' * 200_000}'\nnumbers = [{'1.5, ' * 30_000}]\n"
+    assert check(spec_with(flux={"brokerConfig": config})).flux.broker_config == config
+    assert time.process_time() - began < 5
+
+
+def test_a_topology_is_checked_alike_for_few_and_many_pods() -> None:
+    began = time.process_time()
+    for topology in ("kary:1", "kary:0", "binomial", "mincrit:3", "custom"):
+        assert check(spec_with(size=100_000, flux={"topology": topology})).spec.size == 100_000
+    assert time.process_time() - began < 5
+    assert list(problems(spec_with(size=100_000, flux={"topology": "kary:x"}))) == ["spec.flux.topology"]
 
 
 def test_quantities_may_be_numbers_or_text() -> None:

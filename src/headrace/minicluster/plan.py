@@ -10,6 +10,7 @@ job's, not that of the last command.
 from __future__ import annotations
 
 import shlex
+import string
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+# Characters of a configuration: more than thousands of hosts and queues take.
+_LARGEST_CONFIG = 500_000
+_MOST_KEY_PARTS = 50
+_KEY_CHARACTERS = string.ascii_letters + string.digits + "-_'\""
 DEFAULT_OUTPUT = "/tmp/fluxout"
 # What a batch prints, as a word for the shell.
 _PRINTED = '"$FLUX_OUTPUT_DIR/flux-job.out"'
@@ -256,9 +261,26 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
 
 
 def given_config(text: str) -> dict[str, Any]:
-    """The tables of a `brokerConfig`. Raises tomllib.TOMLDecodeError (a ValueError)."""
-    tables: dict[str, Any] = tomllib.loads(text)
+    """The tables of a `brokerConfig`. Raises ValueError (tomllib.TOMLDecodeError where it is no TOML)."""
+    if len(text) > _LARGEST_CONFIG:
+        raise ValueError(f"has {len(text)} characters, at most {_LARGEST_CONFIG} are read")
+    if _longest_key(text) > _MOST_KEY_PARTS:
+        # The parser takes memory by the square of a key's parts.
+        raise ValueError(f"a key has more than {_MOST_KEY_PARTS} parts")
+    try:
+        tables: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     return tables
+
+
+def _longest_key(text: str) -> int:
+    """Most words in a row with no more than dots and spaces between them: no key of the TOML text has more parts."""
+    longest = run = 0
+    for part in text.split("."):
+        run = run + 1 if part and not part.strip(" \t").strip(_KEY_CHARACTERS) else 1
+        longest = max(longest, run)
+    return longest + 1
 
 
 def placement_of(config: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
@@ -197,12 +198,17 @@ def _check_shape(value: Any, hint: Any, path: str) -> Iterator[Problem]:
         yield Problem(path, "must not contain the character NUL")
 
 
+@functools.cache
+def _declared(record: type[Record]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+    """Types by attribute, and fields by the names of the API."""
+    return get_type_hints(record, include_extras=True), {one.encode_name: one for one in msgspec.structs.fields(record)}
+
+
 def _check_record(value: Any, record: type[Record], path: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
         yield Problem(path, f"must be a mapping, not {_kind_of(value)}")
         return
-    hints = get_type_hints(record, include_extras=True)
-    known = {one.encode_name: one for one in msgspec.structs.fields(record)}
+    hints, known = _declared(record)
     for key, item in value.items():
         if key not in known:
             yield Problem(f"{path}.{key}", _unknown(key, tuple(known)))
@@ -430,8 +436,8 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         except ValueError as exc:
             yield Problem("spec.flux.brokerConfig", f"not TOML: {exc}")
     try:
-        # The shape is worked out for every rank: not for more than there can be.
-        Topology(min(max(spec.size, 1), MOST_PODS), flux.topology or "kary:2")
+        # What is wrong with a topology shows with few brokers, too; the shape is worked out for each of them.
+        Topology(min(max(spec.size, 1), 64), flux.topology or "kary:2")
     except TopologyError as exc:
         yield Problem("spec.flux.topology", str(exc).removeprefix(f"tbon.topo={flux.topology}: "))
     yield from check_variables(flux.environment, "spec.flux.environment")
