@@ -189,10 +189,26 @@ def test_a_pod_has_no_view_and_is_started_by_bash() -> None:
         flux=OWN,
     )
     pod = pod_of(cluster)
-    assert "initContainers" not in pod
-    commands = [one.get("command") for one in pod["containers"]]
+    assert "initContainers" not in pod_of(minicluster(flux=OWN))
+    commands = [one.get("command") for one in (*pod["containers"], *pod["initContainers"])]
     assert commands == [["/bin/bash", "/flux_operator/wait-0.sh"], ["/bin/bash", "/flux_operator/start-1.sh"], None]
     assert "readinessProbe" not in pod["containers"][0]
     volume = next(one["configMap"] for one in pod["volumes"] if "configMap" in one)
     assert {item["key"]: item["path"] for item in volume["items"]} == {"wait-0": "wait-0.sh", "start-1": "start-1.sh"}
     assert set(built(cluster)["ConfigMap/sample-entrypoint"]["data"]) == {"wait-0", "start-1"}
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", 143), ("exit 5", 5), ("exec sleep 1000", 143)])
+def test_a_container_beside_stays_after_success_and_ends_when_told(tmp_path: Path, command: str, status: int) -> None:
+    side = {"image": "debian", "name": "side", "command": f"echo runs; {command}"}
+    flux = {**OWN, "noWaitSocket": True}
+    cluster = minicluster(containers=[{"image": "x", "command": "true", "runFlux": True}, side], flux=flux)
+    script = tmp_path / "start-1.sh"
+    script.write_text(built(cluster)["ConfigMap/sample-entrypoint"]["data"]["start-1"])
+    process = subprocess.Popen(["bash", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "runs\n"
+    if status == 143:
+        waiting.stays(lambda: process.poll() is None)
+        process.terminate()
+    assert process.wait(10) == status

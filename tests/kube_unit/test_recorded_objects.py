@@ -107,10 +107,21 @@ def ours(case: dict[str, Any], **options: Any) -> dict[str, Any]:
     found = {}
     for one in desired(cluster, uid="UID", images=Images(view=OUR_VIEW), keys=None, **options):
         del one["metadata"]["ownerReferences"][0]["uid"]
+        if one["kind"] == "Job":
+            _put_sidecars_among_containers(one["spec"]["template"]["spec"])
         if one["kind"] == "ConfigMap":
             one["data"] = dict.fromkeys(one["data"], True)
         found[f"{one['kind']}/{one['metadata']['name']}"] = one
     return found
+
+
+def _put_sidecars_among_containers(pod: dict[str, Any]) -> None:
+    """Where the Flux Operator has them: the table has a row of theirs about `restartPolicy`."""
+    beside = [one for one in pod.get("initContainers", ()) if "restartPolicy" in one]
+    pod["containers"] += beside
+    left = [one for one in pod.pop("initContainers", ()) if one not in beside]
+    if left:
+        pod["initContainers"] = left
 
 
 def names_of(case: dict[str, Any]) -> dict[str, str]:

@@ -14,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from . import names
+
 Object = dict[str, Any]
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
@@ -54,8 +56,17 @@ def current(pods: Iterable[Object]) -> list[Object]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's broker is up: the kubelet's readiness probe asks its runner."""
-    return not _going(pod) and _condition(pod, "Ready").get("status") == "True"
+    """Whether the pod's broker is up: the kubelet's readiness probe asks its runner.
+
+    That a container beside the runner is not ready makes the pod not ready, but not its broker.
+    """
+    if _going(pod):
+        return False
+    runner = (pod["metadata"].get("labels") or {}).get(names.CLUSTER)
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        if one.get("name") == runner:
+            return bool(one.get("ready"))
+    return _condition(pod, "Ready").get("status") == "True"
 
 
 def is_running(pod: Object) -> bool:

@@ -12,7 +12,7 @@ from pods import Pod, Pods, pods, told
 
 from headrace.minicluster.pod.place import PlaceError, find_place
 from headrace.minicluster.pod_plan import READY_PORT
-from waiting import until
+from waiting import stays, until
 
 
 @pytest.fixture
@@ -133,10 +133,26 @@ def test_a_sidecar_waits_for_the_socket_and_finds_the_instance(world: Pods) -> N
     plan = told(head, containers=[head, side], interactive=True, size=1, logging={}, flux={"logLevel": 0})
     sidecar = world.start(plan, "c-0", "sidecar", "1", FLUX_URI="local:///mnt/flux/config/run/flux/local")
     lead = world.start(plan, "c-0")
+    out = lead.folder / "out.1"
+    until(lambda: out.read_text() == "begins\n1\nends\n")
+    stays(lambda: sidecar.process.poll() is None)
+    sidecar.signal(signal.SIGTERM)
     assert sidecar.wait() == 0
-    assert (lead.folder / "out.1").read_text() == "begins\n1\nends\n"
     assert world.start(plan, "c-0", "sidecar", "0").wait() == 1
     assert (lead.folder / "err.0").read_text() == "headrace-pod: container 0 of this pod is no sidecar: 1\n"
+
+
+def test_a_sidecar_that_fails_or_is_ended_says_so(world: Pods) -> None:
+    side = {"name": "side", "command": "exit 3"}
+    head = {"name": "main", "runFlux": True}
+    flux = {"noWaitSocket": True}
+    fails = told(head, containers=[head, side], size=1, flux=flux)
+    assert world.start(fails, "c-0", "sidecar", "1").wait() == 3
+    goes_on = told(head, containers=[head, {**side, "command": "echo runs; exec sleep 1000"}], size=1, flux=flux)
+    sidecar = world.start(goes_on, "c-0", "sidecar", "1")
+    until(lambda: "runs" in (sidecar.folder / "out.1").read_text())
+    sidecar.signal(signal.SIGTERM)
+    assert sidecar.wait() == 128 + signal.SIGTERM
 
 
 def test_who_is_not_in_the_plan_is_told() -> None:

@@ -20,11 +20,17 @@ from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 _TERMINAL = {"stdin": True, "tty": True}
 
 
-def pod_containers(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
-    """The containers of the MiniCluster's own pods, in the file's order."""
+def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
+    """The containers beside the one that runs Flux, in the file's order: init containers that go on.
+
+    Kubernetes ends such containers when the one that runs Flux has ended, and restarts each in its place when it fails
+    (sidecar containers, Kubernetes 1.29). Ordinary containers that go on would keep the pod from ever ending, and one
+    that fails would have the whole pod, and so the job, run again.
+    """
     return [
-        runner(cluster, images, volumes) if one is cluster.runner else _sidecar(cluster, one, index, images, volumes)
+        _sidecar(cluster, one, index, images, volumes)
         for index, one in enumerate(cluster.spec.containers)
+        if one is not cluster.runner
     ]
 
 
@@ -65,6 +71,7 @@ def _sidecar(cluster: MiniCluster, one: Container, index: int, images: Images, v
         own = has_own_flux(cluster)
         found["command"] = own_flux.command(cluster, index) if own else [names.RUNNER, "sidecar", str(index)]
     found.update(_TERMINAL)
+    found["restartPolicy"] = "Always"
     found["volumeMounts"] = [*base_mounts(cluster, images), *volumes.mounts(one.volumes)]
     return found
 

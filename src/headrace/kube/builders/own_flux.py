@@ -54,7 +54,7 @@ def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
 
 def broker_script(cluster: MiniCluster, domain: str) -> str:
     """Runs one broker, the lead's or a follower's; the lead's runs the job."""
-    plan, pods = make_plan(cluster), pod_plan(cluster, domain=domain)
+    plan, pods = make_plan(cluster, with_groups=True), pod_plan(cluster, domain=domain)
     # A lead that is no pod of this MiniCluster leaves followers only. A group's pods have indexes of their own.
     is_lead = f'[ "${{{INDEX_VARIABLE}:-}}${{{names.GROUP_VARIABLE}:-}}" = 0 ]'
     return "\n".join(
@@ -219,12 +219,26 @@ exit 0"""
 
 
 def _sidecar_script(cluster: MiniCluster, index: str) -> str:
+    """Runs a container's command, and stays after it has done its work: Kubernetes would run it again."""
     one = pod_plan(cluster).sidecars[index]
     base = _base(cluster)
     socket = shlex.quote(f"{base}/config/run/flux/local")
     wait = f"until [ -S {socket} ]; do sleep 0.2; done\n" if one.waits_for_socket else ""
-    head = f"#!/bin/bash\nexport fluxsocket=local://{socket}\n"
-    return f"{head}{one.before}{wait}{one.command}\nresult=$?\n{one.after}exit $result\n"
+    return f"""#!/bin/bash
+export fluxsocket=local://{socket}
+child=
+trap '[ -z "$child" ] || kill "$child"; exit 143' TERM
+(
+{one.before}{wait}{one.command}
+result=$?
+{one.after}exit $result
+) &
+child=$!
+wait "$child" || exit
+sleep infinity &
+child=$!
+wait "$child"
+"""
 
 
 def _base(cluster: MiniCluster) -> str:

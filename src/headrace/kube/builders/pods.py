@@ -7,7 +7,7 @@ from typing import Any
 from ...minicluster.fields import Container, Group, MiniCluster, Pod, View
 from .. import names
 from ..metadata import owned
-from .containers import pod_containers, runner, service, view_copies
+from .containers import runner, service, sidecars, view_copies
 from .images import Images, has_own_flux
 from .records import as_object, without_unset
 from .volumes import PodVolumes, base_volumes
@@ -26,7 +26,8 @@ def pod_template(cluster: MiniCluster, images: Images, group: Group | None = Non
         "annotations": pod.annotations,
     }
     volumes = PodVolumes(base_volumes(cluster, images))
-    containers = [runner(cluster, images, volumes, group)] if group else pod_containers(cluster, images, volumes)
+    containers = [runner(cluster, images, volumes, group)]
+    beside = [] if group else sidecars(cluster, images, volumes)
     used = [cluster.runner] if group else cluster.spec.containers
     fields = {
         **_pod_spec(pod, _pull_secrets(cluster, used)),
@@ -38,7 +39,7 @@ def pod_template(cluster: MiniCluster, images: Images, group: Group | None = Non
         "hostIPC": pod.host_ipc or None,
         "hostPID": pod.host_pid or None,
         "shareProcessNamespace": cluster.spec.share_process_namespace,
-        "initContainers": view_copies(cluster, images),
+        "initContainers": [*view_copies(cluster, images), *beside],
         "containers": containers,
         "volumes": volumes.specs,
     }

@@ -1,12 +1,15 @@
 """A sidecar: a container beside the brokers whose command is to find the instance's socket.
 
 It has the pod's `mountPath`, and so the socket, as a volume. Its command runs when the socket answers, unless the file
-asks not to wait; its status is the container's.
+asks not to wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) for as long as the pod
+has a broker: it runs a command that has failed again, and would run one that has done its work again, too. So after
+success the container stays, idle, until the pod ends.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -22,7 +25,9 @@ _LOOK = 0.1
 
 
 def run_sidecar(index: str) -> int:
-    """Be container `index` of this pod: become its command, or the exit status of what cannot be run."""
+    """Run the command of container `index` of this pod; its exit status, or that of what cannot be run."""
+    # A process 1 gets no signal that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
         plan = read_plan()
         if index not in plan.sidecars:
@@ -33,7 +38,7 @@ def run_sidecar(index: str) -> int:
         argv = command_of(plan, sidecar, environment.find_shell(os.environ))
         if sidecar.waits_for_socket and not plan.disable_socket:
             wait_for_socket(place)
-        os.execvpe(argv[0], argv, dict(os.environ))
+        return _keep(argv)
     except PlaceError as exc:
         print(f"headrace-pod: {exc}", file=sys.stderr)
         return 1
@@ -42,8 +47,40 @@ def run_sidecar(index: str) -> int:
         return 127 if isinstance(exc, FileNotFoundError) else 126
 
 
+def _keep(argv: list[str]) -> int:
+    """Run a program as a child until it fails, or until this process is told to end. Raises OSError."""
+    ended = False
+    child = 0
+
+    def end(number: int, _: object) -> None:
+        nonlocal ended
+        ended = True
+        if child:
+            os.kill(child, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    defaults = [signal.SIGTERM, signal.SIGINT, signal.SIGPIPE]
+    child = os.posix_spawnp(argv[0], argv, dict(os.environ), setsigdef=defaults)
+    if ended:
+        os.kill(child, signal.SIGTERM)
+    status = 0
+    pid = 0
+    while pid != child:
+        # What the command has left behind becomes a child of process 1.
+        pid, status = os.wait()
+    child = 0
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        if not ended:
+            signal.sigwait((signal.SIGTERM, signal.SIGINT))
+    return code if code >= 0 else 128 - code
+
+
 def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
-    """The program that the container becomes, with its arguments. Raises PlaceError where it needs a shell."""
+    """The program that the container runs, with its arguments. Raises PlaceError where it needs a shell."""
     words = None if sidecar.before or sidecar.after else plain_words(sidecar.command)
     if words and not shell:
         return words
