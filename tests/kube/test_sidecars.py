@@ -10,7 +10,11 @@ RUNNER = {"image": "local/busybox:1", "command": "sh -c 'sleep 2; exit 3'", "run
 
 def test_containers_that_go_on_or_fail_leave_the_end_to_the_job(miniclusters: MiniClusters) -> None:
     beside = [
-        {"name": "endless", "image": "local/busybox:1", "command": "flux getattr size; exec sleep 100000"},
+        {
+            "name": "endless",
+            "image": "local/busybox:1",
+            "command": "flux proxy $fluxsocket flux getattr size; exec sleep 100000",
+        },
         {"name": "failing", "image": "local/busybox:1", "command": "exit 9"},
     ]
     miniclusters.apply("beside", size=1, containers=[RUNNER, *beside], logging={"quiet": True})

@@ -128,6 +128,7 @@ CONTAINER_OBJECTS: Broken = [
     ({"secrets": {"A": {"name": "db", "key": "a b"}}}, "secrets.A.key"),
     ({"secrets": {"A": {"name": "Db", "key": "a"}}}, "secrets.A.name"),
     ({"lifeCycle": {"preStopExec": "echo 'a"}}, "lifeCycle.preStopExec"),
+    ({"securityContext": {"windowsOptions": {"hostProcess": True}}}, "securityContext.windowsOptions.hostProcess"),
 ]
 
 

@@ -31,6 +31,7 @@ from .fields import (
     SecurityContext,
     View,
     Volume,
+    WindowsOptions,
 )
 from .problems import LABEL, LABEL_RULE, Problem, check_choice
 
@@ -181,8 +182,14 @@ def _check_pod_security(context: PodSecurityContext, path: str) -> Iterator[Prob
     for index, name in enumerate(names):
         if name in names[:index]:
             yield Problem(f"{path}.sysctls[{index}].name", f"{name!r} is given twice")
+    yield from _check_windows(context.windows_options, f"{path}.windowsOptions")
     if context.seccomp_profile:
         yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
+
+
+def _check_windows(options: WindowsOptions | None, path: str) -> Iterator[Problem]:
+    if options and options.host_process:
+        yield Problem(f"{path}.hostProcess", "needs the network of a Windows node, which a MiniCluster cannot have")
 
 
 def _check_pod_resources(given: dict[str, str], cluster: MiniCluster, path: str) -> Iterator[Problem]:
@@ -243,6 +250,7 @@ def _check_security(context: SecurityContext | None, path: str) -> Iterator[Prob
     yield from check_choice(context.proc_mount or "", PROC_MOUNTS, f"{path}.procMount")
     if context.privileged and context.allow_privilege_escalation is False:
         yield Problem(f"{path}.allowPrivilegeEscalation", "cannot be false with privileged: true")
+    yield from _check_windows(context.windows_options, f"{path}.windowsOptions")
     if context.seccomp_profile:
         yield from _check_seccomp(context.seccomp_profile, f"{path}.seccompProfile")
 
