@@ -135,6 +135,21 @@ def test_a_token_file_is_read_again_when_the_server_does_not_know_the_token(tmp_
     asyncio.run(test())
 
 
+def test_what_is_no_json_is_taken_for_a_server_out_of_order() -> None:
+    async def test(http: HttpApi, api: Api) -> None:
+        async def watch() -> None:
+            async for _ in api.watch(PODS, "1"):
+                pass
+
+        task = asyncio.create_task(watch())
+        events = await http.watched.get()
+        events.put_nowait(b"<html>\n")
+        with pytest.raises(Unreachable):
+            await task
+
+    run(test)
+
+
 def test_requests_are_counted() -> None:
     async def test(http: HttpApi, api: Api) -> None:
         counted = []

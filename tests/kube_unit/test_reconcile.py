@@ -145,6 +145,16 @@ def test_what_has_our_name_and_is_not_ours_is_left_alone(kind: Any) -> None:
     assert condition(world, "Foreign") == "False"
 
 
+def test_a_job_that_the_go_operator_has_left_is_not_adopted() -> None:
+    world = World()
+    cluster = world.apply(minicluster())
+    owner = {"kind": "MiniCluster", "name": "hello", "uid": cluster["metadata"]["uid"], "controller": True}
+    world.server.add(JOBS, "ns", {"metadata": {"name": "hello", "ownerReferences": [owner]}, "spec": {"suspend": True}})
+    world.look()
+    world.look()
+    assert world.status["reason"] == "Job/hello exists and is not this MiniCluster's"
+
+
 def test_what_was_deleted_by_hand_is_made_again() -> None:
     world = running()
     for plural, name in (("configmaps", "hello-entrypoint"), ("services", "hello")):
@@ -197,6 +207,26 @@ def test_a_change_that_needs_another_job_makes_one() -> None:
     assert before is not None and after is not None
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert "Recreating" in world.events()
+
+
+def test_another_job_has_times_and_counts_of_its_own() -> None:
+    world = running(startTimeoutSeconds=60)
+    world.say(resized={"": 2}, jobs={"inactive": 4})
+    world.settle()
+    assert world.status["jobs"]["inactive"] == 4
+    world.edit(containers=[{"image": "busybox", "command": "echo bye"}])
+    world.look()
+    world.look()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    job["metadata"]["creationTimestamp"] = "2023-11-14T22:14:00Z"
+    world.server._touch(job)
+    world.settle()
+    assert world.status["times"] == {"requested": TIME, "created": "2023-11-14T22:14:00Z"}
+    assert "jobs" not in world.status
+    world.now = NOW + 100
+    world.settle()
+    assert world.status["phase"] == "Failed", "the time-out is of this start"
 
 
 def test_another_version_of_the_operator_changes_no_live_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 
 from .credentials import Cluster
 
@@ -173,12 +174,12 @@ class Api:
                 if response.status >= 300:
                     raise await self._refusal(response)
                 async for line in _lines(response):
-                    event = json.loads(line)
+                    event = msgspec.json.decode(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
                     yield event["type"], event["object"]
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, msgspec.DecodeError) as exc:
             raise Unreachable(f"watch of {kind.plural}: {exc or type(exc).__name__}") from None
 
     async def stream(
@@ -229,8 +230,8 @@ class Api:
             ) as response:  # fmt: skip
                 if response.status >= 300:
                     raise await self._refusal(response)
-                answer = json.loads(await response.read())
-        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
+                answer = msgspec.json.decode(await response.read())
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError, msgspec.DecodeError) as exc:
             raise Unreachable(f"{verb} {kind.plural}: {exc or type(exc).__name__}") from None
         return answer if isinstance(answer, dict) else {}
 

@@ -1,8 +1,8 @@
 """Carries out what `reconcile` wants: the one place where the operator writes to the API server.
 
 Objects are made with a plain create, which fails where the name is taken: what is there is then looked at, and is ours
-only if its controller has the MiniCluster's uid. Changes carry that object's uid, so that an object which was deleted
-and made anew by somebody else meanwhile is not touched.
+only if its controller has the MiniCluster's uid and it has our label. Changes carry that object's uid, so that an
+object which was deleted and made anew by somebody else meanwhile is not touched.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from . import names
 from .actions import Apply, Create, Delete, MakeSecret, Patch, Step, Tell
 from .api import SECRETS, ApiError, Kind
 from .runtime.cache import owner_of
@@ -79,9 +80,10 @@ class Executor:
         except ApiError as exc:
             if exc.reason != "AlreadyExists":
                 raise
-            # Ours where an operator died before it heard of its own creation.
+            # Ours where an operator died before it heard of its own creation. The Go operator's have the same owner.
             made = await self._api.get(kind, namespace, name)
-            if owner_of(made) != uid:
+            labels = made["metadata"].get("labels") or {}
+            if owner_of(made) != uid or labels.get(names.MANAGED_BY) != names.MANAGER:
                 raise Taken(f"{kind.kind}/{name}") from None
         self._seen(kind, made)
 

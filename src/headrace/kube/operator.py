@@ -40,6 +40,7 @@ from .api import (
 from .builders import Images, desired, view_image
 from .credentials import CredentialsError
 from .execute import Executor, Taken
+from .fingerprint import TRIMMED, content_of
 from .links import Keys, Links
 from .metrics import Metrics
 from .observed import Observed
@@ -80,8 +81,8 @@ class Operator:
         self.options = options
         self.metrics = metrics
         self.queue: WorkQueue[Key] = WorkQueue(time.monotonic)
-        self.clusters, self.jobs, self.pods = Cache(_trim), Cache(_trim), Cache(_trim_pod)
-        self.config_maps, self.services, self.leases = Cache(_trim), Cache(_trim), Cache(_trim)
+        self.clusters, self.jobs, self.pods = Cache(_trim), Cache(_trim_job), Cache(_trim_pod)
+        self.config_maps, self.services, self.leases = Cache(_trim_config_map), Cache(_trim), Cache(_trim)
         self.links = Links(self._lead_changed)
         self._executor = Executor(api, self._seen, self.links.tell, self._secret_of)
         self._settings = Settings(build=self._build, stands_in=lambda cluster: view_image(cluster, options.images)[1])
@@ -99,7 +100,7 @@ class Operator:
         await asyncio.gather(*(one.run() for one in self._reflectors))
 
     async def work(self) -> None:
-        """Look at MiniClusters and act, until cancelled. A step that has begun is finished first."""
+        """Look at MiniClusters and act, until cancelled; the next operator makes good a look that was broken off."""
         for one in self._reflectors:
             await one.synced.wait()
         for cluster in self.clusters:
@@ -425,11 +426,25 @@ def _where(key: Key) -> Object:
 
 
 def _trim(item: Object) -> Object:
-    """An object without what the operator never reads."""
+    """An object without what the operator never reads: a few hundred MiniClusters are kept in memory."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    if _LAST_APPLIED in meta.get("annotations", ()):
+        meta["annotations"] = {key: text for key, text in meta["annotations"].items() if key != _LAST_APPLIED}
     return {**item, "metadata": meta}
 
 
+def _trim_job(job: Object) -> Object:
+    spec = {key: value for key, value in (job.get("spec") or {}).items() if key in _JOB_SPEC}
+    return {"metadata": _trim(job)["metadata"], "spec": spec, "status": job.get("status") or {}}
+
+
+def _trim_config_map(item: Object) -> Object:
+    return {"metadata": _trim(item)["metadata"], TRIMMED: content_of(item)}
+
+
+# kubectl's copy of what was applied.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_JOB_SPEC = ("parallelism", "completions", "suspend", "activeDeadlineSeconds", "backoffLimit")
 _POD_META = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels", "creationTimestamp")
 
 
@@ -459,4 +474,7 @@ def _declare(metrics: Metrics, operator: Operator) -> None:
             counted[phase] = counted.get(phase, 0) + 1
         return counted
 
+    metrics.gauge(
+        "headrace_operator_leads_connected", "Leads that are connected.", lambda: {(): operator.links.connected()}
+    )
     metrics.gauge("headrace_miniclusters", "MiniClusters by phase.", phases, ("phase",))

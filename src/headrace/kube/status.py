@@ -102,7 +102,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
         "maximumSize": max(_number(spec.get("size")), _number(spec.get("maxSize"))),
         "selector": f"{names.HPA_SELECTOR}={observed.name}",
         "jobid": before.get("jobid", ""),
-        "times": _times(observed, current, lead_end, end, wanted, before, now),
+        "times": _times(observed, current, lead_end, end, wanted, now),
     }
     jobs = _jobs(observed, before)
     if jobs:
@@ -127,7 +127,7 @@ def shortage(observed: Observed) -> str:
 
 def ran_in_full(observed: Observed) -> bool:
     """Whether all the pods of this start run, or have run."""
-    times = (observed.cluster.get("status") or {}).get("times") or {}
+    times = _times_before(observed)
     current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
     return bool(times.get("podsRunning")) or sum(map(pods.is_running, current)) >= wanted_pods(observed)
 
@@ -194,17 +194,15 @@ def _lead_end(observed: Observed) -> pods.LeadEnd | None:
 
 def _jobs(observed: Observed, before: Object) -> Object:
     if observed.lead is None or not observed.lead.jobs:
-        return dict(before.get("jobs") or {})
+        return dict(before.get("jobs") or {}) if _times_before(observed) else {}
     return {state: int(observed.lead.jobs.get(state, 0)) for state in STATES}
 
 
 def _times(
-    observed: Observed, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int,
-    before: Object, now: float,
+    observed: Observed, current: list[Object], lead_end: pods.LeadEnd | None, end: End | None, wanted: int, now: float
 ) -> Object:  # fmt: skip
     """When each phase of this start was reached; a resumed MiniCluster starts anew."""
-    old: Object = dict(before.get("times") or {})
-    job = observed.job
+    old, job = _times_before(observed), observed.job
     times: Object = {"requested": observed.cluster["metadata"].get("creationTimestamp") or text_of(now)}
     if job is None:
         return {**times, **{key: old[key] for key in old if key != "requested"}}
@@ -229,6 +227,13 @@ def _times(
     if end:
         times["finished"] = old.get("finished") or (lead_end.finished if lead_end else "") or end.time or text_of(now)
     return times
+
+
+def _times_before(observed: Observed) -> Object:
+    """The times in the status, unless they are those of a former Job."""
+    times: Object = (observed.cluster.get("status") or {}).get("times") or {}
+    made = observed.job["metadata"].get("creationTimestamp") if observed.job else times.get("created")
+    return dict(times) if times.get("created", made) == made else {}
 
 
 def _moment(seconds: Any) -> str:
