@@ -38,7 +38,7 @@ def test_it_is_small() -> None:
     skip_without_tools()
     tree = view.build(view.choose_interpreter())
     files = {path: len(entry.data) for path, entry in complete(tree).items() if entry.data is not None}
-    pmix = sum(files[f"lib/{name}"] for name in pmix_libraries.NAMES)
+    pmix = sum(files[f"{view.NATIVE}/{name}"] for name in pmix_libraries.NAMES)
     assert pmix <= LARGEST_PMIX
     assert sum(files.values()) - pmix <= LARGEST
     assert len(files) <= MOST_FILES
@@ -144,6 +144,11 @@ def test_a_users_own_python_imports_flux(built_view: BuiltView) -> None:
     )
     assert all(word.startswith(str(built_view.folder)) for word in done.stdout.split()), done.stderr
     assert len(done.stdout.split()) == 2
+
+
+def test_users_programs_find_none_of_our_libraries_where_flux_has_its_own(built_view: BuiltView) -> None:
+    """Scripts of Flux's operator add the folder `lib` to LD_LIBRARY_PATH."""
+    assert [one.name for one in (built_view.folder / "lib").iterdir() if one.is_file()] == []
 
 
 def test_jobs_get_no_variable_that_their_programs_would_stumble_over(built_view: BuiltView) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from .. import __version__
 from . import oci
+from .compat_image import compat_image
 from .elf import BuildError
 from .operator_image import operator_image
 from .view_image import view_image
 
-_IMAGES = {"view": view_image, "operator": operator_image}
+_IMAGES = {"view": view_image, "operator": operator_image, "view-compat": compat_image}
 
 
 def main(argv: list[str] | None = None) -> int:

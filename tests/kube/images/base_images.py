@@ -28,7 +28,7 @@ _EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PLAIN = ("base-files", "bash", "coreutils", "grep", "sed", "hostname", "libc-bin")
+_PLAIN = ("base-files", "bash", "coreutils", "grep", "sed", "hostname", "findutils", "libc-bin")
 # Packages that others depend on for what no test does: their configuration, documentation, other interpreters.
 _UNUSED = ("perl", "libperl", "dpkg", "install-info", "mime-support", "media-types", "mailcap", "gawk", "original-awk")
 

