@@ -304,11 +304,6 @@ def test_the_file_that_holds_a_wrong_value_is_named_unless_it_comes_from_elsewhe
             "connector-local",
             "unknown role 'foo' in [access.roles]: there is admin alone",
         ),
-        (
-            "access.private-mode = true",
-            "connector-local",
-            "access.private-mode: guests see the jobs of others in Headrace: only false is possible",
-        ),
     ],
 )
 def test_what_a_module_does_not_take_of_a_table_is_refused_with_its_name(
@@ -324,7 +319,7 @@ def test_what_a_module_does_not_take_of_a_table_is_refused_with_its_name(
 
 
 def test_roles_may_be_given_and_other_tables_may_have_keys_of_others() -> None:
-    check(tomllib.loads("access = {private-mode = false, roles.admin = {users = [], groups = ['flux']}}"))
+    check(tomllib.loads("access = {private-mode = true, roles.admin = {users = [], groups = ['flux']}}"))
     check(tomllib.loads("job-manager.foo = 1"))
     check(tomllib.loads("ingest = {batch-count = 4, buffer-size = '4M', frobnicator = {disable = true, mine.x = 1}}"))
     with pytest.raises(ConfigError, match=r"access\.roles\.admin\.users: must be a list of strings, not 'x'"):

@@ -239,6 +239,43 @@ def test_a_guest_sees_and_ends_no_job_of_another():
         until(lambda: not brokers.flux("jobs", "-no", "{id}").stdout, "the job is over")
 
 
+def test_in_private_mode_a_guest_does_not_see_that_there_are_jobs():
+    attrs = ["id", "userid"]
+
+    def ask(handle: Handle) -> list[Any]:
+        listing = {"max_entries": 0, "attrs": attrs, "constraint": {"states": [127]}}
+        wishes: list[tuple[str, dict[str, object]]] = [
+            ("job-list.list-id", {"id": job, "attrs": attrs}),
+            ("job-list.list-id", {"id": job, "attrs": attrs, "state": 64}),
+            ("job-list.job-stats", {}),
+            ("job-list.stats-get", {}),
+            ("job-manager.stats-get", {}),
+            ("job-manager.getinfo", {}),
+            ("job-manager.getattr", {"id": job, "attrs": ["jobspec"]}),
+            ("job-manager.getattr", {"id": 1, "attrs": ["jobspec"]}),
+            ("job-manager.history.get", {"userid": os.getuid() and 0}),
+        ]
+        codes = [refused(handle, *wish) for wish in wishes]
+        listed = [handle.rpc(topic, body).get(10)["jobs"] for topic, body in (("job-list.list", listing), everyone)]
+        return [codes, *listed]
+
+    everyone = ("job-manager.list", {"max_entries": 0})
+    for access, codes in (
+        ("private-mode = true", [errno.ENOENT] * 2 + [errno.EPERM] * 7),
+        ("private-mode = false", [0] * 6 + [errno.EPERM, errno.ENOENT, 0]),
+    ):
+        with instance(f"allow-guest-user = true\n{access}") as brokers:
+            text = brokers.flux("submit", "true").stdout.strip()
+            job = int(brokers.flux("job", "id", text).stdout)
+            brokers.flux("job", "wait-event", text, "clean")
+            until(lambda: brokers.flux("jobs", "-ano", "{status}").stdout == "COMPLETED\n", "the job is listed as over")
+            held = brokers.flux("submit", "--urgency=hold", "true").stdout.strip()
+            seen = as_guest(brokers.uri, ask)
+            assert seen[0] == codes
+            assert [len(jobs) for jobs in seen[1:]] == ([0, 0] if "true" in access else [2, 1])
+            brokers.flux("cancel", held)
+
+
 def test_a_guest_submits_no_job_that_would_run_as_the_owner():
     def ask(handle: Handle) -> list[int]:
         codes = []

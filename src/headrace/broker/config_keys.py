@@ -209,14 +209,11 @@ def _left_unpacked(config: dict[str, Any], doubt: _Doubt) -> _Wrong:
 
 
 def _check_access(access: dict[str, Any]) -> None:
-    """Roles there are not, and what is not kept from guests."""
+    """Roles that there are not."""
     for role in access.get("roles", {}):
         if role != "admin":
             text = f"unknown role {role!r} in [access.roles]: there is admin alone"
             raise _Wrong(("access", "roles", role), text)
-    if access.get("private-mode"):
-        text = "access.private-mode: guests see the jobs of others in Headrace: only false is possible"
-        raise _Wrong(("access", "private-mode"), text, True)
 
 
 def _check_exec(table: dict[str, Any]) -> None:

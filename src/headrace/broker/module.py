@@ -75,6 +75,8 @@ class ModuleContext:
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
         self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
         self._clear_hooks: list[Callable[[], None]] = []
+        # Raises RpcError for those who must not have the statistics of this module, which are for all others.
+        self.check_stats_request: Callable[[Message], None] = lambda _msg: None
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -255,6 +257,7 @@ class ModuleContext:
             body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
             self.respond(msg, body)
         elif method == "stats-get":
+            self.check_stats_request(msg)
             self.respond(msg, self.stats())
         elif method == "disconnect":
             self._disconnected(msg)

@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
@@ -32,6 +33,7 @@ from headrace.modules.job_list_record import (
     asked,
 )
 from headrace.modules.job_list_stats import Stats
+from headrace.modules.job_privacy import is_hidden, refuse_if_hidden
 from headrace.spec.message import Message
 from headrace.spec.requests.jobs import JOB_LIST
 
@@ -90,6 +92,7 @@ class _Lister:
             requests=JOB_LIST,
         )
         ctx.on_config(self._configure)
+        ctx.check_stats_request = partial(refuse_if_hidden, ctx)
         ctx.on_stats(self._stats)
         ctx.on_disconnect(self._disconnected)
         ctx.subscribe("job-purge-inactive", self._purged)
@@ -209,11 +212,14 @@ class _Lister:
             match = Match(body.get("constraint"))
         except MatchError as exc:
             raise RpcError(errno.EPROTO, f"invalid payload: invalid constraint: {exc}") from None
+        walk = self._walk(match, since)
+        if is_hidden(self.ctx, msg):
+            walk = (job if job is not None and job.userid == msg.userid else None for job in walk)
         if not msg.streaming:
-            found = (job.attributes(names) for job in self._walk(match, since) if job is not None)
+            found = (job.attributes(names) for job in walk if job is not None)
             return {"jobs": list(itertools.islice(found, limit or None))}
         self.listings.add(msg)
-        _Listing(self, msg, self._walk(match, since), names, limit, _REASON_IN in body["attrs"]).run()
+        _Listing(self, msg, walk, names, limit, _REASON_IN in body["attrs"]).run()
         return None
 
     def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
@@ -296,6 +302,9 @@ class _Lister:
 
     def _answer(self, msg: Message, job: Job) -> None:
         """The response to `list-id`."""
+        if is_hidden(self.ctx, msg, job.userid):
+            self.ctx.respond_error(msg, errno.ENOENT)
+            return
         attrs = msg.obj["attrs"]
         attributes = job.attributes(_names(attrs))
         if _REASON_IN in attrs:
@@ -322,6 +331,7 @@ class _Lister:
     # -- job-stats
 
     def _job_stats(self, msg: Message) -> dict[str, Any] | None:
+        refuse_if_hidden(self.ctx, msg)
         if not msg.streaming:
             return self.stats.as_object()
         self.watchers.add(msg)

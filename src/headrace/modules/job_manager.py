@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headrace.agent import begun
@@ -19,6 +20,7 @@ from headrace.broker.module import ModuleContext, RpcError
 from headrace.broker.module_args import only
 from headrace.broker.module_rest import Return
 from headrace.modules import jobs_restore
+from headrace.modules.job_privacy import refuse_if_hidden
 from headrace.modules.jobs_admin import Admin
 from headrace.modules.jobs_core import Core, Effect
 from headrace.modules.jobs_info import JobInfo
@@ -101,6 +103,7 @@ class _Manager:
             touch()
 
     def _serve(self) -> None:
+        self.ctx.check_stats_request = partial(refuse_if_hidden, self.ctx)
         requests, admin = self.requests, self.admin
         open_methods: dict[str, Callable[[Message], Any]] = {
             "list": admin.list,

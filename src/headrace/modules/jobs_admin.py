@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module import ModuleContext, RpcError
+from headrace.modules.job_privacy import is_hidden, refuse_if_hidden
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_queues import QueueError
 from headrace.modules.jobs_record import INACTIVE, RUNNING, SCHED, inactive_user
@@ -184,6 +185,7 @@ class Admin:
     # -- counts and lists
 
     def getinfo(self, msg: Message) -> dict[str, Any]:
+        refuse_if_hidden(self.ctx, msg)
         return {"max_jobid": self.core.max_jobid}
 
     def alloc_query(self, msg: Message) -> dict[str, Any]:
@@ -205,7 +207,7 @@ class Admin:
         """`list {max_entries}`: active jobs, most urgent first, then those that are over and still to be waited for."""
         most = (msg.obj or {})["max_entries"] or None
         jobs = sorted(self.core.active.values(), key=lambda job: (not job.state & RUNNING, -job.priority, job.id))
-        listed = [
+        listed: list[dict[str, Any]] = [
             {
                 "id": job.id,
                 "userid": job.userid,
@@ -215,18 +217,21 @@ class Admin:
                 "state": job.state,
                 **({"annotations": job.annotations} if job.annotations else {}),
             }
-            for job in jobs[:most]
+            for job in jobs
         ]
         over = self.core.inactive
         listed += (
             {"id": id, "userid": inactive_user(over[id]), "state": INACTIVE} for id in self.core.zombies if id in over
         )
+        listed = [entry for entry in listed if not is_hidden(self.ctx, msg, entry["userid"])]
         return {"jobs": listed[:most]}
 
     def history(self, msg: Message) -> dict[str, Any]:
         """`history.get {userid?}`: the ids of a user's jobs, without `userid` the sender's, the newest first."""
         userid = (msg.obj or {}).get("userid")
         userid = msg.userid if userid is None else userid
+        if is_hidden(self.ctx, msg, userid):
+            raise RpcError(errno.EPERM)
         active = (id for id, job in self.core.active.items() if job.userid == userid)
         inactive = (id for id, known in self.core.inactive.items() if inactive_user(known) == userid)
         return {"jobs": sorted(itertools.chain(active, inactive), reverse=True)}

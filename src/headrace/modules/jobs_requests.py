@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.job_privacy import is_hidden
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_pack import event_line
 from headrace.modules.jobs_peers import Exec
@@ -29,6 +30,7 @@ _DURATION = "attributes.system.duration"
 _QUEUE = "attributes.system.queue"
 _CONSTRAINTS = "attributes.system.constraints"
 _UPDATABLE = frozenset((_DURATION, _QUEUE, _CONSTRAINTS))
+_OTHERS = "guests can only access their own jobs"
 _NO_MORE = "there are no more waitable jobs"
 _NOT_WAITABLE = "invalid job id, or job may be inactive and not waitable"
 
@@ -265,7 +267,7 @@ class Requests:
         out: dict[str, Any] = {"id": id}
         try:
             if not msg.rolemask & ROLE_OWNER and msg.userid != self.store.owner(id):
-                raise RpcError(errno.EPERM, "guests can only look at their own jobs")
+                raise RpcError(errno.EPERM, _OTHERS)
             for name in msg.obj["attrs"]:
                 if name == "jobspec":
                     out[name] = self.store.jobspec(id, True)
@@ -276,6 +278,9 @@ class Requests:
                 else:
                     raise RpcError(errno.ENOENT, f"{name}: unknown job attribute")
         except KeyError:
+            if is_hidden(self.ctx, msg):
+                # Not even whether there is such a job.
+                raise RpcError(errno.EPERM, _OTHERS) from None
             raise RpcError(errno.ENOENT, "unknown job id") from None
         return out
 

@@ -1,0 +1,23 @@
+"""`access.private-mode`: guests see no jobs but their own, nor how many there are of others."""
+
+from __future__ import annotations
+
+import errno
+
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+
+def is_hidden(ctx: ModuleContext, msg: Message, userid: int | None = None) -> bool:
+    """Whether who sent `msg` must not see jobs of user `userid` (None: of all users)."""
+    if msg.rolemask & m.ROLE_OWNER or userid == msg.userid:
+        return False
+    access = ctx.config.get("access")
+    return isinstance(access, dict) and access.get("private-mode") is True
+
+
+def refuse_if_hidden(ctx: ModuleContext, msg: Message) -> None:
+    """Raises RpcError(EPERM) for a guest who asks for what tells of all users' jobs."""
+    if is_hidden(ctx, msg):
+        raise RpcError(errno.EPERM)
