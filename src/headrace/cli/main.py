@@ -24,6 +24,7 @@ COMMANDS = {
     "R": ("resource_set", "encode, decode and combine resource sets"),
     "admin": ("admin", "have commands run at the end of an instance"),
     "alloc": ("alloc", "start an instance of its own on an allocation, interactively"),
+    "archive": ("archive", "keep files in the key value store"),
     "batch": ("batch", "submit a script that runs in an instance of its own"),
     "broker": ("broker", "run one broker"),
     "bulksubmit": ("bulksubmit", "submit many jobs from lists of arguments"),
@@ -73,7 +74,6 @@ COMMANDS = {
 
 # Commands of Flux that are to be named as such where somebody tries them.
 ABSENT = (
-    "archive",
     "cgroup",
     "cron",
     "fortune",
