@@ -52,9 +52,9 @@ class Port:
         self._offers.pop(offer.namespace, None)
 
     def inherited(self) -> None:
-        """In a process forked from the agent's: the port stays the agent's alone."""
+        """In a deputy, which has closed its agent's descriptors: the number may be another file's by now."""
         if self._listener is not None:
-            self._listener.close()
+            self._listener.detach()
 
     def _accept(self) -> None:
         assert self._listener is not None
