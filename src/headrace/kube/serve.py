@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from aiohttp import web
@@ -124,19 +125,11 @@ async def _run(
             namespace = serving.lease_namespace or api.cluster.namespace
             me = f"{socket.gethostname()}_{os.getpid()}_{os.urandom(4).hex()}"
             election = Election(api, namespace, LEASE, me, time.monotonic)
-            waiting = asyncio.create_task(election.wait(), name="election")
-            tasks.append(waiting)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                tasks.remove(waiting)
-                await waiting
-                log.info("leading", extra={"identity": me, "lease": f"{namespace}/{LEASE}"})
-                tasks.append(asyncio.create_task(election.lost.wait(), name="lost"))
-        if not stop.is_set():
-            tasks.append(asyncio.create_task(operator.work(), name="work"))
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            if not await _comes_first(election.wait(), tasks):
+                return 0 if stop.is_set() else 1
+            log.info("leading", extra={"identity": me, "lease": f"{namespace}/{LEASE}"})
+            tasks.append(asyncio.create_task(election.lost.wait(), name="lost"))
+        await _comes_first(operator.work(), tasks)
         return 0 if stop.is_set() else 1
     finally:
         for task in tasks:
@@ -144,6 +137,19 @@ async def _run(
         await asyncio.gather(*tasks, return_exceptions=True)
         if election:
             await election.release()
+
+
+async def _comes_first(work: Coroutine[Any, Any, None], others: list[asyncio.Task[Any]]) -> bool:
+    """Run `work` until it or one of the others ends; whether it was the work. Raises what ended any of them."""
+    own = asyncio.create_task(work)
+    try:
+        done, _ = await asyncio.wait([own, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return own in done
+    finally:
+        own.cancel()
+        await asyncio.gather(own, return_exceptions=True)
 
 
 async def _http(bind: str, pages: dict[str, Any]) -> web.AppRunner | None:
