@@ -91,9 +91,11 @@ test: check packages kube-tools $(VENV)/.installed
 soak: packages $(VENV)/.installed
 	HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -m soak -rP
 
-# deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py.
+# deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;
+# and the page of a MiniCluster's fields.
 install-files: $(VENV)/.installed
 	$(BIN)/python -m headrace.kube.install_files deploy
+	$(BIN)/python -m headrace.kube.field_page > docs/user/minicluster-fields.md
 
 clean:
 	rm -rf $(VENV) build

@@ -20,6 +20,8 @@ MANAGER = "flux-framework.org/headrace-operator"
 
 INT64 = 2**63
 MOST_ID = 2**31 - 1
+# Pods of an Indexed Job (batch/v1: at most so many in parallel).
+MOST_PODS = 100_000
 DEFAULT_IMAGE = "ghcr.io/rse-ops/accounting:app-latest"
 DEFAULT_VIEW_IMAGE = "ghcr.io/converged-computing/flux-view-ubuntu:tag-noble"
 QUANTITY = re.compile(
@@ -34,6 +36,9 @@ Quantity = Annotated[str, Meta(title="quantity")]
 Switch = Annotated[bool, Meta(title="bool", extra_json_schema={"default": False})]
 Natural = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0})]
 Positive = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1})]
+# A number of pods, and one for which 0 stands for another field.
+Size = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": MOST_PODS})]
+SizeOrDefault = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": MOST_PODS})]
 Natural64 = Annotated[int, Meta(title="int64", extra_json_schema={"minimum": 0})]
 Port = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 1, "maximum": 65535})]
 LogLevel = Annotated[int, Meta(title="int32", extra_json_schema={"minimum": 0, "maximum": 7})]
@@ -63,8 +68,6 @@ def _at_most(length: int) -> Meta:
 
 
 # A pod has few containers, a MiniCluster few groups; bounds let the API server estimate what its rules cost.
-# Pods of an Indexed Job (batch/v1: at most so many in parallel).
-MOST_PODS = 100_000
 MOST_CONTAINERS = 64
 MOST_NAME = 63
 MOST_GROUPS = 64
@@ -208,13 +211,13 @@ class Container(Record, frozen=True):
 class LeadBroker(Record, frozen=True):
     address: str
     name: str
-    size: Positive
+    size: Size
     port: Port = 8050
 
 
 class BurstCluster(Record, frozen=True):
     name: str = ""
-    size: Positive = 0
+    size: Size = 0
 
 
 class Bursting(Record, frozen=True):
@@ -350,8 +353,8 @@ class Group(Record, frozen=True):
     """
 
     name: Annotated[str, _at_most(MOST_NAME)]
-    size: Positive = 1
-    max_size: Natural = 0
+    size: Size = 1
+    max_size: SizeOrDefault = 0
     image: str = ""
     resources: Resources | None = None
     environment: dict[str, str] = {}
@@ -362,9 +365,9 @@ class Group(Record, frozen=True):
 class Spec(Record, frozen=True):
     containers: list[Container]
     services: list[Container] = []
-    size: Positive = 1
+    size: Size = 1
     min_size: Natural = 0
-    max_size: Natural = 0
+    max_size: SizeOrDefault = 0
     tasks: Natural = 1
     interactive: Switch = False
     cleanup: Switch = False
