@@ -26,7 +26,17 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from kube_world import JOBS, MINICLUSTERS, PODS, Watch, cluster, cpu_seconds, operator, pods_cpu_seconds
+from kube_world import (
+    JOBS,
+    MINICLUSTERS,
+    PODS,
+    Watch,
+    cluster,
+    cpu_seconds,
+    operator,
+    parts_cpu_seconds,
+    pods_cpu_seconds,
+)
 
 _PATIENCE = 180.0
 _PHASES = (
@@ -175,10 +185,10 @@ def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
         Run(world, MINICLUSTERS, minicluster("warm", 1)).take()
         for number, size, (kind, (path, make)) in itertools.product(range(rounds), sizes, kinds.items()):
             run = Run(world, path, make(f"{kind.lower()}{size}x{number}", size))
-            used, used_by_pods = cpu_seconds(process.pid), pods_cpu_seconds(world)
+            used = _cpu(world, process.pid)
             times = run.take()
-            times["operator CPU"] = cpu_seconds(process.pid) - used
-            times["CPU a pod"] = (pods_cpu_seconds(world) - used_by_pods) / size
+            for name, value in _cpu(world, process.pid).items():
+                times[name] = (value - used[name]) / size
             found.setdefault((size, kind), []).append(times)
             print(size, kind, run.result, f"{times['finished']:.2f} s", file=sys.stderr, flush=True)
             for pod, row in run.pods.items():
@@ -189,16 +199,27 @@ def measure(sizes: list[int], rounds: int, rows: TextIO) -> None:
     _table(sizes, found)
 
 
+def _cpu(world: Any, operator_pid: int) -> dict[str, float]:
+    """CPU seconds so far, of the processes in pods and of all components."""
+    parts = {**parts_cpu_seconds(world), "operator": cpu_seconds(operator_pid)}
+    return {"CPU in pods": pods_cpu_seconds(world), "CPU": sum(parts.values()), **parts}
+
+
 def _table(sizes: list[int], found: dict[tuple[int, str], list[dict[str, float]]]) -> None:
-    phases = [*_PHASES, "operator CPU", "CPU a pod"]
-    print(f"{'pods':>4} {'':12}" + "".join(f"{phase:>15}" for phase in phases))
+    """The phases, the CPU time for each pod, and the ratios."""
+    means = {}
+    for of, runs in found.items():
+        means[of] = {phase: statistics.mean(run[phase] for run in runs) for phase in runs[0]}
+    spent = [phase for phase in next(iter(means.values())) if phase not in _PHASES]
+    for title, phases in (("seconds since the apply", _PHASES), ("CPU seconds a pod", spent)):
+        print(f"{title}\n{'pods':>4} {'':12}" + "".join(f"{phase[:14]:>15}" for phase in phases))
+        for (size, kind), row in sorted(means.items()):
+            print(f"{size:>4} {kind:12}" + "".join(f"{row[phase]:15.3f}" for phase in phases))
     for size in sizes:
-        means = {}
-        for kind in ("Job", "MiniCluster"):
-            means[kind] = {phase: statistics.mean(one[phase] for one in found[size, kind]) for phase in phases}
-            print(f"{size:>4} {kind:12}" + "".join(f"{means[kind][phase]:15.2f}" for phase in phases))
-        ratio = means["MiniCluster"]["finished"] / means["Job"]["finished"]
-        print(f"{size:>4} apply to all pods finished: {ratio:.2f} x the Job (bar {1.2 if size <= 8 else 1.4})")
+        ours, its = means[size, "MiniCluster"], means[size, "Job"]
+        bar = 1.2 if size <= 8 else 1.4
+        time_ratio, cpu_ratio = ours["finished"] / its["finished"], ours["CPU"] / its["CPU"]
+        print(f"{size} pods, all finished: {time_ratio:.2f} x the Job (bar {bar}), with {cpu_ratio:.2f} x its CPU time")
 
 
 def main() -> None:
