@@ -1,0 +1,63 @@
+"""Groups: further pods of other templates whose brokers join the instance, each with what its pod really has."""
+
+from __future__ import annotations
+
+import json
+
+from running_operator import MiniClusters
+
+from waiting import until
+
+# Run by the lead: where each host is, and what R says of it.
+SCRIPT = r"""#!/bin/sh
+flux run -N4 sh -c 'echo on \$(hostname) \$(ls -d /group 2>/dev/null)'
+flux resource R
+"""
+CPUS = {"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}}
+
+
+def test_the_pods_of_groups_join_with_their_own_templates(miniclusters: MiniClusters) -> None:
+    runner = {
+        "image": "local/busybox:1",
+        "launcher": True,
+        "commands": {"script": SCRIPT},
+        "resources": CPUS,
+    }
+    groups = [
+        {
+            "name": "wide",
+            "size": 2,
+            "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}},
+            "volumes": {"group": {"emptyDir": True, "path": "/group"}},
+        },
+        {"name": "plain", "pod": {"labels": {"kind": "plain"}}},
+    ]
+    miniclusters.apply("mixed", size=1, containers=[runner], groups=groups, logging={"quiet": True})
+    status = miniclusters.phase("mixed", "Finished")
+    assert status["exitCode"] == 0
+    out = miniclusters.log("mixed").splitlines()
+    assert sorted(line.rstrip() for line in out if line.startswith("on ")) == [
+        "on mixed-0",
+        "on mixed-plain-0",
+        "on mixed-wide-0 /group",
+        "on mixed-wide-1 /group",
+    ]
+    (text,) = [line for line in out if line.startswith("{")]
+    cores = {entry["rank"]: entry["children"]["core"] for entry in json.loads(text)["execution"]["R_lite"]}
+    assert cores == {"0,3": "0", "1-2": "0-1"}
+    labels = {one["metadata"]["labels"].get("kind", ""): one["spec"]["hostname"] for one in miniclusters.pods("mixed")}
+    assert labels["plain"] == "mixed-plain-0"
+
+
+def test_a_group_ends_with_the_lead_whatever_its_job_returned(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("ends", size=1, command="sh -c 'exit 5'", groups=[{"name": "more"}])
+    assert miniclusters.phase("ends", "Failed")["exitCode"] == 5
+
+    def gone_or_done() -> bool:
+        """The operator deletes the Job of a group whose followers have not ended by themselves."""
+        jobs = {one["metadata"]["name"]: one["status"] for one in miniclusters.get("job")["items"]}
+        more = jobs.get("ends-more", {"succeeded": 1})
+        assert not more.get("failed")
+        return more.get("succeeded") == 1
+
+    until(gone_or_done, 60)
