@@ -1,0 +1,53 @@
+"""Changes of a live MiniCluster have the effects that the user's page lists."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from running_operator import MiniClusters
+
+from waiting import until
+
+FLUX = ("/mnt/flux/view/bin/flux", "proxy", "local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")
+DURATION = "policy.jobspec.defaults.system.duration"
+
+
+def change(miniclusters: MiniClusters, name: str, **spec: Any) -> None:
+    miniclusters.kubectl("patch", "mc", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def duration(miniclusters: MiniClusters, pod: str) -> str:
+    """The default duration of jobs in the configuration of a pod's broker; "" where it has none."""
+    words = ("exec", pod, "-c", "live", "--", *FLUX, "config", "get", "--default=", DURATION)
+    return miniclusters.kubectl(*words).strip().strip('"')
+
+
+def test_configuration_is_reloaded_and_times_count_at_once_in_the_same_pod(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("live", size=1, interactive=True, command="")
+    miniclusters.phase("live", "Running")
+    (pod,) = miniclusters.pods("live")
+    name = pod["metadata"]["name"]
+    assert duration(miniclusters, name) == ""
+    table = '[policy.jobspec.defaults.system]\nduration = "1h"\n'
+    change(miniclusters, "live", flux={"brokerConfig": table}, startTimeoutSeconds=600)
+    until(lambda: duration(miniclusters, name) == "1h", 60)
+    (same,) = miniclusters.pods("live")
+    assert same["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert same["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert "Recreating" not in miniclusters.events("live")
+
+
+def test_another_command_starts_anew_and_a_time_to_live_ends_what_is_over(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("anew", size=1, command="sleep 1000")
+    miniclusters.phase("anew", "Running")
+    (first,) = miniclusters.pods("anew")
+    change(miniclusters, "anew", containers=[{"image": "local/busybox:1", "command": "echo again"}])
+    status = miniclusters.phase("anew", "Finished")
+    assert status["exitCode"] == 0
+    (second,) = [one for one in miniclusters.pods("anew") if not one["metadata"].get("deletionTimestamp")]
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert "again\n" in miniclusters.kubectl("logs", second["metadata"]["name"], "-c", "anew")
+    assert "Recreating" in miniclusters.events("anew")
+    change(miniclusters, "anew", ttlSecondsAfterFinished=1)
+    until(lambda: not miniclusters.get("mc")["items"], 60)
