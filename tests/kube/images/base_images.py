@@ -155,6 +155,25 @@ def _is_for_running(path: str) -> bool:
     return not path.startswith(unneeded) and not path.endswith("/liblammps.so") and "__pycache__" not in path
 
 
+def snakemake() -> Path:
+    """`local/snakemake:1`: a Debian with its Python, and Snakemake of PyPI with its executor for Flux."""
+    packages = ("snakemake", "snakemake-executor-plugin-flux")
+
+    def add(root: Path) -> None:
+        # Wheels are for the version of this Python; Debian's has to be the same.
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        if not (root / "usr/bin" / version).exists():
+            raise Unavailable(f"no wheels for the Python of this Debian: tests run by {version}")
+        site = root / "usr/local/lib" / version / "dist-packages"
+        _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(site), *packages)
+        program = root / "usr/local/bin/snakemake"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/usr/bin/python3\nimport sys\nfrom snakemake.cli import main\nsys.exit(main())\n")
+        program.chmod(0o755)
+
+    return debian("python3", name="snakemake", add=add)
+
+
 def rocky() -> Path:
     """`local/rocky:1`: bash and coreutils whose libraries lie in /usr/lib64 alone."""
 
@@ -315,6 +334,7 @@ IMAGES: dict[str, Callable[[], Path]] = {
     "openmpi": openmpi,
     "rocky": rocky,
     "scratch": scratch,
+    "snakemake": snakemake,
 }
 
 

@@ -148,3 +148,11 @@ def test_brokers_may_be_wrapped(world: Pods) -> None:
 def test_jobs_write_where_the_image_lets_them(world: Pods) -> None:
     container = {"command": "sh -c 'echo $FLUX_OUTPUT_DIR; echo x > $FLUX_OUTPUT_DIR/f'", "logs": "/proc/none"}
     assert ended(world, container)[:2] == (0, "/mnt/flux/fluxout\n")
+
+
+def test_programs_that_import_flux_do_so_in_a_launcher_and_others_get_no_pythonpath(world: Pods, view: Path) -> None:
+    world.view = view
+    program = "python3 -c 'import flux; print(flux.Flux().attr_get(\"size\"))'"
+    assert ended(world, {"command": program, "launcher": True})[:2] == (0, "1\n")
+    world.running.clear()
+    assert ended(world, {"command": "sh -c 'echo path $PYTHONPATH'"})[1].endswith("path\n")

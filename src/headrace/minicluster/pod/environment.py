@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping, MutableMapping
 
 from ...broker.address import AddressError, address_of
+from ...compat.environment import BINDINGS
 from .. import pod_plan
+from ..mode import Mode
 from ..pod_plan import PodPlan
 from . import files
 from .place import Place
@@ -26,6 +28,9 @@ def prepare(env: MutableMapping[str, str], plan: PodPlan, place: Place) -> None:
     env["PATH"] = _with(env.get("PATH") or _PATH, os.path.dirname(own_command()[0]))
     if plan.python_path:
         env["PYTHONPATH"] = _with(env.get("PYTHONPATH", ""), plan.python_path)
+    if Mode(plan.mode) is Mode.LAUNCHER:
+        # A launcher submits by itself, many of them by `import flux`. Other commands get no PYTHONPATH of ours.
+        env["PYTHONPATH"] = _with(env.get("PYTHONPATH", ""), BINDINGS)
     if env.get("HOME", "/") == "/" and os.access(files.HOME, os.W_OK | os.X_OK):
         env["HOME"] = files.HOME
         env.setdefault("USER", "flux-operator")
