@@ -1,0 +1,83 @@
+"""The install file as users apply it: the operator in a pod of its own image, its webhook behind its Service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installed import uninstall
+from kubecluster.cluster import Cluster
+from kubecluster.errors import KubeError
+from running_operator import MiniClusters, RunningOperator
+
+from headrace.images import oci
+from headrace.images.operator_image import operator_image
+from headrace.kube.install import Install
+from headrace.kube.install_files import install_file
+from headrace.kube.operator_names import CONFIGURATION, OPERATOR
+from waiting import until
+
+IMAGE = "local/headrace-operator:1"
+PLACE = "headrace-system"
+
+
+@pytest.fixture
+def installed(
+    cluster: Cluster, operator: RunningOperator, view: str, namespace: str, tmp_path: Path
+) -> Iterator[MiniClusters]:
+    """A namespace whose MiniClusters an installed operator of two replicas looks after; the other one rests."""
+    operator.stop()
+    archive = tmp_path / "operator.tar"
+    archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
+    cluster.load(archive)
+    chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=namespace, replicas=2)
+    try:
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
+        where = f"--namespace={PLACE}"
+        try:
+            cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, "--timeout=90s")
+        except KubeError as exc:
+            pods = cluster.kubectl("describe", "pods", where)
+            raise AssertionError(f"{exc}\n{pods}\n{cluster.kubectl('logs', f'deployment/{OPERATOR}', where)}") from None
+        yield MiniClusters(cluster, namespace)
+    finally:
+        uninstall(cluster, chosen)
+        operator.start()
+
+
+@pytest.mark.timeout(300)
+def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, installed: MiniClusters) -> None:
+    def refused() -> bool:
+        try:
+            installed.apply("wrong", size=2, maxSize=1)
+        except KubeError as exc:
+            assert "maxSize" in str(exc) or "webhook" in str(exc)
+            return True
+        return False
+
+    assert refused()
+    hook = cluster.api.get(f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION}")[
+        "webhooks"
+    ][0]
+    assert hook["clientConfig"]["caBundle"] and hook["failurePolicy"] == "Fail"
+
+    def sourceless_is_refused() -> bool:
+        """A rule that only the webhook knows, once its Service leads to it."""
+        volumes = {"v": {"path": "/x"}}
+        try:
+            installed.apply("wrong", containers=[{"image": "local/busybox:1", "command": "x", "volumes": volumes}])
+        except KubeError as exc:
+            return "spec.containers[0].volumes.v: has no source" in str(exc).replace("\n* ", " ")
+        return False
+
+    until(sourceless_is_refused)
+    installed.apply("hello", size=2, tasks=2)
+    status = installed.phase("hello", "Finished")
+    assert status["exitCode"] == 0
+    assert installed.log("hello").splitlines().count("hello") == 2
+    lease = cluster.kubectl("get", "lease", OPERATOR, f"--namespace={PLACE}", "-o", "jsonpath={.spec.holderIdentity}")
+    assert lease.startswith(OPERATOR)
+    for pod in cluster.kubectl("get", "pods", f"--namespace={PLACE}", "-o", "name").split():
+        lines = cluster.kubectl("logs", pod, f"--namespace={PLACE}")
+        assert "forbidden" not in lines.lower() and "Traceback" not in lines
