@@ -531,6 +531,22 @@ def test_the_queue_is_saved_before_it_is_deleted() -> None:
     assert world.names("miniclusters") == []
 
 
+def test_the_leads_word_of_brokers_comes_before_the_kubelets() -> None:
+    world = World()
+    world.apply(minicluster(size=3))
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == ("Starting", "0 of 3 brokers up")
+    world.say(resized={"": 3}, brokers_up=3, up="0-2")
+    world.settle()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", "3/3")
+    assert "brokersUp" in world.status["times"]
+    world.say(brokers_up=2, up="0,2")
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "2 of 3 brokers up")
+
+
 def test_jobs_by_state_are_those_the_lead_tells() -> None:
     world = running()
     world.say(resized={"": 2}, brokers_up=2, jobs={"run": 1, "sched": 4})

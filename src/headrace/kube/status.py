@@ -86,7 +86,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     before: Object = observed.cluster.get("status") or {}
     wanted = wanted_pods(observed)
     current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
-    ready = sum(1 for pod in current if pods.is_ready(pod))
+    ready = brokers_up(observed, current)
     end = job_end(observed.job)
     lead_end = _lead_end(observed)
     phase, reason = _phase(observed, view, end, lead_end, current, before)
@@ -96,7 +96,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
         "phase": phase,
         "reason": reason,
         "ready": f"{ready if live else 0}/{wanted}",
-        "brokersUp": (observed.lead.brokers_up if observed.lead and phase == RUNNING else ready) if live else 0,
+        "brokersUp": ready if live else 0,
         "observedGeneration": observed.cluster["metadata"].get("generation", 0),
         "size": _parallelism(observed),
         "maximumSize": max(_number(spec.get("size")), _number(spec.get("maxSize"))),
@@ -117,6 +117,21 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
 def wanted_pods(observed: Observed) -> int:
     """How many pods the Jobs are to have."""
     return sum(_number((job.get("spec") or {}).get("parallelism")) for job in observed.jobs.values())
+
+
+def brokers_up(observed: Observed, current: list[Object]) -> int:
+    """How many of the pods' brokers are up: by the lead's word, which is quicker than the kubelet's, where it is heard.
+
+    The lead also counts brokers that are no pods of ours (bursting).
+    """
+    if observed.lead and _lead_says(observed):
+        return min(observed.lead.brokers_up, wanted_pods(observed))
+    return sum(1 for pod in current if pods.is_ready(pod))
+
+
+def _lead_says(observed: Observed) -> bool:
+    lead = observed.lead
+    return lead is not None and lead.state == "running" and lead.brokers_up > 0
 
 
 def shortage(observed: Observed) -> str:
@@ -151,10 +166,11 @@ def _phase(
         by_whom = "" if (observed.cluster.get("spec") or {}).get("suspend") else "its Job is suspended by somebody else"
         return SUSPENDED, by_whom
     wanted = wanted_pods(observed)
-    ready = sum(1 for pod in current if pods.is_ready(pod))
+    ready = brokers_up(observed, current)
     trouble = shortage(observed)
     count = f"{sum(map(pods.is_running, current))} of {wanted} pods"
-    lead_ready = any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in pods.current(observed.own_pods))
+    own = pods.current(observed.own_pods)
+    lead_ready = _lead_says(observed) or any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in own)
     quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
@@ -213,8 +229,8 @@ def _times(
     if old.get("podsRunning") or (current and len(current) >= wanted and all(started)):
         times["podsRunning"] = old.get("podsRunning") or max(started)
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
-    if old.get("brokersUp") or (up and len(up) >= wanted):
-        times["brokersUp"] = old.get("brokersUp") or max(up)
+    if old.get("brokersUp") or brokers_up(observed, current) >= wanted > 0:
+        times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
     # The lead's own word is exact; the operator may hear of a short run only when it is over.
     told = _moment((lead_end.times if lead_end else {}).get("run"))
     began = told or old.get("jobStarted")
