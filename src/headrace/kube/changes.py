@@ -7,6 +7,7 @@ can take are listed here; `docs/user/minicluster.md` has the same table.
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from typing import Any, NamedTuple
 
@@ -87,10 +88,16 @@ def _collect(value: Any, path: str, found: dict[str, Any]) -> None:
         found[path] = value
 
 
+@functools.lru_cache(maxsize=None)
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a kind of records: msgspec evaluates all annotations each time, and each look at a MiniCluster asks."""
+    return msgspec.structs.fields(kind)
+
+
 def _given(record: Any) -> Object:
     """The fields of a record that are not at their defaults."""
     found: Object = {}
-    for one in msgspec.structs.fields(record):
+    for one in _fields(type(record)):
         value = getattr(record, one.name)
         default = one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default
         if value != default:
