@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -89,15 +90,18 @@ def _collect(value: Any, path: str, found: dict[str, Any]) -> None:
 
 
 @functools.lru_cache(maxsize=None)
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a kind of records: msgspec evaluates all annotations each time, and each look at a MiniCluster asks."""
+def _fields(kind: Hashable) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a kind of records. msgspec evaluates all annotations at each call, and each look at a MiniCluster
+    needs them."""
+    assert isinstance(kind, type)
     return msgspec.structs.fields(kind)
 
 
 def _given(record: Any) -> Object:
     """The fields of a record that are not at their defaults."""
     found: Object = {}
-    for one in _fields(type(record)):
+    kind: Hashable = record.__class__
+    for one in _fields(kind):
         value = getattr(record, one.name)
         default = one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default
         if value != default:
