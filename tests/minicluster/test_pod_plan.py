@@ -54,9 +54,10 @@ def test_a_lead_elsewhere_is_reached_at_its_own_address() -> None:
 def test_the_configuration_is_the_users_but_for_where_brokers_are_and_what_they_have() -> None:
     text = '[bootstrap]\ndefault_port = 1\n[resource]\npath = "/R"\nexclude = "0"\n[archive]\nperiod = "1m"\n'
     plan = told({"command": "x"}, flux={"brokerConfig": text})
-    assert plan.config == {"archive": {"period": "1m"}, "resource": {"exclude": "0"}, "headrace": {"drain-lost": True}}
+    ours = {"drain-lost": True, "expects-late-nodes": False}
+    assert plan.config == {"archive": {"period": "1m"}, "resource": {"exclude": "0"}, "headrace": ours}
     own = told({"command": "x"}, flux={"brokerConfig": "[headrace]\ndrain-lost = false\n"})
-    assert own.config == {"headrace": {"drain-lost": False}}
+    assert own.config == {"headrace": {**ours, "drain-lost": False}}
     assert "resource" not in told({"command": "x"}).config
 
 

@@ -76,7 +76,10 @@ _TABLES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _UNUSED_TIME),
         "shell-exit-timeout": _NO_EFFECT,
     },
-    "headrace": {**dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS), "drain-lost": _BOOL},
+    "headrace": {
+        **dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
+        **dict.fromkeys(("drain-lost", "expects-late-nodes"), _BOOL),
+    },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
     "ingest": {
         # What Flux's frobnicator and workers do is done here without them.

@@ -163,12 +163,13 @@ def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts
 
 def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:
     """The brokers' configuration: of the user's `[resource]` without `path`, which names a file for pods that are all
-    alike, where each of ours says what it has. A lost pod's rank is drained, unless the user says otherwise."""
+    alike, where each of ours says what it has. Unless the user says otherwise, a lost pod's rank is drained, and pods
+    that may come later are not waited for."""
     from .plan import given_config
 
     given = given_config(broker_config) if broker_config else {}
     resource = {key: value for key, value in given.get("resource", {}).items() if key != "path"}
-    headrace = {"drain-lost": True, **given.get("headrace", {})}
+    headrace = {"drain-lost": True, "expects-late-nodes": False, **given.get("headrace", {})}
     return {**config, "headrace": headrace, **({"resource": resource} if resource else {})}
 
 

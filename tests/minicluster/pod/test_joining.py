@@ -108,6 +108,10 @@ def test_hosts_that_do_not_come_are_down_and_those_that_come_late_join(world: Po
     plan = told({}, size=1, maxSize=3, interactive=True)
     (lead,) = world.start_all(plan)
     until(lambda: online(lead) == "c-0")
+    # R is there as soon as those that start are: pods that may come later are not waited for.
+    log = lead.run("flux", "kvs", "eventlog", "get", "resource.eventlog").stdout.splitlines()
+    times = {line.split()[1]: float(line.split()[0]) for line in log}
+    assert times["resource-define"] - times["online"] < 0.5, log
     assert lead.run("flux", "resource", "list", "-s", "down", "-no", "{nodelist}").stdout.strip() == "c-[1-2]"
     late = world.start(plan, "c-2")
     until(lambda: online(lead) == "c-[0,2]")
