@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,31 @@ def test_a_refused_request_names_the_field_and_others_still_work(world: Pods) ->
         assert operator.ask("fly")["refused"].startswith("op: must be one of watch, resize")
         operator.ask("watch", until={"state": "running"})
         assert "drained" in operator.ask("resize", size=2)
+
+
+def test_a_new_configuration_holds_and_leaves_the_brokers_where_they_are(world: Pods) -> None:
+    lead, _ = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running", "brokers_up": 2})
+        config = {"policy": {"limits": {"duration": "1h"}}, "bootstrap": {"default_port": 1}}
+        assert operator.ask("reload", config=config) == {"reloaded": True}
+        for _ in range(2):
+            # The second time from the file in the pod.
+            found = json.loads(lead.run("flux", "config", "get").stdout)
+            assert found["policy"] == {"limits": {"duration": "1h"}}
+            assert found["bootstrap"]["default_port"] == 8050
+            assert lead.run("flux", "config", "reload").returncode == 0
+        refused = operator.ask("reload", config={"policy": {"limits": {"duration": "no time"}}})
+        assert "duration" in refused["refused"]
+
+
+def test_an_instance_is_saved_where_it_is_told(world: Pods) -> None:
+    lead, _ = world.start_all(told({}, interactive=True))
+    with world.operator(lead) as operator:
+        operator.ask("watch", until={"state": "running", "brokers_up": 2})
+        assert operator.ask("save", path="/mnt/flux/saved.tgz") == {"saved": "/mnt/flux/saved.tgz"}
+        assert (lead.mount / "saved.tgz").stat().st_size > 0
+        assert "/nowhere" in operator.ask("save", path="/nowhere/saved.tgz")["refused"]
 
 
 def test_who_has_not_the_operators_key_gets_no_answer(world: Pods, tmp_path: Path) -> None:

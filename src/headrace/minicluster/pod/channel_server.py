@@ -31,6 +31,7 @@ from .. import channel_messages as messages
 from .. import pod_plan
 from ..channel_messages import MessageError
 from ..pod_plan import PodPlan
+from ..toml_text import toml_text
 from .brokers import UP
 from .instance import Instance
 from .place import Place
@@ -255,6 +256,9 @@ class ChannelServer:
             except OSError as exc:
                 self._answer(request, {"error": exc.strerror or str(exc)})
             else:
+                # `flux config reload` of a user must not bring back the old one.
+                with open(f"{self._place.config}/etc/flux/config/broker.toml", "w", encoding="utf-8") as file:
+                    file.write(toml_text(config))
                 self._answer(request, {"reloaded": True})
 
         handle.rpc("config.load", config, nodeid=0).then(answered)
