@@ -55,7 +55,8 @@ def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Gro
         found["env"].append(own_flux.ADDRESS)
     else:
         found["command"] = [names.RUNNER]
-        found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "periodSeconds": 2}
+        # No broker is up within a second, and each probe that fails is an Event.
+        found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
     if group:
         found["env"].append({"name": names.GROUP_VARIABLE, "value": group.name})
     if cluster.spec.interactive or mode_of(cluster) is Mode.INTERACTIVE:
