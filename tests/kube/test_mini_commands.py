@@ -14,6 +14,7 @@ import pytest
 import yaml
 from kubecluster import build
 from running_operator import MiniClusters
+from terminal import terminal
 
 BIN = Path(sys.executable).parent
 HEADRACE = str(BIN / "headrace")
@@ -81,6 +82,21 @@ def test_a_cluster_that_stays_is_looked_at_scaled_connected_to_and_deleted(
     assert mini("delete", "stays").stdout == "MiniCluster/stays deleted\n"
     gone = mini("status", "stays")
     assert gone.returncode == 1 and "no MiniCluster stays in namespace" in gone.stderr
+
+
+def test_a_shell_in_the_cluster_has_this_terminal(mini: Mini, miniclusters: MiniClusters) -> None:
+    assert mini("apply", "--quiet", "-", input=text("shell", "", size=1, interactive=True)).returncode == 0
+    where = {"KUBECONFIG": str(miniclusters.cluster.kubeconfig)}
+    with terminal(HEADRACE, "mini", "connect", "-n", miniclusters.namespace, "shell", **where) as shell:
+        shell.resize(33, 77)
+        shell.expect("# ")
+        shell.type("echo on rank $(flux getattr rank), $(stty size) in all\n")
+        shell.expect("on rank 0, 33 77 in all")
+        shell.resize(40, 100)
+        shell.type("until stty size | grep '40 100'; do :; done; echo grown up\n")
+        shell.expect("grown up\r\n")
+        shell.type("exit 6\n")
+        assert shell.wait() == 6
 
 
 def test_logs_are_followed_from_before_the_pod_runs(mini: Mini, miniclusters: MiniClusters) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 Broken = list[tuple[dict[str, Any], str]]
+LEAD = "spec.flux.bursting.leadBroker"
 
 CLUSTER: Broken = [
     ({"size": 0}, "spec.size"),
@@ -33,6 +34,9 @@ CLUSTER: Broken = [
     ({"pod": {"restartPolicy": "Always"}}, "spec.pod.restartPolicy"),
     ({"pod": {"resources": {"cpu": "lots"}}}, "spec.pod.resources.cpu"),
 ]
+for _address, _name, _field in (("a b", "x", "address"), ("a[", "x", "address"), ("a", "x[0-", "name")):
+    _lead = {"address": _address, "name": _name, "size": 2}
+    CLUSTER.append(({"flux": {"bursting": {"leadBroker": _lead}}}, f"{LEAD}.{_field}"))
 CONTAINER: Broken = [
     ({"volumes": {"v": {"path": "/x"}}}, "volumes.v"),
     ({"volumes": {"v": {"claimName": "c"}}}, "volumes.v.path"),

@@ -133,7 +133,8 @@ def _raw(stdin: int) -> Iterator[None]:
     """This terminal gives keys as they are pressed while the block runs."""
     before = termios.tcgetattr(stdin)
     try:
-        tty.setraw(stdin)
+        # What was typed already is the command's, too.
+        tty.setraw(stdin, termios.TCSADRAIN)
         yield
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)

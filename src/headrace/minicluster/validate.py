@@ -445,6 +445,14 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         yield from _check_bursting(flux.bursting)
 
 
+def _is_host(name: str) -> bool:
+    """Whether a hostlist (RFC 29) of this text is one host of this name."""
+    try:
+        return list(Hostlist.parse(name)) == [name]
+    except ValueError:
+        return False
+
+
 def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
     path = "spec.flux.bursting"
     if bursting.hostlist and bursting.clusters:
@@ -461,6 +469,9 @@ def _check_bursting(bursting: Bursting) -> Iterator[Problem]:
             yield Problem(f"{path}.clusters[{index}].name", f"{cluster.name!r} cannot name hosts: {LABEL_RULE}")
     lead = bursting.lead_broker
     if lead:
+        for field, name in (("address", lead.address), ("name", lead.name)):
+            if name and not _is_host(name):
+                yield Problem(f"{path}.leadBroker.{field}", f"{name!r} is no host name")
         if lead.size < 1:
             yield Problem(f"{path}.leadBroker.size", f"must be 1 or more, not {lead.size}")
         yield from check_most_pods(lead.size, f"{path}.leadBroker.size")
