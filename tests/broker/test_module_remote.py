@@ -126,6 +126,20 @@ def test_a_module_has_the_context_that_it_would_have_in_the_broker(process: Any)
     assert guest.ask("tell")["size"] == 6
 
 
+def test_a_module_hears_of_hosts_that_are_added(process: Any) -> None:
+    guest = process(
+        "def load(ctx, args):\n"
+        "    added = []\n"
+        "    ctx.on_growth(lambda ranks: added.append([str(ranks), ctx.size, ctx.attrs.get('hostlist')]))\n"
+        "    ctx.service('guest', {'tell': lambda msg: {'added': added, 'alone': ctx.alone}})\n"
+    )
+    guest.start(**{"broker.boot-method": "config", "hostlist": "a[0-3]"})
+    guest.said("running")
+    for name, value in (("size", "6"), ("hostlist", "a[0-5]"), ("hostlist", "a[0-5]")):
+        guest.send(control("attr", {"name": name, "value": value}))
+    assert guest.ask("tell") == {"added": [["4-5", 6, "a[0-5]"]], "alone": False}
+
+
 def test_what_a_module_asks_of_its_broker_are_messages(process: Any) -> None:
     guest = process(
         "def load(ctx, args):\n"
@@ -196,6 +210,6 @@ def test_the_last_words_of_a_module_that_is_removed_are_heard(process: Any) -> N
 
 
 def test_what_exists_in_the_broker_only_is_named() -> None:
-    broker = RemoteBroker(None, {**START, "attrs": {}})  # type: ignore[arg-type]
+    broker = RemoteBroker(None, {**START, "attrs": {"size": "4"}})  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=r"broker\.agent exists .* load this module without --exec"):
         _ = broker.agent

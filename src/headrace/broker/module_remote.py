@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +27,7 @@ import msgspec
 
 from ..agent import linux
 from ..spec import message as m
+from ..spec.idset import Idset
 from ..spec.message import Message
 from . import signals
 from .attrs import AttrTable
@@ -128,10 +129,25 @@ class RemoteBroker:
         self.router = _Router(self.rank, loop)
         self.events = _Events(self.router)
         self.modules = _Modules(self.router)
+        self.on_grown: list[Callable[[Idset], None]] = []
+        self._told_of = self.size
+        # Who is lost is known in the broker's process only.
+        self.lost = Idset()
 
     @property
     def size(self) -> int:
-        return int(self.attrs.get("size"))
+        return int(self.attrs.get("size", "1"))
+
+    @property
+    def may_grow(self) -> bool:
+        return self.attrs.get("broker.boot-method") == "config"
+
+    def look_for_growth(self) -> None:
+        """Tell the module of hosts that were added, once their names are known here, too."""
+        added = Idset(range(self._told_of, self.size))
+        self._told_of = self.size
+        for hook in list(self.on_grown) if added else ():
+            hook(added)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"broker.{name} exists in the broker's process only: load this module without --exec")
@@ -191,6 +207,8 @@ class _Remote:
             self.broker.config = body["config"]
         elif msg.topic == "attr" and body["value"] is not None:
             self.broker.attrs.set(body["name"], body["value"])
+            if body["name"] == "hostlist":
+                self.broker.look_for_growth()
         elif msg.topic == "attr":
             with contextlib.suppress(RpcError):
                 self.broker.attrs.remove(body["name"])
