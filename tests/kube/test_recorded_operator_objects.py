@@ -27,6 +27,8 @@ RECORDED = {
         json.loads, (Path(__file__).parents[1] / "data/minicluster/objects_with_scripts.jsonl").read_text().splitlines()
     )
 }
+# The scripts wait 15 seconds where a follower comes before the lead.
+pytestmark = pytest.mark.timeout(240)
 COMPAT = "local/headrace-view-compat:1"
 _ADDED = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
 

@@ -22,6 +22,9 @@ from waiting import until
 Object = dict[str, Any]
 
 COMPAT = "local/headrace-view-compat:1"
+# Both controllers make certificates first, and find them in their volumes when the kubelet next looks, up to a minute
+# or two later.
+pytestmark = pytest.mark.timeout(500)
 _TRAINER = "kubeflow-system"
 _JOBSET = "jobset-system"
 
@@ -76,7 +79,7 @@ def trainer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
         apply(cluster, [one for one in objects if one["kind"] in ("Namespace", "CustomResourceDefinition")])
         apply(cluster, [one for one in objects if one["kind"] not in ("Namespace", "CustomResourceDefinition")])
     for namespace in (_JOBSET, _TRAINER):
-        cluster.kubectl("-n", namespace, "wait", "--for=condition=Available", "deployment", "--all", "--timeout=90s")
+        cluster.kubectl("-n", namespace, "wait", "--for=condition=Available", "deployment", "--all", "--timeout=240s")
     return COMPAT
 
 
