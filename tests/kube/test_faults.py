@@ -38,6 +38,15 @@ def test_a_command_that_is_not_there_fails_with_127(miniclusters: MiniClusters) 
     assert miniclusters.events("nosuch")[-1] == "Failed"
 
 
+def test_a_job_that_kills_itself_fails_with_its_code_and_does_not_run_again(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("selfkill", size=2, command="sh -c 'kill -9 $$'")
+    status = miniclusters.phase("selfkill", "Failed")
+    assert status["exitCode"] == 137
+    assert status["reason"].startswith("the job ended with status 137")
+    leads = [pod for pod in miniclusters.pods("selfkill") if pod["metadata"]["name"].startswith("selfkill-0-")]
+    assert len(leads) == 1
+
+
 def test_an_image_that_is_not_there_is_named(miniclusters: MiniClusters) -> None:
     miniclusters.apply("noimage", size=2, containers=[{"image": "local/absent:1", "command": "true"}])
     reason = miniclusters.reason("noimage", lambda text: "cannot be pulled" in text)

@@ -554,17 +554,24 @@ def test_jobs_by_state_are_those_the_lead_tells() -> None:
     assert world.status["jobs"] == {"depend": 0, "priority": 0, "sched": 4, "run": 1, "cleanup": 0, "inactive": 0}
 
 
-def test_a_job_that_ended_like_a_killed_process_ends_the_minicluster() -> None:
-    """The failure policy lets a pod that ended with 143 be replaced."""
+@pytest.mark.parametrize("code", [137, 143])
+@pytest.mark.parametrize(
+    ("message", "limit"),
+    [
+        ({}, 0),
+        # The pod was deleted, or the broker was killed: the job is not what ended so.
+        ({"killed": True}, 100),
+        # The container was killed, and could tell nothing.
+        (None, 100),
+    ],
+)
+def test_a_job_that_ended_like_a_killed_process_ends_the_minicluster(code: int, message: Any, limit: int) -> None:
+    """The failure policy has a pod that ended with such a code replaced."""
     world = running()
     pod = next(one for one in world.server.pods_of("hello") if one["metadata"]["name"].startswith("hello-0"))
-    ended = {"exitCode": 143, "finishedAt": TIME, "message": json.dumps({"exit": 143})}
+    said = "" if message is None else json.dumps({"exit": code, **message})
+    ended = {"exitCode": code, "finishedAt": TIME, "message": said}
     world.server.change(pod, phase="Failed", containerStatuses=[{"name": "hello", "state": {"terminated": ended}}])
     world.look()
     job = world.server.one("jobs", "hello")
-    assert job is not None and job["spec"]["backoffLimit"] == 0
-    ended["message"] = ""
-    job["spec"]["backoffLimit"] = 100
-    world.server.change(pod, phase="Failed")
-    world.look()
-    assert job["spec"]["backoffLimit"] == 100, "a lead that was killed is replaced"
+    assert job is not None and job["spec"]["backoffLimit"] == limit

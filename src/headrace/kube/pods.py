@@ -35,7 +35,7 @@ class LeadEnd(Struct, frozen=True):
     finished: str
     times: dict[str, Any]
     by_job: bool = False
-    """Whether our runner has told it: the job itself ended so, and not the container alone."""
+    """Whether our runner has told it, and was not killed: the job itself ended so, and not the container alone."""
 
 
 def index_of(pod: Object) -> int:
@@ -109,7 +109,7 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
         reason=reason,
         finished=str(ended.get("finishedAt") or ""),
         times=said["times"] if isinstance(said.get("times"), dict) else {},
-        by_job=isinstance(given, int),
+        by_job=isinstance(given, int) and not said.get("killed"),
     )
 
 

@@ -100,6 +100,7 @@ def test_a_lead_whose_broker_is_killed_says_so(world: Pods) -> None:
     assert lead.run("sh", "-c", f"kill -9 {broker_of(lead)}").returncode == 0
     assert lead.wait() == 137
     assert lead.message()["reason"] == "the lead's broker was ended by signal 9"
+    assert lead.message()["killed"]
     follower.signal(signal.SIGTERM)
     assert follower.wait() == 143
 

@@ -34,6 +34,12 @@ def test_the_status_of_the_job_is_the_containers(world: Pods) -> None:
     assert (message["exit"], message["reason"]) == (7, "the job ended with exit code 7")
 
 
+def test_a_job_that_kills_itself_is_not_a_pod_that_was_killed(world: Pods) -> None:
+    status, *_ = ended(world, {"command": "sh -c 'kill -9 $$'"}, size=1)
+    message = world.running["c-0"].message()
+    assert (status, message["exit"], "killed" in message) == (137, 137, False)
+
+
 def test_a_failure_may_be_ignored_and_is_told_all_the_same(world: Pods) -> None:
     status, *_ = ended(world, {"command": "false"}, ignoreFailure=True)
     assert status == 0
@@ -114,6 +120,7 @@ def test_an_interactive_cluster_stays_until_it_is_told_to_go(world: Pods) -> Non
     lead.signal(signal.SIGTERM)
     assert (lead.wait(), follower.wait()) == (143, 0)
     assert lead.message()["reason"] == "the pod was told to end (SIGTERM)"
+    assert lead.message()["killed"]
     assert (lead.mount / "flux-operator-complete.txt").exists()
 
 

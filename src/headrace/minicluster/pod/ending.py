@@ -11,12 +11,16 @@ from .. import pod_plan
 
 
 class Ending(NamedTuple):
-    """The container's exit status, why it is not 0, jobs by state, and the times (seconds since the epoch) of steps."""
+    """The container's exit status, why it is not 0, jobs by state, and the times (seconds since the epoch) of steps.
+
+    `killed`: the pod was told to go, or its broker was killed, so the status is not that of the job.
+    """
 
     status: int
     reason: str
     times: dict[str, float]
     jobs: dict[str, int]
+    killed: bool = False
 
 
 def message(ending: Ending) -> str:
@@ -26,6 +30,8 @@ def message(ending: Ending) -> str:
 
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
+    if ending.killed:
+        body["killed"] = True
     text = json.dumps(body)
     while len(text) > pod_plan.TERMINATION_LIMIT and body["reason"]:
         # A character takes at most 12 bytes (a pair of \\uXXXX).

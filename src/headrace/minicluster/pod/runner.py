@@ -246,7 +246,7 @@ class Runner:
         with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
             pass
         jobs = self._channel.jobs if self._channel is not None else {}
-        ending.write(Ending(status, self._reason, self._times, jobs))
+        ending.write(Ending(status, self._reason, self._times, jobs, killed=self._told or self._was_killed))
         return status
 
     # -- the broker
