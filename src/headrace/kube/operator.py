@@ -60,6 +60,8 @@ OTHER_OPERATOR = "14dde902.flux-framework.org"
 COMPONENT = "headrace-operator"
 # Seconds between writes of a status in which only counts and texts differ.
 STATUS_INTERVAL = 2.0
+# Seconds that changes of pods other than the lead wait for more of them: each pod changes several times as it starts.
+POD_GATHERING = 0.25
 # Seconds after which a name that somebody else's object has is tried again.
 TAKEN_RETRY = 30.0
 WORKERS = 8
@@ -130,18 +132,20 @@ class Operator:
         self.queue.add(key_of(cluster))
 
     def _child_changed(self, child: Object) -> None:
-        namespace = child["metadata"].get("namespace", "")
-        for one in child["metadata"].get("ownerReferences") or ():
-            if one.get("controller") and one.get("kind") == MINICLUSTERS.kind:
-                self.queue.add((namespace, one["name"]))
+        for key in _clusters_of(child):
+            self.queue.add(key)
 
     def _pod_changed(self, pod: Object) -> None:
-        self._child_changed(pod)
+        keys = _clusters_of(pod)
         for one in pod["metadata"].get("ownerReferences") or ():
             if one.get("controller") and one.get("kind") == JOBS.kind:
                 job = self.jobs.get(pod["metadata"].get("namespace", ""), one["name"])
-                if job is not None:
-                    self._child_changed(job)
+                keys += _clusters_of(job) if job is not None else []
+        for key in keys:
+            if pods.index_of(pod) == 0:
+                self.queue.add(key)
+            else:
+                self.queue.add_at(key, time.monotonic() + POD_GATHERING)
 
     def _lease_changed(self, lease: Object) -> None:
         """A renewal of the other operator's Lease concerns nobody who waits already; its end is a matter of time."""
@@ -347,6 +351,16 @@ class _Memory(Struct):
     refused: str = ""
     warnings: tuple[str, ...] = ()
     status_at: float = 0.0
+
+
+def _clusters_of(child: Object) -> list[Key]:
+    """The MiniClusters that control a Job, another object or a pod of theirs."""
+    meta = child["metadata"]
+    return [
+        (meta.get("namespace", ""), one["name"])
+        for one in meta.get("ownerReferences") or ()
+        if one.get("controller") and one.get("kind") == MINICLUSTERS.kind
+    ]
 
 
 def lead_address(observed: Observed) -> str:
