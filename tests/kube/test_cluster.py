@@ -53,7 +53,8 @@ spec:
       - name: main
         image: local/busybox:1
         command: [sh, -c, 'until nslookup four-$JOB_COMPLETION_INDEX.hosts.$0.svc.cluster.local; do sleep .1; done;
-          until wget -qO- http://$WEB_SERVICE_HOST; do sleep .1; done; echo pod $JOB_COMPLETION_INDEX', NAMESPACE]
+          until wget -qO- http://web.$0.svc.cluster.local; do sleep .1; done;
+          echo pod $JOB_COMPLETION_INDEX', NAMESPACE]
 """
 
 

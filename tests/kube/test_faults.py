@@ -59,7 +59,7 @@ def test_pods_that_fit_no_node_say_what_is_short(miniclusters: MiniClusters) -> 
     resources = {"requests": {"cpu": "100"}}
     containers = [{"image": "local/busybox:1", "command": "true", "resources": resources}]
     miniclusters.apply("large", size=2, containers=containers)
-    assert miniclusters.reason("large", bool) == "0 of 2 pods, short of cpu on 2 nodes"
+    assert miniclusters.reason("large", lambda reason: "short" in reason) == "0 of 2 pods, short of cpu on 2 nodes"
     status = miniclusters.status("large")
     assert status["phase"] == "Pending"
     waiting = next(one for one in status["conditions"] if one["type"] == "JobWaitingForResources")
@@ -125,11 +125,14 @@ def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
     node = next(pod["spec"]["nodeName"] for pod in miniclusters.pods("moves") if "moves-1-" in pod["metadata"]["name"])
     other = {"node-0": "node-1", "node-1": "node-0"}[node]
     with faults.drained(cluster, node):
-        until(lambda: miniclusters.status("moves")["ready"] != "2/2", 60)
+
+        def nodes() -> list[str]:
+            pods = miniclusters.pods("moves")
+            return [pod["spec"].get("nodeName", "") for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+        until(lambda: nodes() == [other, other], 90)
         miniclusters.wait("moves", "ready", "2/2")
-        nodes = [pod["spec"]["nodeName"] for pod in miniclusters.pods("moves") if pod["status"]["phase"] == "Running"]
-    assert nodes == [other, other]
-    assert miniclusters.status("moves")["phase"] == "Running"
+        miniclusters.phase("moves", "Running")
 
 
 @pytest.mark.timeout(180)
