@@ -51,3 +51,19 @@ def test_another_command_starts_anew_and_a_time_to_live_ends_what_is_over(minicl
     assert "Recreating" in miniclusters.events("anew")
     change(miniclusters, "anew", ttlSecondsAfterFinished=1)
     until(lambda: not miniclusters.get("mc")["items"], 60)
+
+
+def test_other_services_are_another_pod(miniclusters: MiniClusters) -> None:
+    web = {"image": "local/busybox:1", "name": "web", "environment": {"PAGE": "one"}}
+    miniclusters.apply("served", size=1, interactive=True, command="", services=[web])
+    miniclusters.phase("served", "Running")
+    before = miniclusters.get("pod", "served-services")
+    change(miniclusters, "served", services=[{**web, "environment": {"PAGE": "two"}}])
+
+    def replaced() -> bool:
+        found = [one for one in miniclusters.get("pod")["items"] if one["metadata"]["name"] == "served-services"]
+        return any(one["metadata"]["uid"] != before["metadata"]["uid"] for one in found)
+
+    until(replaced, 90)
+    (container,) = miniclusters.get("pod", "served-services")["spec"]["containers"]
+    assert {"name": "PAGE", "value": "two"} in container["env"]
