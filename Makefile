@@ -52,7 +52,9 @@ kube: $(VENV)/.installed packages images
 	@$(BIN)/python tools/kube/kube build kubernetes coredns
 	@$(BIN)/python tools/kube/kube up dev --nodes 2 --again $(addprefix --load ,$(wildcard build/images/*.tar))
 	@$(BIN)/python tools/kube/kube operator dev
-	@echo; echo 'The cluster "dev" has two nodes and the operator. To use it, type:'; \
+	@echo; echo 'The cluster "dev" has two nodes, and an operator that runs beside it, without its webhook (wrong'; \
+	echo 'MiniClusters are stored and shown as Invalid). Images: local/busybox:1; the view: local/headrace-view:1,'; \
+	echo 'also for "headrace mini manifests --view-image". To use it, type:'; \
 	echo '  eval "$$(tools/kube/kube env dev)"        # KUBECONFIG, kubectl and headrace'; \
 	echo '  kubectl apply -f examples/hello.yaml'; \
 	echo '  kubectl get minicluster hello -w'; \

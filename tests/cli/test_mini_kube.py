@@ -143,6 +143,32 @@ def test_it_waits_until_the_job_runs_or_has_ended(
     assert capsys.readouterr().err.splitlines()[-1] == f"headrace-mini: {phase}: so it is"
 
 
+def test_one_that_has_ended_is_not_taken_for_a_run(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = cluster(phase="Finished", exitCode=0, times={"finished": "2026-01-01T00:00:00Z"})
+    over["metadata"]["generation"] = 2
+    taking.answer("PATCH", f"{CLUSTERS}/sample", over)
+    taking.answer("GET", f"{CLUSTERS}/sample", over)
+    told = (
+        "MiniCluster sample has ended (exit code 0) and does not run again: headrace mini delete sample, then apply it"
+    )
+    for words in (["apply", file], ["apply", "--wait", file], ["scale", "sample", "3"]):
+        assert headrace(["mini", *words]) == 1
+        assert told in capsys.readouterr().err
+    assert headrace(["mini", "apply", "--no-wait", file]) == 0
+    assert told in capsys.readouterr().err
+
+
+def test_a_conflict_names_the_option_that_resolves_it(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = {"kind": "Status", "reason": "Conflict", "message": "conflict with another manager: .spec.size"}
+    taking.answer("PATCH", f"{CLUSTERS}/sample", refusal, 409)
+    assert headrace(["mini", "apply", file]) == 1
+    assert "conflict with another manager: .spec.size (--force takes these fields over)" in capsys.readouterr().err
+
+
 def test_a_status_of_an_older_specification_does_not_count(
     taking: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,6 +286,7 @@ def test_connect_asks_for_the_command_in_the_pods_broker(server: Server, capsys:
 
 
 def test_the_size_goes_through_the_scale_subresource(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
     server.answer("PATCH", f"{CLUSTERS}/sample/scale", {"spec": {"replicas": 4}})
     assert headrace(["mini", "scale", "sample", "4"]) == 0
     assert server.last("PATCH")[2] == {"spec": {"replicas": 4}}

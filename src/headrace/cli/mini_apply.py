@@ -44,6 +44,12 @@ def main(options: Namespace) -> int:
                 where, cluster = stored["metadata"]["namespace"], stored
             _say(options, f"{kind}/{name} applied")
         assert cluster is not None
+        over = client.ended(cluster)
+        if over and options.no_wait:
+            _say(options, over)
+        elif over:
+            # Its status, of a run before, says nothing of what was applied now.
+            raise client.EndedError(over)
         if not options.no_wait:
             cluster = await _watch(api, where, cluster, options)
         if options.json:

@@ -34,7 +34,7 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     from headrace.kube import credentials
     from headrace.kube.api import Api, ApiError, Unreachable
-    from headrace.kube.client import MANAGER, NotFoundError
+    from headrace.kube.client import MANAGER, EndedError, NotFoundError
     from headrace.kube.pod_exec import BrokenExecError
 
     async def run() -> int:
@@ -44,8 +44,12 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     try:
         return asyncio.run(run())
-    except (credentials.CredentialsError, Unreachable, NotFoundError, BrokenExecError) as exc:
+    except (credentials.CredentialsError, Unreachable, NotFoundError, EndedError, BrokenExecError) as exc:
         raise CommandError(str(exc)) from None
     except ApiError as exc:
-        hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
+        hint = ""
+        if exc.status == 401:
+            hint = " (the credentials of the kubeconfig are not known there)"
+        elif exc.reason == "Conflict" and getattr(options, "force", None) is False:
+            hint = " (--force takes these fields over)"
         raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None

@@ -29,6 +29,10 @@ class NotFoundError(Exception):
     """There is no such MiniCluster, or no such pod of one; the message says what there is."""
 
 
+class EndedError(Exception):
+    """The MiniCluster has ended, and would not do what is asked; the message says how to run it again."""
+
+
 async def apply(api: Api, document: Object, namespace: str, force: bool) -> Object:
     """Server-side apply of one document of any kind; the stored object. `namespace` counts where the document has
     none. Raises ApiError: status 409 where another manager has set one of its fields and `force` is false."""
@@ -113,6 +117,16 @@ def status_of(cluster: Object) -> Object:
     return status if current else {}
 
 
+def ended(cluster: Object) -> str:
+    """What to say of a MiniCluster that has ended, whatever its specification is by now; "" for one that has not."""
+    status = cluster.get("status") or {}
+    if not (status.get("times") or {}).get("finished"):
+        return ""
+    name, code = cluster["metadata"]["name"], status.get("exitCode")
+    how = f"exit code {code}" if code is not None else status.get("phase", "no exit code")
+    return f"MiniCluster {name} has ended ({how}) and does not run again: headrace mini delete {name}, then apply it"
+
+
 def progress(cluster: Object) -> str:
     """One line about how far a MiniCluster is."""
     status = status_of(cluster)
@@ -167,7 +181,10 @@ def connect_command(cluster: Object, words: list[str]) -> list[str]:
 
 
 async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
-    """Change the size through the scale subresource; the Scale. Raises NotFoundError, ApiError."""
+    """Change the size through the scale subresource; the Scale. Raises NotFoundError, EndedError, ApiError."""
+    over = ended(await find(api, namespace, name))
+    if over:
+        raise EndedError(over)
     try:
         return await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
     except ApiError as exc:
