@@ -547,6 +547,21 @@ def test_the_leads_word_of_brokers_comes_before_the_kubelets() -> None:
     assert (world.status["phase"], world.status["reason"]) == ("Running", "2 of 3 brokers up")
 
 
+def test_an_end_is_not_taken_for_another_start() -> None:
+    world = running()
+    world.say(resized={"": 2}, brokers_up=2, up="0-1")
+    world.settle()
+    assert world.status["phase"] == "Running"
+    world.say(state="finished", brokers_up=0, up="")
+    for pod in world.server.pods_of("hello"):
+        conditions = [{"type": "Ready", "status": "False"}]
+        ended = {"exitCode": 0, "finishedAt": TIME}
+        statuses = [{"name": "hello", "state": {"terminated": ended}}, {"name": "web", "state": {"running": {}}}]
+        world.server.change(pod, conditions=conditions, containerStatuses=statuses)
+    world.look()
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are ending")
+
+
 def test_jobs_by_state_are_those_the_lead_tells() -> None:
     world = running()
     world.say(resized={"": 2}, brokers_up=2, jobs={"run": 1, "sched": 4})

@@ -113,6 +113,11 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
     )
 
 
+def has_ended(pod: Object, container: str) -> bool:
+    """Whether the container has ended, whatever others of the pod still do."""
+    return "terminated" in (_container(pod, container).get("state") or {})
+
+
 def troubles(pods: Iterable[Object]) -> list[str]:
     """Why pods do not run, each reason once with the number of pods, the most frequent first."""
     found = Counter(reason for pod in pods for reason in [trouble(pod)] if reason)

@@ -129,6 +129,13 @@ def brokers_up(observed: Observed, current: list[Object]) -> int:
     return sum(1 for pod in current if pods.is_ready(pod))
 
 
+def _is_ending(observed: Observed, own: list[Object]) -> bool:
+    """Whether the instance is over, while its Job is not."""
+    if observed.lead is not None and observed.lead.state == "finished":
+        return True
+    return any(pods.index_of(pod) == 0 and pods.has_ended(pod, observed.name) for pod in own)
+
+
 def _lead_says(observed: Observed) -> bool:
     lead = observed.lead
     return lead is not None and lead.state == "running" and lead.brokers_up > 0
@@ -175,6 +182,9 @@ def _phase(
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
         return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble) if part)
+    if before.get("phase") == RUNNING and _is_ending(observed, own):
+        # Its pods end one after another, and the Job does when the last container of the lead has.
+        return RUNNING, "the job has ended, its pods are ending"
     if not any(map(pods.is_scheduled, current)):
         return PENDING, ", ".join(part for part in (count, trouble) if part)
     if all(map(pods.is_running, current)) and len(current) >= wanted:
