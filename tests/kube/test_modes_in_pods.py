@@ -173,7 +173,9 @@ def test_a_sidecar_talks_to_the_instance(miniclusters: MiniClusters) -> None:
     side = {
         "image": "local/busybox:1",
         "name": "side",
-        "command": "FLUX_URI=$fluxsocket flux run -N2 echo from a sidecar; touch /mnt/flux/seen",
+        # The socket is there before jobs are taken.
+        "command": "until FLUX_URI=$fluxsocket flux run -N2 echo from a sidecar; do sleep .2; done; "
+        "touch /mnt/flux/seen",
         "commands": {"servicePre": "echo begins"},
     }
     main = {

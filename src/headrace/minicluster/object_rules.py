@@ -6,6 +6,7 @@ is refused. Sources: the API conventions of Kubernetes and the reference of its 
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -48,6 +49,7 @@ _SCALES = {
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 # What the operator mounts beside the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
+_VIEW = "/mnt/flux/view"
 _BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software", "/mnt/flux")
 
 
@@ -63,6 +65,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
     yield from check_image(view.image, "spec.flux.container")
     yield from check_resources(view.resources, "spec.flux.container.resources")
     yield from _check_security(view.security_context, "spec.flux.container.securityContext")
+    yield from _check_view_path(view)
     for index, one in enumerate(spec.containers):
         path = f"spec.containers[{index}]"
         # The container that runs Flux has the cluster's name.
@@ -86,11 +89,19 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
         yield from check_volumes(one.volumes, (), set(), f"{path}.volumes")
 
 
+def _check_view_path(view: View) -> Iterator[Problem]:
+    """Where the view's volume appears there must be nothing else of ours."""
+    path = posixpath.normpath(view.mount_path)
+    taken = [mount.rstrip("/") for mount in _BASE_MOUNTS if mount != "/mnt/flux"]
+    if path in taken or (not view.disable and f"{path}/".startswith(f"{_VIEW}/")):
+        yield Problem("spec.flux.container.mountPath", f"{path} is in use by Headrace itself: choose another path")
+
+
 def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
     """Names and mount paths of the volumes that the operator itself gives a pod with a broker."""
     view = cluster.flux.container or View()
     names = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint", f"{cluster.name}-curve")
-    return names, {*_BASE_MOUNTS, view.mount_path}
+    return names, {*_BASE_MOUNTS, _VIEW, view.mount_path}
 
 
 def check_most_pods(size: int, path: str) -> Iterator[Problem]:

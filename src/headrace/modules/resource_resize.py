@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at what is allocated, for those who follow it.
 _LOOK_AGAIN = 0.5
+# Looks after an event: the scheduler may take a job's resources back only after the event that tells of it.
+_LOOKS = 2
 # The events of a job with which what is allocated changes.
 _ALLOCATIONS = ["alloc", "free", "clean"]
 
@@ -75,8 +77,9 @@ class Resizer:
         self._early = Idset()
         # The matchtag of the journal of events, 0 while nobody follows.
         self._following = 0
-        # Whether a look at what is allocated is under way, and whether something has happened since.
-        self._looking = self._news = False
+        # Whether looks at what is allocated are under way, and how many are still to come.
+        self._looking = False
+        self._looks = 0
         self._told = ""
 
     def methods(self) -> dict[str, Any]:
@@ -183,15 +186,15 @@ class Resizer:
                 self._watchers.remove(msg)
                 self._ctx.respond_error(msg, reply.errnum, reply.text)
             return
-        self._news = True
+        self._looks = _LOOKS
         if not self._looking:
             self._looking = True
             self._ctx.spawn(self._look())
 
     async def _look(self) -> None:
         """Tell of a change now, and of what has changed meanwhile a moment later."""
-        while self._news and len(self._watchers):
-            self._news = False
+        while self._looks and len(self._watchers):
+            self._looks -= 1
             try:
                 ranks = str(await self._allocated())
             except RpcError as exc:
