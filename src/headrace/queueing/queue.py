@@ -362,7 +362,11 @@ class Queue:
                     return False
                 after = place
                 jobid = place[2]
-                early = self._improver.start_early(self.pending[jobid], self.planned[jobid])
+                planned = self.planned.get(jobid)
+                if planned is None:
+                    # A change of policy has taken the promise back.
+                    continue
+                early = self._improver.start_early(self.pending[jobid], planned)
                 if early is not None:
                     self._start(jobid, early, decisions)
                     # What its promise held is free again, for any shape.
