@@ -14,7 +14,7 @@ class Promises:
     """Promised jobs of a line. `kept` has what each was promised; `places` their places in line, sorted.
 
     `checked` says up to which gift (see `Misses`) each promise is known to be the earliest. `first` is how many of the
-    first jobs in line are promised, all of them, as far as that was counted.
+    first jobs in line have had their turn: each is promised, or has no start while the graph is as it is.
     """
 
     def __init__(self, line: Line, outlook: Outlook) -> None:

@@ -362,11 +362,7 @@ class Queue:
                     return False
                 after = place
                 jobid = place[2]
-                planned = self.planned.get(jobid)
-                if planned is None:
-                    # A change of policy has taken the promise back.
-                    continue
-                early = self._improver.start_early(self.pending[jobid], planned)
+                early = self._improver.start_early(self.pending[jobid], self.planned[jobid])
                 if early is not None:
                     self._start(jobid, early, decisions)
                     # What its promise held is free again, for any shape.
@@ -375,13 +371,18 @@ class Queue:
                 return True
 
     def _startable(self, after: Place | None) -> Iterator[Place]:
-        """The places in line, behind one, of promised jobs that may start now, as far as gaps tell at a glance."""
+        """The places in line, behind one, of promised jobs that may start now, as far as gaps tell at a glance.
+
+        Among the first jobs may be some without a promise: what they ask for is down, so no start was found for them.
+        """
         outlook, entries, kept, first = self._outlook, self.pending, self.planned, self._promises.first
         if not first:
             return iter(())
         now, last = outlook.now, self.line.order[first - 1]
         if first < _FEW_PROMISES:
-            return (place for place in self.line.order.first(first) if after is None or place > after)
+            return (
+                place for place in self.line.order.first(first) if place[2] in kept and (after is None or place > after)
+            )
         since = min(self._promises.checked.values())
         rows = []
         for row in self.line.shapes.values():
@@ -394,7 +395,8 @@ class Queue:
                     [
                         place
                         for place in row.between(begin, last)
-                        if entries[place[2]].length <= longest or kept[place[2]].start <= now + longest
+                        if place[2] in kept
+                        and (entries[place[2]].length <= longest or kept[place[2]].start <= now + longest)
                     ]
                 )
         return merge(*rows)
