@@ -14,12 +14,12 @@ PATIENCE = 30.0
 _PAUSE = 0.005
 
 
-def until(met: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Wait until something holds. Raises AssertionError after `patience` seconds."""
+def until(met: Callable[[], object], patience: float = PATIENCE, pause: float = _PAUSE) -> None:
+    """Wait until something holds. Raises AssertionError after `patience` seconds; `pause` is between two looks."""
     deadline = time.monotonic() + patience
     while not met():
         assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(_PAUSE)
+        time.sleep(pause)
 
 
 def stays(holds: Callable[[], object], seconds: float = 0.1) -> None:

@@ -1,6 +1,7 @@
-"""The Kubernetes of the tests: one real cluster and one control plane a session, started when a test first asks.
+"""The Kubernetes of the tests: one real cluster and one control plane, started when a test first asks.
 
-They end with the process that runs the tests, however that ends. `docs/dev/kube-for-tests.md` has what they offer.
+They end after the last test of this folder, so that other tests have the machine for themselves, and with the process
+that runs the tests, however that ends. `docs/dev/kube-for-tests.md` has what they offer.
 """
 
 from __future__ import annotations
@@ -8,16 +9,47 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import base_images
+import diagnosis
 import pytest
 from kubecluster.cluster import Cluster, unmet
+from patience import until
 from running_operator import VIEW, MiniClusters, RunningOperator, define_kind
 
 from headrace.images import oci
 from headrace.images.view_image import view_image
-from waiting import until
+
+# Seconds for a test with what its fixtures start. Its own waits end sooner, and say what they have waited for.
+_TIMEOUT = 900
+# The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.
+_FOLDER = "package"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that has failed shows what the cluster knows of its namespace, which is deleted right afterwards."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        used = item.funcargs
+        its, name = used.get("cluster", used.get("control_plane")), used.get("namespace")
+        if isinstance(its, Cluster) and isinstance(name, str):
+            report.sections.append((f"namespace {name}", diagnosis.of_namespace(its, name)))
+        operator = used.get("operator")
+        if isinstance(operator, RunningOperator):
+            report.sections.append(("the operator's log", operator.last_words()))
+    return report
 
 
 @contextlib.contextmanager
@@ -35,14 +67,14 @@ def _started(kind: str, nodes: int) -> Iterator[Cluster]:
         os.close(writing)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_FOLDER)
 def cluster() -> Iterator[Cluster]:
     """A Kubernetes with two nodes whose pods are real containers."""
     with _started("tests", 2) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_FOLDER)
 def control_plane() -> Iterator[Cluster]:
     """A Kubernetes without a node: objects, admission, status, garbage collection; its pods stay pending."""
     with _started("plane", 0) as started:
@@ -62,7 +94,7 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     its.api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_FOLDER)
 def view(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of the view image of this tree, which the nodes have."""
     archive = tmp_path_factory.mktemp("images") / "view.tar"
@@ -71,7 +103,7 @@ def view(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     return VIEW
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_FOLDER)
 def operator(cluster: Cluster, view: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
     """The operator of this tree, as a process of this machine, and the kind MiniCluster."""
     define_kind(cluster)
@@ -88,7 +120,7 @@ def miniclusters(cluster: Cluster, operator: RunningOperator, namespace: str) ->
     return MiniClusters(cluster, namespace)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope=_FOLDER)
 def image(cluster: Cluster) -> Callable[[str], str]:
     """Have the nodes know an image of users, by its name in `base_images`; returns what containers call it. Skips with
     the reason where it cannot be made."""

@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-
-from waiting import until
+from patience import until
 
 _GROUP = "external.metrics.k8s.io"
 _ROOT = f"/apis/{_GROUP}/v1beta1"

@@ -13,14 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from kubecluster.cluster import Cluster
+from patience import PATIENCE, until
 
 from headrace.kube.crd import definition
-from waiting import until
 
 Object = dict[str, Any]
 
 VIEW = "local/headrace-view:1"
-SECONDS = "90s"
+# Phases that a MiniCluster does not leave by itself.
+ENDS = ("Finished", "Failed")
+_KIND = "/apis/flux-framework.org/v1alpha2/namespaces/{}/miniclusters"
+_FOLDERS = {
+    **dict.fromkeys(("minicluster", "mc"), _KIND),
+    "job": "/apis/batch/v1/namespaces/{}/jobs",
+    "pod": "/api/v1/namespaces/{}/pods",
+    "service": "/api/v1/namespaces/{}/services",
+    "secret": "/api/v1/namespaces/{}/secrets",
+    "configmap": "/api/v1/namespaces/{}/configmaps",
+    "event": "/api/v1/namespaces/{}/events",
+}
 
 
 def free_port() -> int:
@@ -61,14 +72,14 @@ class RunningOperator:
         ]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        until(lambda: self.get("readyz") == "ok\n", 60)
+        until(lambda: self.get("readyz") == "ok\n")
 
     def get(self, page: str) -> str:
         """A page of its HTTP endpoints; "" where it does not answer."""
         assert self._process is None or self._process.poll() is None, self.log.read_text()
         where = self._metrics if page == "metrics" else self._health
         try:
-            with urllib.request.urlopen(f"http://{where}/{page}") as answer:
+            with urllib.request.urlopen(f"http://{where}/{page}", timeout=60) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""
@@ -88,9 +99,13 @@ class RunningOperator:
         """End it and give its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
-        status = self._process.wait(30)
+        status = self._process.wait(PATIENCE)
         self._process = None
         return status
+
+    def last_words(self, lines: int = 60) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     @property
     def pid(self) -> int:
@@ -120,7 +135,12 @@ class MiniClusters:
         return self.cluster.kubectl("-n", self.namespace, *words, input=input)
 
     def get(self, kind: str, name: str = "") -> Object:
-        found: Object = json.loads(self.kubectl("get", kind, *([name] if name else []), "-o", "json"))
+        """An object, or the list of those of a kind. A kubectl takes .1 s of a core, so what tests wait for is asked
+        of the API itself."""
+        if kind in _FOLDERS:
+            found: Object = self.cluster.api.get("/".join([_FOLDERS[kind].format(self.namespace), name]).rstrip("/"))
+        else:
+            found = json.loads(self.kubectl("get", kind, *([name] if name else []), "-o", "json"))
         return found
 
     def status(self, name: str) -> Object:
@@ -128,30 +148,112 @@ class MiniClusters:
 
     def wait(self, name: str, path: str, value: str) -> Object:
         """Wait until the field of the status at `path` has a value; the status then."""
-        self.kubectl("wait", f"--for=jsonpath={{.status.{path}}}={value}", f"mc/{name}", f"--timeout={SECONDS}")
-        return self.status(name)
+        return self._wait(name, lambda status: _field(status, path) == value, f"{path}={value}")
 
     def phase(self, name: str, phase: str) -> Object:
+        """Wait for a phase; the status then."""
         return self.wait(name, "phase", phase)
+
+    def ended(self, name: str) -> Object:
+        """Wait until the MiniCluster has ended, however that is; the status then."""
+        return self._wait(name, lambda status: status.get("phase") in ENDS, " or ".join(ENDS))
 
     def reason(self, name: str, met: Callable[[str], bool]) -> str:
         """Wait until the reason is as wanted; the reason then."""
-        until(lambda: met(self.status(name).get("reason", "")), 90)
-        return str(self.status(name)["reason"])
+        return str(self._wait(name, lambda status: met(status.get("reason", "")), "the reason")["reason"])
+
+    def _wait(self, name: str, met: Callable[[Object], bool], wanted: str) -> Object:
+        """Fails as soon as the MiniCluster has come to an end that is none of what is waited for."""
+        found: Object = {}
+
+        def looked() -> bool:
+            nonlocal found
+            one = self.get("minicluster", name)
+            found = one.get("status") or {}
+            if met(found):
+                return True
+            seen = found.get("observedGeneration") == one["metadata"]["generation"]
+            hopeless = seen and found.get("phase") in (*ENDS, "Invalid")
+            assert not hopeless, f"{name}: waited for {wanted}, but its status is {json.dumps(found)}"
+            return False
+
+        try:
+            until(looked)
+        except AssertionError as exc:
+            raise AssertionError(f"{name}: waited for {wanted}: {exc}; its status is {json.dumps(found)}") from None
+        return found
 
     def pods(self, name: str) -> list[Object]:
-        found = json.loads(self.kubectl("get", "pods", "-l", f"flux-framework.org/minicluster={name}", "-o", "json"))
-        return list(found["items"])
+        """The pods of a MiniCluster, also those that have ended or are ending."""
+        folder = _FOLDERS["pod"].format(self.namespace)
+        return list(
+            self.cluster.api.get(f"{folder}?labelSelector=flux-framework.org/minicluster={name}").get("items") or ()
+        )
+
+    def running(self, name: str, index: int = 0) -> str:
+        """Wait until the container with the broker of this index runs by the kubelet's word, which is later than the
+        broker's own; the name of its pod."""
+        found: list[str] = []
+
+        def looked() -> bool:
+            found[:] = [
+                pod["metadata"]["name"]
+                for pod in self.pods(name)
+                if index_of(pod) == index and not pod["metadata"].get("deletionTimestamp")
+                if "running" in container_state(pod, name)
+            ]
+            return bool(found)
+
+        until(looked)
+        return found[0]
+
+    def inside(self, name: str, *words: str, index: int = 0) -> str:
+        """Run a command in the container with the broker of this index; its output."""
+        return self.kubectl("exec", self.running(name, index), "-c", name, "--", *words)
+
+    def flux(self, name: str, *words: str) -> str:
+        """Run a flux command in the lead's container; its output."""
+        uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
+        return self.inside(name, "env", uri, "/mnt/flux/view/bin/flux", *words)
 
     def log(self, name: str) -> str:
-        """What the lead's container has written."""
-        lead = next(pod for pod in self.pods(name) if pod["metadata"]["name"].startswith(f"{name}-0-"))
-        return self.kubectl("logs", lead["metadata"]["name"], "-c", name)
+        """What the lead's container has written until its end, which this waits for."""
+        ended: list[str] = []
+
+        def looked() -> bool:
+            leads = [pod for pod in self.pods(name) if index_of(pod) == 0]
+            ended[:] = [one["metadata"]["name"] for one in leads if "terminated" in container_state(one, name)]
+            return bool(ended)
+
+        until(looked)
+        return self.kubectl("logs", ended[0], "-c", name)
 
     def events(self, name: str) -> list[str]:
-        """The reasons of the Events about a MiniCluster, in the order of their times."""
-        found = json.loads(
-            self.kubectl("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json")
-        )
-        ours = [one for one in found["items"] if one["involvedObject"]["kind"] == "MiniCluster"]
-        return [one["reason"] for one in sorted(ours, key=lambda one: one["metadata"]["creationTimestamp"])]
+        """The reasons of the Events about a MiniCluster, in the order in which they were made."""
+        found = [
+            one
+            for one in self.get("event")["items"]
+            if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == ("MiniCluster", name)
+        ]
+        # Times of Events have whole seconds.
+        return [one["reason"] for one in sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+
+
+def index_of(pod: Object) -> int:
+    """The index of a pod in the MiniCluster's own Job; -1 for pods of groups and services."""
+    labels = pod["metadata"].get("labels", {})
+    own = labels.get("batch.kubernetes.io/job-name") == labels.get("flux-framework.org/minicluster")
+    return int(labels["batch.kubernetes.io/job-completion-index"]) if own else -1
+
+
+def container_state(pod: Object, name: str) -> Object:
+    """The state of a container: {"running": ...}, {"terminated": ...}, {"waiting": ...}, or {} before that."""
+    found = [one["state"] for one in pod["status"].get("containerStatuses", []) if one["name"] == name]
+    return dict(found[0]) if found else {}
+
+
+def _field(status: Object, path: str) -> str:
+    value: Any = status
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "" if value is None else str(value)

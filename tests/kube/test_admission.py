@@ -12,13 +12,13 @@ import pytest
 from installed import guarded, install
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from patience import until
 from running_operator import RunningOperator
 
 from headrace.kube.install import Install
 from headrace.kube.operator_names import CONFIGURATION, WEBHOOK
 from minicluster.broken import everything
 from minicluster.specs import document
-from waiting import until
 
 INSTALL = Install(namespace="headrace-admission")
 CASES = [

@@ -9,9 +9,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from patience import until
 from running_operator import MiniClusters, RunningOperator
 
-from waiting import stays, until
+from waiting import stays
 
 Object = dict[str, Any]
 

@@ -13,8 +13,7 @@ import pytest
 from kubecluster import node, places
 from kubecluster.cluster import Cluster, sweep, unmet
 from kubecluster.errors import KubeError
-
-from waiting import until
+from patience import until
 
 _WEB = """
 apiVersion: v1

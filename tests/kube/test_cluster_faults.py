@@ -10,8 +10,7 @@ import pytest
 from kubecluster import faults
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-
-from waiting import until
+from patience import until
 
 _POD = """
 apiVersion: v1

@@ -9,8 +9,7 @@ import pytest
 from kubecluster import build, kwok
 from kubecluster.cluster import Cluster, unmet
 from kubecluster.errors import KubeError
-
-from waiting import until
+from patience import until
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import contextlib
 from kubecluster import operator
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-
-from waiting import until
+from patience import until
 
 _MINICLUSTER = {
     "apiVersion": "flux-framework.org/v1alpha2",

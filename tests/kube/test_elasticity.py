@@ -11,10 +11,10 @@ import pytest
 from external_metrics import ExternalMetrics, served
 from kubecluster import build
 from kubecluster.cluster import Cluster
+from patience import until
 from running_operator import MiniClusters
 
 from headrace.spec.idset import Idset
-from waiting import until
 
 SECONDS = 120.0
 FLUX = ("env", "FLUX_URI=local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from external_metrics import ExternalMetrics, served
 from kubecluster.cluster import Cluster
-
-from waiting import until
+from patience import until
 
 _DEPLOYMENT = {
     "metadata": {"name": "web"},

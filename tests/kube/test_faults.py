@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from kubecluster import faults
 from kubecluster.cluster import Cluster
+from patience import until
 from running_operator import MiniClusters, RunningOperator
-
-from waiting import until
 
 # An instance without a command stays until it is stopped.
 STAYS: dict[str, Any] = {"interactive": True, "command": ""}

@@ -10,12 +10,12 @@ import yaml
 from installed import guarded, install, running, uninstall
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from patience import until
 from running_operator import MiniClusters, RunningOperator
 
 from headrace.kube.install import Install, objects
 from headrace.kube.install_files import install_file
 from headrace.kube.operator_names import OPERATOR
-from waiting import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PLACE = "headrace-install"

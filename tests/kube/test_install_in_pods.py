@@ -9,6 +9,7 @@ import pytest
 from installed import uninstall
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from patience import until
 from running_operator import MiniClusters, RunningOperator
 
 from headrace.images import oci
@@ -16,7 +17,6 @@ from headrace.images.operator_image import operator_image
 from headrace.kube.install import Install
 from headrace.kube.install_files import install_file
 from headrace.kube.operator_names import CONFIGURATION, OPERATOR
-from waiting import until
 
 IMAGE = "local/headrace-operator:1"
 PLACE = "headrace-system"

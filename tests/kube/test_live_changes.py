@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from patience import until
 from running_operator import MiniClusters
-
-from waiting import until
 
 FLUX = ("/mnt/flux/view/bin/flux", "proxy", "local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")
 DURATION = "policy.jobspec.defaults.system.duration"

@@ -49,7 +49,7 @@ def in_pods(miniclusters: MiniClusters, spec: dict[str, Any]) -> tuple[int, list
     return miniclusters.status("same")["exitCode"], lines(miniclusters.log("same"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An image that serves `/page` over HTTP, on port 8080, without being told a command."""
     tree = {"bin/busybox": program(Path("/bin/busybox").read_bytes()), "www/page": file(b"served\n")}

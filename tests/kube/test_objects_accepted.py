@@ -14,13 +14,13 @@ from clusters import built, minicluster
 from differences import without
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from patience import until
 
 import sizes
 from headrace.kube.builders import Images
 from headrace.kube.keys import fresh_keys
 from headrace.minicluster.fields import MiniCluster
 from headrace.minicluster.validate import check
-from waiting import until
 
 Object = dict[str, Any]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
+from patience import until
 from running_operator import MiniClusters
-
-from waiting import until
 
 # Run by the lead: where each host is, and what R says of it.
 SCRIPT = r"""#!/bin/sh

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import zmq
 from kubecluster.cluster import Cluster
+from patience import until
 
 from headrace.images import oci
 from headrace.images.compat_image import compat_image
-from waiting import until
 
 Object = dict[str, Any]
 

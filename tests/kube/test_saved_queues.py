@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from patience import until
 from running_operator import MiniClusters
-
-from waiting import until
 
 
 class Kept:

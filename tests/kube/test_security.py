@@ -8,10 +8,11 @@ import re
 from typing import Any
 
 import pytest
+from patience import until
 from running_operator import MiniClusters, RunningOperator
 
 from headrace.kube.keys import Keys, fresh_keys, key_pair, keys_of
-from waiting import stays, until
+from waiting import stays
 
 _KNOCK = """
 import sys, zmq

@@ -13,11 +13,11 @@ import yaml
 from kubecluster import build
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
+from patience import until
 
 from headrace.images import oci
 from headrace.images.compat_image import compat_image
 from headrace.images.layer import Entry, program
-from waiting import until
 
 Object = dict[str, Any]
 

@@ -52,7 +52,18 @@ GOOD: list[dict[str, Any]] = [
     {"containers": [{"runFlux": True, "ports": [80]}, {"name": "9-lives"}, {"name": "web", "ports": [80, 81]}]},
     {"size": 100_000, "groups": [{"name": "g", "size": 100_000}]},
     {"flux": {"container": {"name": "view", "mountPath": "/opt/view"}}},
+    # Without a view in the pods, its place is free for the image's own Flux.
+    {
+        "flux": {"container": {"disable": True, "mountPath": "/opt/instance"}},
+        **container(volumes={"flux": {"hostPath": "/srv/flux", "path": "/mnt/flux/view"}}),
+    },
 ]
+
+
+@pytest.mark.parametrize("path", ["/mnt/flux", "/mnt/flux/view"])
+def test_the_place_of_the_view_is_taken_where_there_is_one(path: str) -> None:
+    view = {"flux": {"container": {"mountPath": "/opt/instance"}}}
+    assert paths({**view, **container(volumes={"v": {"hostPath": "/srv", "path": path}})}) != []
 
 
 @pytest.mark.parametrize("spec", GOOD)

@@ -49,8 +49,11 @@ _SCALES = {
 _SOURCES = ("csiDriver", "secretName", "emptyDir", "hostPath", "configMapName", "claimName")
 # What the operator mounts beside the view.
 _BASE_VOLUMES = ("spack-software", "flux-operator-home")
+_BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software")
+# Where the view's programs find each other, whatever mountPath says. Pods that run the Flux of their own image have no
+# view.
 _VIEW = "/mnt/flux/view"
-_BASE_MOUNTS = ("/home/flux-operator", "/flux_operator/", "/flux_operator_keys/", "/opt/software", "/mnt/flux")
+_VIEW_MOUNTS = ("/mnt/flux", _VIEW)
 
 
 def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
@@ -92,7 +95,7 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
 def _check_view_path(view: View) -> Iterator[Problem]:
     """Where the view's volume appears there must be nothing else of ours."""
     path = posixpath.normpath(view.mount_path)
-    taken = [mount.rstrip("/") for mount in _BASE_MOUNTS if mount != "/mnt/flux"]
+    taken = [mount.rstrip("/") for mount in _BASE_MOUNTS]
     if path in taken or (not view.disable and f"{path}/".startswith(f"{_VIEW}/")):
         yield Problem("spec.flux.container.mountPath", f"{path} is in use by Headrace itself: choose another path")
 
@@ -101,7 +104,7 @@ def own_volumes(cluster: MiniCluster) -> tuple[tuple[str, ...], set[str]]:
     """Names and mount paths of the volumes that the operator itself gives a pod with a broker."""
     view = cluster.flux.container or View()
     names = (*_BASE_VOLUMES, view.name, f"{cluster.name}-entrypoint", f"{cluster.name}-curve")
-    return names, {*_BASE_MOUNTS, _VIEW, view.mount_path}
+    return names, {*_BASE_MOUNTS, *(() if view.disable else _VIEW_MOUNTS), view.mount_path}
 
 
 def check_most_pods(size: int, path: str) -> Iterator[Problem]:

@@ -35,6 +35,10 @@ class Api:
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """One request. Raises KubeError with the server's words, and OSError where it cannot be reached."""
+        text = self._answer(method, path, body, kind)
+        return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+    def _answer(self, method: str, path: str, body: Any, kind: str) -> bytes:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self._server + path,
@@ -43,11 +47,14 @@ class Api:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
-                text = answer.read()
+            with urllib.request.urlopen(request, context=self._context, timeout=120) as answer:
+                return bytes(answer.read())
         except urllib.error.HTTPError as exc:
             raise KubeError(f"{method} {path}: {exc.code}: {exc.read().decode(errors='replace')[:1000]}") from exc
-        return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+    def text(self, path: str) -> str:
+        """What a path gives, as it is: the log of a pod."""
+        return self._answer("GET", path, None, "application/json").decode(errors="replace")
 
     def get(self, path: str) -> Any:
         return self.request("GET", path)
