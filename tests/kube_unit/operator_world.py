@@ -4,7 +4,6 @@ to date, and ends where the operator would wait.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any
 from unittest import mock
@@ -138,9 +137,3 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         return
     work.close()
     raise AssertionError("the operator waits for something that is not its API server")
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    return loop

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.kube.api import ApiError, Kind, Unreachable
 from headrace.kube.runtime import lease as lease_module
-from headrace.kube.runtime.lease import Election, Step, decide, is_fresh, spec_of
+from headrace.kube.runtime.lease import Election, Step, decide, seconds_fresh, spec_of
 
 Object = dict[str, Any]
 
@@ -41,10 +41,10 @@ def test_what_to_do_about_a_lease(lease: Object | None, unchanged: float, step: 
 
 def test_a_lease_is_fresh_for_its_duration() -> None:
     lease = {"spec": spec_of("go", NOW, None)}
-    assert is_fresh(lease, NOW + timedelta(seconds=14))
-    assert not is_fresh(lease, NOW + timedelta(seconds=16))
-    assert not is_fresh({"spec": {**lease["spec"], "holderIdentity": ""}}, NOW)
-    assert not is_fresh({}, NOW)
+    assert seconds_fresh(lease, NOW + timedelta(seconds=14)) == 1.0
+    assert seconds_fresh(lease, NOW + timedelta(seconds=16)) <= 0.0
+    assert seconds_fresh({"spec": {**lease["spec"], "holderIdentity": ""}}, NOW) <= 0.0
+    assert seconds_fresh({}, NOW) <= 0.0
 
 
 def test_a_renewal_keeps_when_it_was_taken_and_a_change_of_holder_is_counted() -> None:

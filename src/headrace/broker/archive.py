@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # Bytes of the largest value that is restored.
 _SIZE_LIMIT = "100M"
-# The module that must be there before jobs are restored. Who hears of jobs comes after it.
+# The module that must be loaded before jobs are restored. Modules that follow its journal, such as job-list, are
+# loaded after the restore.
 AFTER = "job-manager"
 
 

@@ -131,7 +131,7 @@ class RemoteBroker:
         self.modules = _Modules(self.router)
         self.on_grown: list[Callable[[Idset], None]] = []
         self._told_of = self.size
-        # Who is lost is known in the broker's process only.
+        # Lost ranks are known only in the broker's process, so this set stays empty here.
         self.lost = Idset()
 
     @property

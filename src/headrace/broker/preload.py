@@ -33,6 +33,6 @@ def preload(links: bool) -> None:
     asyncio.new_event_loop().close()
     duration.parse("1s")
     discover_before_fork()
-    # Collections would otherwise write to, and so copy, every page that the children inherit. What garbage there is
-    # may stay: to find it takes longer than to start the agent.
+    # A garbage collection in a child would write to, and so copy, every page that the child inherits. Garbage of the
+    # parent is frozen too: collecting it first would take longer than starting the agent.
     gc.freeze()

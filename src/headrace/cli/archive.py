@@ -287,7 +287,7 @@ def _write(file: File, handle: Handle, top: str, overwrite: bool) -> None:
     folder = os.path.dirname(file.path)
     if folder:
         os.makedirs(folder, exist_ok=True)
-    # A link of the archive must not lead what comes after it out of here.
+    # A symbolic link that the archive has made must not have a later file written outside of `top`.
     if os.path.commonpath([os.path.realpath(folder or "."), top]) != top:
         raise CommandError(f"{file.path}: {folder} leads out of {top} by a symbolic link")
     if file.kind == "directory":

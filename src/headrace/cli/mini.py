@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PREFIX = "headrace-mini: "
 
-# command: what it does
+# The name of each command and its line in the help.
 COMMANDS = {
     "run": "run FILE as brokers of this machine",
     "validate": "say everything wrong with FILE",

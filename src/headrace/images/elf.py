@@ -13,16 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-_MAGIC = b"\x7fELF"
-
 
 class BuildError(Exception):
     """A view or image that cannot be built here, with what is missing."""
-
-
-def is_elf(path: Path) -> bool:
-    with path.open("rb") as head:
-        return head.read(4) == _MAGIC
 
 
 def needed(path: Path) -> dict[str, Path]:

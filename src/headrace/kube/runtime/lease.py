@@ -46,11 +46,6 @@ def decide(lease: Object | None, me: str, unchanged_for: float) -> Step:
     return Step.WAIT
 
 
-def is_fresh(lease: Object, now: datetime) -> bool:
-    """Whether somebody holds the Lease and has renewed it within its duration."""
-    return seconds_fresh(lease, now) > 0.0
-
-
 def seconds_fresh(lease: Object, now: datetime) -> float:
     """For how many seconds from `now` the Lease still counts as held; 0 or less where it does not."""
     spec = lease.get("spec") or {}

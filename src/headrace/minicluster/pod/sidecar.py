@@ -20,13 +20,13 @@ from . import environment
 from .place import Place, PlaceError, find_place, read_plan
 from .words import plain_words
 
-# Seconds between two looks for the socket: no event tells one container what happens in another.
+# Seconds between two attempts to connect to the socket: a broker in another container sends no event when it listens.
 _LOOK = 0.1
 
 
 def run_sidecar(index: str) -> int:
     """Run the command of container `index` of this pod; its exit status, or that of what cannot be run."""
-    # A process 1 gets no signal that it has no handler for.
+    # The kernel drops signals for process 1 of a container that the process has no handler for.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     try:
         plan = read_plan()
