@@ -32,6 +32,8 @@ class Server:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], tuple[int, Any]] = {}
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        self.first: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+        """By method and path: what is answered before the answer that stays."""
 
     def answer(self, method: str, path: str, body: Any, status: int = 200) -> None:
         self.answers[method, path] = (status, body)
@@ -47,7 +49,8 @@ class Server:
         query = {key: values[0] for key, values in parse_qs(place.query).items()}
         self.asked.append((method, place.path, query, json.loads(body) if body else None))
         missing = (404, {"kind": "Status", "reason": "NotFound", "message": f"{place.path} not found"})
-        status, found = self.answers.get((method, place.path), missing)
+        before = self.first.get((method, place.path))
+        status, found = before.pop(0) if before else self.answers.get((method, place.path), missing)
         return status, found if isinstance(found, bytes) else json.dumps(found).encode()
 
 
@@ -160,13 +163,62 @@ def test_one_that_has_ended_is_not_taken_for_a_run(
     assert told in capsys.readouterr().err
 
 
-def test_a_conflict_names_the_option_that_resolves_it(
+def conflict(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """The API server's answer to an apply of fields that other managers have set: (manager, field)."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using v1', "field": field}
+        for manager, field in pairs
+    ]
+    return {"kind": "Status", "reason": "Conflict", "message": "Apply failed", "details": {"causes": causes}}
+
+
+def test_fields_that_our_commands_and_kubectl_have_set_are_taken_over(
     taking: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refusal = {"kind": "Status", "reason": "Conflict", "message": "conflict with another manager: .spec.size"}
-    taking.answer("PATCH", f"{CLUSTERS}/sample", refusal, 409)
+    path = f"{CLUSTERS}/sample"
+    taking.first["PATCH", path] = [(409, conflict(("headrace-mini", ".spec.size"), ("kubectl-edit", ".spec.tasks")))]
+    assert headrace(["mini", "apply", "--no-wait", file]) == 0
+    asked = [query["force"] for method, where, query, _ in taking.asked if (method, where) == ("PATCH", path)]
+    assert asked == ["false", "true"]
+    told = capsys.readouterr().err
+    assert "MiniCluster/sample applied, over spec.tasks of kubectl-edit\n" in told
+
+
+def test_a_conflict_names_the_field_its_manager_and_the_ways_out(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = conflict(("headrace-mini", ".spec.size"), ("kube-controller-manager", ".spec.size"))
+    taking.answer("PATCH", f"{CLUSTERS}/sample", both, 409)
     assert headrace(["mini", "apply", file]) == 1
-    assert "conflict with another manager: .spec.size (--force takes these fields over)" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "headrace-mini: MiniCluster/sample: spec.size is set by kube-controller-manager (a HorizontalPodAutoscaler); "
+        "leave it out of the file, or take it over with --force"
+    )
+
+
+def test_a_conflict_about_something_else_is_told_in_the_servers_words(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taking.answer("PATCH", f"{CLUSTERS}/sample", {"kind": "Status", "reason": "Conflict", "message": "moved"}, 409)
+    assert headrace(["mini", "apply", file]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "headrace-mini: moved"
+
+
+@pytest.mark.parametrize("refused", ["list", "watch"])
+def test_without_the_right_to_watch_it_looks_again_and_again(
+    taking: Server, file: str, refused: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forbidden = (403, {"kind": "Status", "reason": "Forbidden", "message": f"may not {refused}"})
+    listed = (200, {"metadata": {"resourceVersion": "5"}, "items": [cluster(phase="Starting", ready="0/2")]})
+    taking.first["GET", CLUSTERS] = [forbidden] if refused == "list" else [listed, forbidden]
+    waits, ended = cluster(phase="Starting", ready="1/2"), cluster(phase="Failed", exitCode=4)
+    for version, one in enumerate((waits, ended)):
+        one["metadata"]["resourceVersion"] = str(version)
+    taking.first["GET", f"{CLUSTERS}/sample"] = [(200, waits)]
+    taking.answer("GET", f"{CLUSTERS}/sample", ended)
+    assert headrace(["mini", "apply", "--wait", file]) == 4
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2:] == ["headrace-mini: Starting 1/2", "headrace-mini: Failed"]
 
 
 def test_a_status_of_an_older_specification_does_not_count(
@@ -241,8 +293,20 @@ def test_who_names_no_minicluster_is_told_which_there_are(server: Server, capsys
     assert "does not know the kind MiniCluster" in capsys.readouterr().err
 
 
-def pod(name: str, created: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "creationTimestamp": created}}
+def pod(name: str, created: str = "2026-01-01T00:00:00Z", **status: Any) -> dict[str, Any]:
+    """A pod with the containers sample and web; `status` is its PodStatus."""
+    owners = [{"uid": "job-1", "controller": True}]
+    metadata = {"name": name, "creationTimestamp": created, "ownerReferences": owners}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "sample"}, {"name": "web"}]}, "status": status}
+
+
+def container(**state: Any) -> dict[str, Any]:
+    """The PodStatus of a pod whose container sample has this state."""
+    return {"containerStatuses": [{"name": "sample", "image": "nope:1", "state": state}]}
+
+
+WAITING = {"message": 'container "sample" in pod "p" is waiting to start: trying and failing to pull image'}
+PULLS = {"phase": "Pending", **container(waiting={"reason": "ErrImagePull", "message": "not found"})}
 
 
 def test_the_log_is_of_the_newest_pod_of_the_lead(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
@@ -271,6 +335,95 @@ def test_a_pod_that_there_is_not_is_told_with_the_phase(server: Server, capsys: 
     assert "MiniCluster sample has no pod sample-0 (Pending: short of cpu)" in capsys.readouterr().err
 
 
+def test_the_log_of_a_pod_that_has_not_started_says_why(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.items(PODS, pod("p", **PULLS))
+    server.answer("GET", f"{PODS}/p/log", WAITING, 400)
+    assert headrace(["mini", "logs", "sample"]) == 1
+    assert capsys.readouterr().err == (
+        "headrace-mini: container sample of pod p has not started (Pending: image nope:1 of container sample cannot be "
+        "pulled (ErrImagePull): not found); headrace mini logs -f sample waits for it\n"
+    )
+
+
+def test_the_log_of_a_container_that_a_pod_does_not_have_is_refused_in_the_servers_words(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.items(PODS, pod("p"))
+    server.answer("GET", f"{PODS}/p/log", {"message": "container other is not valid for pod p"}, 400)
+    assert headrace(["mini", "logs", "-f", "-c", "other", "sample"]) == 1
+    assert capsys.readouterr().err == "headrace-mini: container other is not valid for pod p\n"
+
+
+def test_who_follows_a_log_hears_what_its_start_waits_for(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import client, containers
+
+    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr(containers, "_LOOK", 0.01)
+    gated = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+             "message": "0/2 nodes are available: 2 Insufficient cpu."}  # fmt: skip
+    listings = [(), (pod("p", phase="Pending", conditions=[gated]),), (pod("p", **PULLS),), (pod("p", **PULLS),)]
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": list(items)}) for items in listings]
+    server.items(PODS, pod("p", phase="Running", **container(running={})))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Pending", reason="no pods"))
+    no_host = {"message": "pod p does not have a host assigned"}
+    server.first["GET", f"{PODS}/p/log"] = [(400, no_host), (400, WAITING), (400, WAITING)]
+    server.answer("GET", f"{PODS}/p/log", b"hello\n")
+    assert headrace(["mini", "logs", "-f", "sample"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "hello\n"
+    assert err.splitlines() == [
+        "headrace-mini: MiniCluster sample is Pending: no pods",
+        "headrace-mini: container sample of pod p has not started (Pending: short of cpu on 2 nodes)",
+        "headrace-mini: container sample of pod p has not started "
+        "(Pending: image nope:1 of container sample cannot be pulled (ErrImagePull): not found)",
+    ]
+
+
+def test_a_log_that_will_never_be_is_not_waited_for(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.items(PODS)
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Failed", reason="too late"))
+    assert headrace(["mini", "logs", "-f", "sample"]) == 1
+    assert "MiniCluster sample has no pod sample-0 (Failed: too late)" in capsys.readouterr().err
+    server.items(PODS, pod("p", phase="Failed", reason="Evicted", **container(waiting={})))
+    server.answer("GET", f"{PODS}/p/log", WAITING, 400)
+    assert headrace(["mini", "logs", "-f", "sample"]) == 1
+    assert "container sample of pod p has not started (Failed: Evicted), and has ended without" in (
+        capsys.readouterr().err
+    )
+
+
+def test_connect_says_of_one_that_has_ended_that_nothing_is_left(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = cluster(phase="Failed", exitCode=3, times={"finished": "2026-01-01T00:00:00Z"})
+    server.answer("GET", f"{CLUSTERS}/sample", over)
+    told = "MiniCluster sample has ended (Failed, exit code 3), and no broker is left to connect to: "
+    again = "to run it again, headrace mini delete sample, then apply it\n"
+    server.items(PODS, pod("p", phase="Failed", **container(terminated={"exitCode": 3})))
+    assert headrace(["mini", "connect", "sample"]) == 1
+    assert capsys.readouterr().err == f"headrace-mini: {told}headrace mini logs sample shows what it wrote; {again}"
+    server.items(PODS)
+    assert headrace(["mini", "connect", "sample"]) == 1
+    assert capsys.readouterr().err == f"headrace-mini: {told}{again}"
+
+
+def test_connect_says_of_one_that_has_not_started_when_it_will_work(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Starting", ready="0/2"))
+    server.items(PODS, pod("p", **PULLS))
+    assert headrace(["mini", "connect", "sample"]) == 1
+    told = capsys.readouterr().err
+    assert "container sample of pod p has not started (Pending: image nope:1" in told
+    assert told.endswith("; connect when headrace mini status sample tells Running\n")
+    server.items(PODS, pod("p", phase="Running", **container(running={})))
+    server.answer("GET", f"{PODS}/p/exec", {"message": "no"}, 403)
+    assert headrace(["mini", "connect", "sample", "flux", "uptime"]) == 1
+    assert "MiniCluster sample is Starting 0/2: its broker may not be up yet" in capsys.readouterr().err
+
+
 def test_connect_asks_for_the_command_in_the_pods_broker(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
     server.items(PODS, pod("p", "2026-01-01T00:00:00Z"))
@@ -297,6 +450,7 @@ def test_only_the_minicluster_that_was_seen_is_deleted(server: Server, capsys: p
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
     server.answer("DELETE", f"{CLUSTERS}/sample", {})
     server.items(CLUSTERS)
+    server.items(PODS)
     assert headrace(["mini", "delete", "sample"]) == 0
     assert server.last("DELETE")[2]["preconditions"] == {"uid": "u1"}
     assert headrace(["mini", "delete", "--no-wait", "sample"]) == 0
@@ -304,12 +458,50 @@ def test_only_the_minicluster_that_was_seen_is_deleted(server: Server, capsys: p
     assert capsys.readouterr().out == "MiniCluster/sample deleted\n" * 2
 
 
+def test_a_deletion_waits_for_the_pods_and_says_so(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import client
+
+    monkeypatch.setattr(client, "_SILENCE", 0.0)
+    monkeypatch.setattr(client, "_LOOK", 0.01)
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(CLUSTERS)
+    namesake = pod("new")
+    namesake["metadata"]["ownerReferences"][0]["uid"] = "job-2"
+    listings = [(pod("a"), pod("b")), (pod("a"), pod("b")), (pod("a"), namesake), (pod("a"),)]
+    server.first["GET", PODS] = [(200, {"metadata": {}, "items": list(pods)}) for pods in listings]
+    server.items(PODS, namesake)
+    assert headrace(["mini", "delete", "sample"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "MiniCluster/sample deleted\n"
+    assert err.splitlines() == [
+        "headrace-mini: 2 pods of sample still to end",
+        "headrace-mini: 1 pod of sample still to end",
+    ]
+    listed = next(query for _, path, query, _ in server.asked if path == PODS)
+    assert listed["labelSelector"] == "flux-framework.org/minicluster=sample"
+
+
+def test_who_may_not_list_pods_can_delete(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answer("GET", f"{CLUSTERS}/sample", cluster())
+    server.answer("DELETE", f"{CLUSTERS}/sample", {})
+    server.items(CLUSTERS)
+    server.answer("GET", PODS, {"kind": "Status", "message": "may not"}, 403)
+    assert headrace(["mini", "delete", "sample"]) == 0
+    assert capsys.readouterr().out == "MiniCluster/sample deleted\n"
+
+
 def test_the_namespace_and_the_context_can_be_chosen(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.items(CLUSTERS.replace("team", "other"), cluster())
     assert headrace(["mini", "status", "--namespace", "other"]) == 0
     capsys.readouterr()
     assert headrace(["mini", "status", "--context", "away"]) == 1
-    assert "127.0.0.1:9" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "headrace-mini: the API server http://127.0.0.1:9: Connection refused (list miniclusters): does the "
+        "cluster run, and is it the one that KUBECONFIG, --kubeconfig and --context choose?\n"
+    )
     assert headrace(["mini", "status", "--context", "nowhere"]) == 1
     assert "no context 'nowhere' (there are: here, away)" in capsys.readouterr().err
 

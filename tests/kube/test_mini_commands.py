@@ -108,6 +108,72 @@ def test_logs_are_followed_from_before_the_pod_runs(mini: Mini, miniclusters: Mi
     assert [line for line in followed.stdout.splitlines() if line in ("one", "two")] == ["one", "two"]
 
 
+def test_a_file_is_applied_again_over_what_scale_and_kubectl_have_set(mini: Mini, miniclusters: MiniClusters) -> None:
+    first = text("again", "", size=1, maxSize=4, interactive=True)
+    assert mini("apply", "--no-wait", "-", input=first).returncode == 0
+    assert mini("scale", "again", "2").returncode == 0
+    for size in (3, 1):
+        done = mini("apply", "--no-wait", "-", input=text("again", "", size=size, maxSize=4, interactive=True))
+        assert done.returncode == 0, done.stderr
+        assert miniclusters.get("mc", "again")["spec"]["size"] == size
+        miniclusters.kubectl("scale", "mc", "again", "--replicas=2")
+    miniclusters.kubectl("apply", "-f", "-", input=text("again", "", size=4, maxSize=4, interactive=True))
+    done = mini("apply", "--no-wait", "-", input=first)
+    assert done.returncode == 0 and "over spec.size of kubectl" in done.stderr, done.stderr
+
+    path = f"/apis/flux-framework.org/v1alpha2/namespaces/{miniclusters.namespace}/miniclusters/again"
+    body = {"spec": {"replicas": 2}}
+    kind = "application/merge-patch+json"
+    miniclusters.cluster.api.request("PATCH", f"{path}/scale?fieldManager=kube-controller-manager", body, kind)
+    refused = mini("apply", "--no-wait", "-", input=first)
+    assert refused.returncode == 1
+    assert "MiniCluster/again: spec.size is set by kube-controller-manager (a HorizontalPodAuto" in refused.stderr
+    assert miniclusters.get("mc", "again")["spec"]["size"] == 2
+    assert mini("apply", "--no-wait", "--force", "-", input=first).returncode == 0
+    assert miniclusters.get("mc", "again")["spec"]["size"] == 1
+
+
+def test_what_has_not_started_and_what_has_ended_is_told_in_words(mini: Mini, miniclusters: MiniClusters) -> None:
+    pulls = [{"image": "local/is-not-there:1", "command": "true", "imagePullPolicy": "Never"}]
+    assert mini("apply", "--no-wait", "-", input=text("pulls", "", size=1, containers=pulls)).returncode == 0
+    miniclusters.reason("pulls", lambda reason: "cannot be pulled" in reason)
+    for words, todo in ((["logs"], "headrace mini logs -f pulls waits for it"), (["connect"], "tells Running")):
+        done = mini(*words, "pulls")
+        assert done.returncode == 1 and "image local/is-not-there:1 of container pulls cannot be pulled" in done.stderr
+        assert done.stderr.endswith(f"{todo}\n")
+    assert mini("apply", "--wait", "-", input=text("over", "true", size=1)).returncode == 0
+    done = mini("connect", "over")
+    assert done.returncode == 1
+    assert "MiniCluster over has ended (Finished, exit code 0), and no broker is left to connect to" in done.stderr
+
+
+def test_a_deletion_returns_when_the_pods_are_gone(mini: Mini, miniclusters: MiniClusters) -> None:
+    assert mini("apply", "-", input=text("goes", "", size=2, interactive=True)).returncode == 0
+    assert miniclusters.pods("goes")
+    done = mini("delete", "goes")
+    assert (done.returncode, done.stdout) == (0, "MiniCluster/goes deleted\n"), done.stderr
+    assert not miniclusters.pods("goes")
+
+
+def test_who_may_only_get_waits_for_the_end_too(mini: Mini, miniclusters: MiniClusters, tmp_path: Path) -> None:
+    rules = "--verb=get,create,patch"
+    miniclusters.kubectl("create", "serviceaccount", "looks")
+    miniclusters.kubectl("create", "role", "looks", rules, "--resource=miniclusters.flux-framework.org")
+    miniclusters.kubectl(
+        "create", "rolebinding", "looks", "--role=looks", f"--serviceaccount={miniclusters.namespace}:looks"
+    )
+    token = miniclusters.kubectl("create", "token", "looks").strip()
+    config = yaml.safe_load(miniclusters.cluster.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    done = mini(
+        "apply", "--kubeconfig", str(tmp_path / "kubeconfig"), "--wait", "-", input=text("eyes", "false", size=1)
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the job ended with" in done.stderr.splitlines()[-1]
+
+
 def test_a_wrong_file_is_refused_before_anything_is_sent(mini: Mini) -> None:
     done = mini("apply", "-", input=text("wrong", "x", size=0))
     assert done.returncode == 1 and "spec.size: must be 1 or more, not 0" in done.stderr

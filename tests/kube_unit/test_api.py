@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from http_api import HttpApi, run, served
 
 from headrace.kube.api import CONFIG_MAPS, JOBS, MINICLUSTERS, PODS, SECRETS, Api, ApiError, Unreachable
+from headrace.kube.certificates import make_pair
 from headrace.kube.credentials import Identity
 
 Object = dict[str, Any]
@@ -75,6 +78,32 @@ def test_a_server_that_is_not_there_is_unreachable() -> None:
         with pytest.raises(Unreachable, match="watch of jobs"):
             async for _ in api.watch(JOBS, "1"):
                 pass
+
+    run(test)
+
+
+def test_a_failed_connection_is_told_without_the_objects_of_python(tmp_path: Path) -> None:
+    pair = make_pair(["somewhere.else"], datetime.now(timezone.utc))
+    (tmp_path / "pair.pem").write_text(pair.certificate + pair.key)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(tmp_path / "pair.pem")
+
+    async def test(http: HttpApi, api: Api) -> None:
+        plain = int(api.cluster.server.rpartition(":")[2])
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=serving)
+        served = server.sockets[0].getsockname()[1]
+        expected = {
+            "https://127.0.0.1:1": "Connection refused",
+            f"https://127.0.0.1:{plain}": "TLS: ",
+            f"https://127.0.0.1:{served}": "its certificate is refused: unable to get local issuer certificate",
+        }
+        for where, why in expected.items():
+            api.cluster = type(api.cluster)(where, Identity(), ssl.create_default_context())
+            with pytest.raises(Unreachable) as caught:
+                await api.get(JOBS, "ns", "a")
+            assert str(caught.value).startswith(f"the API server {where}: {why}")
+            assert "object at" not in str(caught.value)
+        server.close()
 
     run(test)
 

@@ -75,7 +75,7 @@ class ModuleContext:
         self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
         self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
         self._clear_hooks: list[Callable[[], None]] = []
-        # Raises RpcError where the sender of a `stats-get` request may not read the statistics. By default every sender may.
+        # Raises RpcError where the sender of a `stats-get` request may not read the statistics; by default all may.
         self.check_stats_request: Callable[[Message], None] = lambda _msg: None
         self._unload_hooks: list[Callable[[], Any]] = []
         self._tasks: set[asyncio.Task[Any]] = set()

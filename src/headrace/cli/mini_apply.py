@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from headrace.cli.errors import CommandError
 from headrace.cli.mini_file import add_file, load_file
-from headrace.cli.mini_kube import add_cluster, connected
+from headrace.cli.mini_kube import add_cluster, connected, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ def add_arguments(parser: Parser) -> None:
     waits = parser.add_mutually_exclusive_group()
     waits.add_argument("-w", "--wait", action="store_true", help="wait for the end, and exit with the job's status")
     waits.add_argument("--no-wait", action="store_true", help="return when the API server has FILE")
-    parser.add_argument("--force", action="store_true", help="take over fields that somebody else has set")
+    parser.add_argument(
+        "--force", action="store_true", help="take over fields that another manager, such as an autoscaler, has set"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     parser.add_argument("--json", action="store_true", help="print the MiniCluster as JSON at the end")
     add_file(parser)
@@ -33,23 +34,24 @@ def main(options: Namespace) -> int:
     source = load_file(options.file)
 
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client
+        from headrace.kube import apply, client
         from headrace.kube.api import MINICLUSTERS
 
         where, cluster = namespace, None
         for document in source.documents:
-            stored = await client.apply(api, document, namespace, options.force)
+            stored, taken_over = await apply.apply(api, document, namespace, options.force)
             kind, name = stored.get("kind", document.get("kind")), stored["metadata"]["name"]
             if kind == MINICLUSTERS.kind:
                 where, cluster = stored["metadata"]["namespace"], stored
-            _say(options, f"{kind}/{name} applied")
+            over = "".join(f", over {one.field} of {one.manager}" for one in taken_over)
+            _say(options, f"{kind}/{name} applied{over}")
         assert cluster is not None
-        over = client.ended(cluster)
-        if over and options.no_wait:
-            _say(options, over)
-        elif over:
-            # Its status, of a run before, says nothing of what was applied now.
-            raise client.EndedError(over)
+        has_ended = client.ended(cluster)
+        if has_ended and options.no_wait:
+            _say(options, has_ended)
+        elif has_ended:
+            # The status of the run that has ended says nothing of the specification that was applied now.
+            raise client.EndedError(has_ended)
         if not options.no_wait:
             cluster = await _watch(api, where, cluster, options)
         if options.json:
@@ -87,5 +89,4 @@ async def _watch(api: Api, namespace: str, cluster: Dict[str, Any], options: Nam
 
 def _say(options: Namespace, line: str) -> None:
     if not options.quiet:
-        sys.stderr.write(f"headrace-mini: {line}\n")
-        sys.stderr.flush()
+        tell(line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.mini_kube import add_cluster, add_name, connected
+from headrace.cli.mini_kube import add_cluster, add_name, connected, tell
 from headrace.cli.mini_logs import add_pod
 
 TYPE_CHECKING = False
@@ -28,14 +28,17 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client, pod_exec
+        from headrace.kube import client, containers, pod_exec
 
         cluster = await client.find(api, namespace, options.name)
-        pod = await client.pod_of(api, namespace, options.name, options.pod, options.group)
+        chosen = containers.Chosen(namespace, options.name, options.pod, options.group, options.container)
+        pod = await containers.running_pod(api, chosen, cluster)
+        if client.status_of(cluster).get("phase") not in ("Running", None):
+            tell(f"MiniCluster {options.name} is {client.progress(cluster)}: its broker may not be up yet")
         words = options.command[1:] if options.command[:1] == ["--"] else options.command
         command = client.connect_command(cluster, words)
         terminal = not words and os.isatty(0) and os.isatty(1)
-        name, container = pod["metadata"]["name"], options.container or options.name
-        return await pod_exec.execute(api, namespace, name, container, command, terminal=terminal)
+        name = pod["metadata"]["name"]
+        return await pod_exec.execute(api, namespace, name, chosen.of_pod, command, terminal=terminal)
 
     return connected(options, act)

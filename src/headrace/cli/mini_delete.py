@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.mini_kube import add_cluster, connected
+from headrace.cli.mini_kube import add_cluster, connected, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("--no-wait", action="store_true", help="do not wait until they are gone")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until they and their pods are gone")
     parser.add_argument("names", metavar="NAME", nargs="+", help="names of the MiniClusters")
 
 
@@ -22,14 +22,11 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
 
-        for name in options.names:
-            uid = (await client.find(api, namespace, name))["metadata"]["uid"]
-            await client.delete(api, namespace, name)
+        deleted = [await client.delete(api, namespace, name) for name in options.names]
+        for one in deleted:
             if not options.no_wait:
-                async for found in client.follow(api, namespace, name):
-                    if found is None or found["metadata"]["uid"] != uid:
-                        break
-            print(f"MiniCluster/{name} deleted")
+                await client.wait_until_gone(api, one, tell)
+            print(f"MiniCluster/{one.name} deleted")
         return 0
 
     return connected(options, act)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from headrace.cli.errors import CommandError
 
 TYPE_CHECKING = False
@@ -34,7 +36,9 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     from headrace.kube import credentials
     from headrace.kube.api import Api, ApiError, Unreachable
-    from headrace.kube.client import MANAGER, EndedError, NotFoundError
+    from headrace.kube.apply import MANAGER, ConflictError
+    from headrace.kube.client import EndedError, NotFoundError
+    from headrace.kube.containers import NotRunningError
     from headrace.kube.pod_exec import BrokenExecError
 
     async def run() -> int:
@@ -44,12 +48,19 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     try:
         return asyncio.run(run())
-    except (credentials.CredentialsError, Unreachable, NotFoundError, EndedError, BrokenExecError) as exc:
+    except (NotFoundError, EndedError, ConflictError, NotRunningError) as exc:
         raise CommandError(str(exc)) from None
+    except (credentials.CredentialsError, BrokenExecError) as exc:
+        raise CommandError(str(exc)) from None
+    except Unreachable as exc:
+        hint = "does the cluster run, and is it the one that KUBECONFIG, --kubeconfig and --context choose?"
+        raise CommandError(f"{exc}: {hint}") from None
     except ApiError as exc:
-        hint = ""
-        if exc.status == 401:
-            hint = " (the credentials of the kubeconfig are not known there)"
-        elif exc.reason == "Conflict" and getattr(options, "force", None) is False:
-            hint = " (--force takes these fields over)"
+        hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
         raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None
+
+
+def tell(line: str) -> None:
+    """Say on standard error what a command waits for or does."""
+    sys.stderr.write(f"headrace-mini: {line}\n")
+    sys.stderr.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.mini_kube import add_cluster, add_name, connected
+from headrace.cli.mini_kube import add_cluster, add_name, connected, tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ def add_arguments(parser: Parser) -> None:
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
-        from headrace.kube import client
+        from headrace.kube import containers
 
-        pod = await client.pod_of(api, namespace, options.name, options.pod, options.group)
-        container = options.container or options.name
-        async for chunk in client.logs(api, namespace, pod, container, options.follow):
+        chosen = containers.Chosen(namespace, options.name, options.pod, options.group, options.container)
+        async for chunk in containers.logs(api, chosen, options.follow, tell):
             _write(chunk)
         return 0
 

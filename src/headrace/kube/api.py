@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -63,13 +65,15 @@ KINDS = {one.kind: one for one in (MINICLUSTERS, JOBS, PODS, SERVICES, CONFIG_MA
 
 
 class ApiError(Exception):
-    """The API server refused: HTTP `status`, its machine-readable `reason` ("AlreadyExists") and its message."""
+    """The API server refused: HTTP `status`, its machine-readable `reason` ("AlreadyExists"), its message, and the
+    `details` of its Status (metav1.StatusDetails), {} where it gave none."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
+        self.details = details or {}
 
 
 class Unreachable(Exception):
@@ -180,7 +184,7 @@ class Api:
                         raise ApiError(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
                     yield event["type"], event["object"]
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError, msgspec.DecodeError) as exc:
-            raise Unreachable(f"watch of {kind.plural}: {exc or type(exc).__name__}") from None
+            raise self._unreachable(f"watch of {kind.plural}", exc) from None
 
     async def stream(
         self, kind: Kind, namespace: str, name: str, subresource: str, query: dict[str, str]
@@ -198,7 +202,7 @@ class Api:
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
-            raise Unreachable(f"{subresource} of {name}: {exc or type(exc).__name__}") from None
+            raise self._unreachable(f"{subresource} of {name}", exc) from None
 
     async def websocket(
         self, kind: Kind, namespace: str, name: str, subresource: str, query: list[tuple[str, str]], protocol: str
@@ -213,7 +217,7 @@ class Api:
         except aiohttp.WSServerHandshakeError as exc:
             raise ApiError(exc.status, "", f"{subresource} of {name}: {exc.message} ({exc.status})") from None
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as exc:
-            raise Unreachable(f"{subresource} of {name}: {exc or type(exc).__name__}") from None
+            raise self._unreachable(f"{subresource} of {name}", exc) from None
 
     async def _send(
         self, verb: str, method: str, kind: Kind, path: str, query: dict[str, str] | None = None,
@@ -232,8 +236,11 @@ class Api:
                     raise await self._refusal(response)
                 answer = msgspec.json.decode(await response.read())
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError, msgspec.DecodeError) as exc:
-            raise Unreachable(f"{verb} {kind.plural}: {exc or type(exc).__name__}") from None
+            raise self._unreachable(f"{verb} {kind.plural}", exc) from None
         return answer if isinstance(answer, dict) else {}
+
+    def _unreachable(self, what: str, exc: Exception) -> Unreachable:
+        return Unreachable(f"the API server {self.cluster.server}: {_why(exc)} ({what})")
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> ApiError:
         if response.status == 401:
@@ -241,7 +248,8 @@ class Api:
         text = (await response.read()).decode(errors="replace")
         try:
             status = json.loads(text)
-            return ApiError(response.status, status.get("reason", ""), status.get("message", text))
+            details = status.get("details")
+            return ApiError(response.status, status.get("reason", ""), status.get("message", text), details)
         except (ValueError, AttributeError):
             return ApiError(response.status, "", text.strip() or response.reason or "")
 
@@ -259,6 +267,21 @@ class Api:
     @property
     def _tls(self) -> Any:
         return self.cluster.tls if self.cluster.tls is not None else True
+
+
+def _why(exc: Exception) -> str:
+    """What is wrong with a connection, without the names of Python's own objects."""
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+        cause = exc.certificate_error
+        return f"its certificate is refused: {getattr(cause, 'verify_message', '') or cause}"
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        cause = exc.os_error
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS: {cause.reason or cause}"
+        return os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
+    if isinstance(exc, asyncio.TimeoutError):
+        return "no answer in time"
+    return str(exc) or type(exc).__name__
 
 
 def _given(query: dict[str, str]) -> dict[str, str]:

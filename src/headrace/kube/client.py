@@ -1,65 +1,63 @@
-"""What users do with MiniClusters on Kubernetes: apply, follow, read logs, scale, delete; with the users' own rights.
+"""What users do with MiniClusters on Kubernetes: find, follow, scale, delete them; with the users' own rights.
 
-The commands of `headrace mini` and the kubectl plugin call these functions and print what they give.
+The commands of `headrace mini` and the kubectl plugin call these functions and print what they give. `apply` and
+`containers` have what those commands do with documents and with containers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
 
 from ..minicluster.pod_plan import VIEW
 from . import names
-from .api import MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
+from .api import MINICLUSTERS, PODS, Api, ApiError, Unreachable
 
 Object = dict[str, Any]
 
-# The field manager of what users apply.
-MANAGER = "headrace-mini"
 # Phases after which a MiniCluster does nothing more by itself.
 OVER = ("Finished", "Failed", "Invalid")
 # Phases in which there is nothing to wait for before its end.
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
+# Seconds between two looks at what no watch tells, and for which a command waits without a word.
+_LOOK = 0.5
+_SILENCE = 2.0
 
 
 class NotFoundError(Exception):
     """There is no such MiniCluster, or no such pod of one; the message says what there is."""
 
 
+class Deleted(NamedTuple):
+    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself)."""
+
+    namespace: str
+    name: str
+    uid: str
+    controllers: frozenset[str]
+
+
 class EndedError(Exception):
     """The MiniCluster has ended, and would not do what is asked; the message says how to run it again."""
 
 
-async def apply(api: Api, document: Object, namespace: str, force: bool) -> Object:
-    """Server-side apply of one document of any kind; the stored object. `namespace` counts where the document has
-    none. Raises ApiError: status 409 where another manager has set one of its fields and `force` is false."""
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
-        raise ApiError(400, "Invalid", f"{document.get('kind', 'a document')} has no metadata.name")
-    kind, namespaced = await resource(api, str(document.get("apiVersion", "")), str(document.get("kind", "")))
-    where = (metadata.get("namespace") or namespace) if namespaced else ""
-    body = {**document, "metadata": {**metadata, **({"namespace": where} if where else {})}}
-    return await api.apply(kind, where, metadata["name"], body, force)
+class News:
+    """Tells what a command waits for: nothing in the first seconds, then each text that is new."""
 
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._since = clock()
+        self._told = ""
 
-async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
-    """The resource of a kind, and whether it has namespaces, as the API server tells it. Raises ApiError."""
-    if (api_version, kind) == (MINICLUSTERS.api_version, MINICLUSTERS.kind):
-        return MINICLUSTERS, True
-    group, _, version = api_version.rpartition("/")
-    try:
-        found = await api.get(Kind(group, version, "", kind), "", "")
-    except ApiError as exc:
-        if exc.status != 404:
-            raise
-        found = {}
-    for one in found.get("resources") or ():
-        if one.get("kind") == kind and "/" not in one["name"]:
-            return Kind(group, version, one["name"], kind), bool(one.get("namespaced"))
-    raise ApiError(404, "NotFound", f"the API server knows no {kind} of {api_version or 'no version'}")
+    def waits_for(self, text: str) -> None:
+        if text != self._told and self._clock() >= self._since + _SILENCE:
+            self._told = text
+            self._tell(text)
 
 
 async def find(api: Api, namespace: str, name: str) -> Object:
@@ -76,6 +74,8 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
     try:
         there = [one["metadata"]["name"] for one in (await api.list_objects(MINICLUSTERS, namespace)).items]
     except ApiError as exc:
+        if exc.status == 403:
+            return f"no MiniCluster {name} in namespace {namespace}"
         if exc.status != 404:
             raise
         return "the cluster does not know the kind MiniCluster: headrace operator manifests | kubectl apply -f -"
@@ -84,7 +84,21 @@ async def _no_such(api: Api, namespace: str, name: str) -> str:
 
 
 async def follow(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
-    """The MiniCluster as it is and after each change; None, the last, when it is deleted. Raises ApiError."""
+    """The MiniCluster as it is and after each change; None, the last, when it is deleted.
+
+    By a watch, or where the user may not watch by a look each second. Raises ApiError.
+    """
+    try:
+        async for found in _watched(api, namespace, name):
+            yield found
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        async for found in _polled(api, namespace, name):
+            yield found
+
+
+async def _watched(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
     fields = f"metadata.name={name}"
     pause = _RETRY
     while True:
@@ -108,6 +122,27 @@ async def follow(api: Api, namespace: str, name: str) -> AsyncIterator[Object | 
         except ApiError as exc:
             if exc.status != 410:
                 raise
+
+
+async def _polled(api: Api, namespace: str, name: str) -> AsyncIterator[Object | None]:
+    version = ""
+    pause = _RETRY
+    while True:
+        try:
+            found = await api.get(MINICLUSTERS, namespace, name)
+        except Unreachable:
+            pause = min(pause * 2, _LAST_RETRY)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            yield None
+            return
+        else:
+            pause = _RETRY
+            if found["metadata"].get("resourceVersion") != version:
+                version = found["metadata"].get("resourceVersion", "")
+                yield found
+        await asyncio.sleep(pause)
 
 
 def status_of(cluster: Object) -> Object:
@@ -155,22 +190,6 @@ async def pod_of(api: Api, namespace: str, name: str, index: int, group: str = "
     raise NotFoundError(f"MiniCluster {name} has no pod {job}-{index} ({phase})")
 
 
-async def logs(api: Api, namespace: str, pod: Object, container: str, going_on: bool) -> AsyncIterator[bytes]:
-    """What a container of a pod has written; with `going_on` also what it writes, from its start to its end."""
-    name = pod["metadata"]["name"]
-    query = {"container": container, "follow": "true" if going_on else ""}
-    while True:
-        try:
-            async for chunk in api.stream(PODS, namespace, name, "log", query):
-                yield chunk
-            return
-        except ApiError as exc:
-            # "container is waiting to start": there is no event that tells when its log can be read.
-            if not (going_on and exc.status == 400 and "waiting to start" in exc.message):
-                raise
-        await asyncio.sleep(_RETRY)
-
-
 def connect_command(cluster: Object, words: list[str]) -> list[str]:
     """What runs in a pod to connect to its broker: `words`, or a shell, with FLUX_URI set."""
     flux = cluster["spec"].get("flux") or {}
@@ -193,7 +212,45 @@ async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
         raise NotFoundError(await _no_such(api, namespace, name)) from None
 
 
-async def delete(api: Api, namespace: str, name: str) -> None:
+async def delete(api: Api, namespace: str, name: str) -> Deleted:
     """Delete a MiniCluster and what it owns; returns when that is accepted. Raises NotFoundError, ApiError."""
-    cluster = await find(api, namespace, name)
-    await api.delete(MINICLUSTERS, namespace, name, cluster["metadata"]["uid"])
+    uid = (await find(api, namespace, name))["metadata"]["uid"]
+    controllers = frozenset(_controller(pod) for pod in await _pods_of(api, namespace, name))
+    await api.delete(MINICLUSTERS, namespace, name, uid)
+    return Deleted(namespace, name, uid, controllers)
+
+
+async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
+    """Return when a MiniCluster that was deleted is gone, and its pods are. `tell` hears what is waited for, from two
+    seconds on and when that changes. Raises ApiError, Unreachable."""
+    news = News(tell)
+    async for found in follow(api, deleted.namespace, deleted.name):
+        if found is None or found["metadata"]["uid"] != deleted.uid:
+            break
+        news.waits_for(f"MiniCluster {deleted.name} is saving its queue before it ends")
+    while True:
+        left = [pod for pod in await _pods_of(api, deleted.namespace, deleted.name) if _is_of(pod, deleted)]
+        if not left:
+            return
+        news.waits_for(f"{len(left)} pod{'s' if len(left) > 1 else ''} of {deleted.name} still to end")
+        await asyncio.sleep(_LOOK)
+
+
+async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
+    """The pods of all Jobs of a MiniCluster, [] for a user who may not list pods."""
+    try:
+        return (await api.list_objects(PODS, namespace, f"{names.CLUSTER}={name}")).items
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return []
+
+
+def _is_of(pod: Object, deleted: Deleted) -> bool:
+    """Whether a pod is the deleted MiniCluster's: one of its name may have been made since."""
+    return _controller(pod) in deleted.controllers
+
+
+def _controller(pod: Object) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one.get("uid", "")) for one in owners if one.get("controller")), "")

@@ -1,0 +1,99 @@
+"""What users apply: documents of any kind, by server-side apply, and whose fields such a document takes over.
+
+All our commands write as one field manager. The API server still tells a field that `scale` has set from one that
+`apply` has (another operation, another subresource), and knows kubectl's commands by other names, so it reports
+conflicts between commands of one and the same user. These are resolved here; a field of any other manager, such as an
+autoscaler, is left to it unless the user says so. Source: Kubernetes documentation, "Server-Side Apply", conflicts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from .api import MINICLUSTERS, Api, ApiError, Kind
+
+Object = dict[str, Any]
+
+# The field manager of our commands, and how the names of kubectl's begin (kubectl-client-side-apply, kubectl-edit ...).
+MANAGER = "headrace-mini"
+_KUBECTL = "kubectl"
+_CONFLICT = re.compile(r'conflict with "([^"]*)"')
+# Managers that have a name which users know better.
+_KNOWN = {
+    "kube-controller-manager": "kube-controller-manager (a HorizontalPodAutoscaler)",
+    "headrace-operator": "headrace-operator (spec.autoscale)",
+}
+
+
+class Conflict(NamedTuple):
+    """A field that another manager has set: its path ("spec.size")."""
+
+    field: str
+    manager: str
+
+
+class ConflictError(Exception):
+    """Fields of a document are another manager's; the message names each field and its manager."""
+
+
+class Applied(NamedTuple):
+    """The stored object, and the fields that were taken over from kubectl."""
+
+    stored: Object
+    taken_over: tuple[Conflict, ...] = ()
+
+
+async def apply(api: Api, document: Object, namespace: str, force: bool) -> Applied:
+    """Server-side apply of one document of any kind. `namespace` counts where the document has none. Raises
+    ConflictError where another manager than kubectl has set one of its fields and `force` is false; ApiError."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise ApiError(400, "Invalid", f"{document.get('kind', 'a document')} has no metadata.name")
+    kind, namespaced = await resource(api, str(document.get("apiVersion", "")), str(document.get("kind", "")))
+    where = (metadata.get("namespace") or namespace) if namespaced else ""
+    body = {**document, "metadata": {**metadata, **({"namespace": where} if where else {})}}
+    try:
+        return Applied(await api.apply(kind, where, metadata["name"], body, force))
+    except ApiError as exc:
+        found = conflicts(exc.details) if exc.status == 409 else []
+        if not found:
+            raise
+    foreign = [one for one in found if one.manager != MANAGER and not one.manager.startswith(_KUBECTL)]
+    if foreign:
+        raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
+    stored = await api.apply(kind, where, metadata["name"], body, True)
+    return Applied(stored, tuple(one for one in found if one.manager != MANAGER))
+
+
+def conflicts(details: Object) -> list[Conflict]:
+    """The conflicts that a Status names in its `details`; [] where it is about something else."""
+    found = []
+    for cause in details.get("causes") or ():
+        told = _CONFLICT.match(cause.get("message") or "")
+        if cause.get("reason") == "FieldManagerConflict" and told:
+            found.append(Conflict((cause.get("field") or "").removeprefix("."), told[1]))
+    return found
+
+
+def _told(what: str, foreign: list[Conflict]) -> str:
+    fields = "; ".join(f"{one.field} is set by {_KNOWN.get(one.manager, one.manager)}" for one in foreign)
+    them = "them" if len(foreign) > 1 else "it"
+    return f"{what}: {fields}; leave {them} out of the file, or take {them} over with --force"
+
+
+async def resource(api: Api, api_version: str, kind: str) -> tuple[Kind, bool]:
+    """The resource of a kind, and whether it has namespaces, as the API server tells it. Raises ApiError."""
+    if (api_version, kind) == (MINICLUSTERS.api_version, MINICLUSTERS.kind):
+        return MINICLUSTERS, True
+    group, _, version = api_version.rpartition("/")
+    try:
+        found = await api.get(Kind(group, version, "", kind), "", "")
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        found = {}
+    for one in found.get("resources") or ():
+        if one.get("kind") == kind and "/" not in one["name"]:
+            return Kind(group, version, one["name"], kind), bool(one.get("namespaced"))
+    raise ApiError(404, "NotFound", f"the API server knows no {kind} of {api_version or 'no version'}")
