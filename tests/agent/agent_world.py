@@ -23,7 +23,7 @@ from headrace.spec import jobspec_build, stdio
 _MAIN = (
     "import socket, sys; from headrace.agent.birth import run_agent; run_agent(socket.socket(fileno=int(sys.argv[1])))"
 )
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Job:

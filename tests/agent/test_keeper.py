@@ -20,7 +20,7 @@ def start(script, **env):
 
 def outcome(script: str) -> list[str]:
     ran = subprocess.run(
-        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=30, check=True
+        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=60, check=True
     )
     return ran.stdout.split()
 

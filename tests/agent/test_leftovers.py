@@ -17,13 +17,13 @@ def start(path, script="echo up; exec sleep 1000"):
 def left(*children):
     print(*[child.poll() is None for child in children])
 def settle(child):
-    child.wait(10)
+    child.wait(60)
 """
 
 
 def outcome(script: str) -> list[str]:
     ran = subprocess.run(
-        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=30, check=True
+        [sys.executable, "-c", _BEGIN + script], stdout=subprocess.PIPE, text=True, timeout=60, check=True
     )
     return ran.stdout.splitlines()
 

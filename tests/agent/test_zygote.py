@@ -43,7 +43,7 @@ zygote.close()
 os.write(1, f"{zygote.pid}\\n".encode())
 while brokers:
     brokers.discard(os.wait()[0])
-zygote.wait(5)
+zygote.wait(60)
 """
 
 

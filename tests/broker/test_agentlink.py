@@ -88,7 +88,7 @@ def test_one_that_is_born_says_who_it_is_to_its_link_alone(in_broker: Run) -> No
         link.subscribe(got.append)
         # Nobody is stopped, nobody to wait for.
         link.keep_going()
-        link.wait(10)
+        link.wait(60)
         agent.send(frame([{"op": "born", "pid": 77}, {"op": "x"}]))
         await until(lambda: got)
         assert (link.pid, got) == (77, [{"op": "x"}])

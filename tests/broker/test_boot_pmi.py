@@ -43,7 +43,7 @@ class Client:
         return self.server.known.get(key, "")
 
     def barrier(self) -> None:
-        self.server.fence.wait(10)
+        self.server.fence.wait(60)
 
     def finalize(self) -> None:
         pass

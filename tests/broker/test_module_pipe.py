@@ -31,7 +31,7 @@ async def until(met: Callable[[], object]) -> None:
         while not met():
             await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(wait(), 20)
+    await asyncio.wait_for(wait(), 60)
 
 
 def with_end(body: Callable[[End, socket.socket], Awaitable[None]]) -> None:

@@ -18,7 +18,7 @@ from headrace.spec import message as m
 from waiting import stays_in_loop
 
 Run = Callable[..., None]
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 async def until(done: Callable[[], object]) -> None:

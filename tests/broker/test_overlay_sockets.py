@@ -19,7 +19,7 @@ from headrace.broker.boot import BootInfo
 from headrace.broker.overlay_sockets import TreeSockets, receive, send
 from headrace.broker.topology import Topology
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 _ATTRS = {"tbon.tcp_user_timeout": "20s", "tbon.connect_timeout": "30s"}
 
 

@@ -27,7 +27,7 @@ async def ended(broker: Any, command: list[str] | None, meddle: Callable[[Progra
     assert program.running
     if meddle is not None:
         meddle(program)
-    outcome = await asyncio.wait_for(result, 20)
+    outcome = await asyncio.wait_for(result, 60)
     assert not program.running
     return outcome
 

@@ -67,7 +67,8 @@ class PlaybackBroker:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         while True:
@@ -105,6 +106,9 @@ class PlaybackBroker:
         return [error_response(msg, ENOSYS)]
 
     def close(self) -> None:
+        # A thread that waits in accept() goes on to wait when its socket is only closed.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
 
 
@@ -159,7 +163,7 @@ def flux(tmp_path: Path):
         environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         command = [sys.executable, "-c", _MAIN, *argv]
         done = subprocess.run(
-            command, check=False, input=stdin, capture_output=True, cwd=tmp_path, env=environ, timeout=30
+            command, check=False, input=stdin, capture_output=True, cwd=tmp_path, env=environ, timeout=60
         )
         return Outcome(done)
 

@@ -50,7 +50,7 @@ def proxied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     # The connection of a proxy that has ended is closed with it.
     gc.collect()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert list(tmp_path.iterdir()) == []
 
 

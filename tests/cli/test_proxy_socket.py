@@ -67,6 +67,20 @@ def test_the_end_of_the_other_side_is_told_once(pair: Any) -> None:
     assert len(end.ended) == 1
 
 
+def test_what_the_other_side_said_before_it_left_is_received_though_it_takes_no_more(pair: Any) -> None:
+    """The end is one and the same, whether it is seen by a write or by a read first."""
+    reactor, end, theirs = pair
+    theirs.sendall(m.frame(m.request("last.words", None)))
+    theirs.close()
+    for _ in range(2):
+        end.stream.send(m.request("x.y", None))
+    assert end.ended == []
+    while not end.ended:
+        reactor.step()
+    assert [msg.topic for msg in end.got] == ["last.words"]
+    assert [exc.errno for exc in end.ended] == [errno.ECONNRESET]
+
+
 def test_bytes_that_are_no_message_end_the_stream(pair: Any) -> None:
     reactor, end, theirs = pair
     theirs.sendall(b"x" * 8)

@@ -54,7 +54,7 @@ def broker(tmp_path: Path):
 
     yield start
     for path, thread in served:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), f"a client of {path} was not closed"
 
 
@@ -113,7 +113,7 @@ def test_a_broker_that_waits_for_us_to_read_gets_a_long_request_all_the_same(bro
 
     asker = threading.Thread(target=ask, daemon=True)
     asker.start()
-    asker.join(30)
+    asker.join(60)
     assert [len(answers) for answers in calls] == [16, 16, 16]
     assert len(seen) == 3
 

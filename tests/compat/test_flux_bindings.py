@@ -80,9 +80,9 @@ def test_the_executor_gives_statuses_ids_and_exceptions():
         with j.FluxExecutor() as executor:
             futures = [executor.submit(j.JobspecV1.from_command(["sh", "-c", f"exit {n}"])) for n in range(3)]
             futures[0].add_event_callback("finish", lambda future, event: seen.append(event.context["status"]))
-            print([future.result(30) for future in futures], futures[0].jobid() > 0)
+            print([future.result(60) for future in futures], futures[0].jobid() > 0)
             try:
-                executor.submit(j.JobspecV1.from_command(["nosuch"])).result(30)
+                executor.submit(j.JobspecV1.from_command(["nosuch"])).result(60)
             except j.JobException as exc:
                 print(exc.type, "start failed: nosuch" in exc.note, repr(exc)[:44])
         print(seen)

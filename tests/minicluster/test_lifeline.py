@@ -18,7 +18,7 @@ with lifeline(lambda number: os.write(1, b"killed %d" % number)) as say:
 def output(body: str) -> str:
     # The pipe of its output is open until the waiting process has ended, too.
     command = [sys.executable, "-c", PROGRAM.format(body=body)]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=30, check=False).stdout
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False).stdout
 
 
 def test_the_last_number_is_known_after_a_kill() -> None:

@@ -51,7 +51,7 @@ class Client:
         return self._tag
 
     async def next(self, tag: int) -> Message:
-        return await asyncio.wait_for(self.queues[tag].get(), 5)
+        return await asyncio.wait_for(self.queues[tag].get(), 60)
 
     async def call(self, topic: str, obj: Any = None, payload: bytes | None = None) -> Message:
         """The one response, whatever it says."""

@@ -79,7 +79,7 @@ def test_what_was_written_during_a_sync_that_fails_is_written_again_after_what_t
         go = threading.Event()
 
         def slow(_journal: Any) -> None:
-            go.wait(10)
+            go.wait(60)
             raise OSError(errno.EIO, "Input/output error")
 
         with monkeypatch.context() as patch:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agent_world import World
 
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 _GROUP = "ps -o pgid= -p $$; echo $$"
 

@@ -20,7 +20,7 @@ from instance import FLUX, clean_env, processes_with
 
 from headrace.client.handle import Handle
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> None:

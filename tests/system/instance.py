@@ -29,7 +29,7 @@ def clean_env(**more: str) -> dict[str, str]:
     return {**env, "LANG": "C.UTF-8", **more}
 
 
-def start(*args: str, timeout: float = 60, prefix: tuple[str, ...] = (), cwd: str | None = None, **env: str) -> Done:
+def start(*args: str, timeout: float = 240, prefix: tuple[str, ...] = (), cwd: str | None = None, **env: str) -> Done:
     """`flux start ARGS` in a TMPDIR of its own, so that what is left there is its doing."""
     folder = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
     try:

@@ -29,7 +29,7 @@ from headrace.queueing.simulate_machine import read
 from headrace.spec import jobid, jobspec_build
 
 # Seconds to wait for a start that does not come.
-PATIENCE = 20
+PATIENCE = 60.0
 SHORTEST, LONGEST = 10**6, 3 * 10**7
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-LIMIT = 20.0
+LIMIT = 100.0
 
 
 def run(command: str, home: str, env: dict[str, str]) -> dict[str, object]:

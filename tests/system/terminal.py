@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from instance import clean_env
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Terminal:

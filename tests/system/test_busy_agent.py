@@ -184,7 +184,7 @@ for turn in range(90):
         feed(now)
     else:
         time.sleep(dice.random() / 20)
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 while True:
     left = active()
     if not left:
@@ -202,7 +202,7 @@ codes = []
 for id, command in commands:
     if command.stdin:
         command.stdin.close()
-    codes.append((jobid.encode(id) if id else "", command.wait(20)))
+    codes.append((jobid.encode(id) if id else "", command.wait(60)))
 for id in waitable:
     assert attempt("job-manager.wait", {"id": id}) is not None, jobid.encode(id)
 time.sleep(0.2)

@@ -70,7 +70,7 @@ def test_no_acknowledged_job_is_lost_when_the_lead_is_killed(tmp_path):
                 number = int(line)
                 assert number not in printed, "an id was given twice"
                 printed.add(number)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
     after = subprocess.run(
         [FLUX, "start", f"-Sstatedir={state}", sys.executable, "-c", LISTING],
         env=env,

@@ -36,7 +36,7 @@ def modules():
     return {{mod["name"]: mod for mod in rpc("module.list")["mods"]}}
 
 def wait_until(met):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not met() and time.monotonic() < deadline:
         time.sleep(0.01)
 """

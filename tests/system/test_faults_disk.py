@@ -75,7 +75,7 @@ def submit_until_refused(handle: Handle) -> tuple[list[int], OSError]:
     taken: list[int] = []
     for _ in range(1000):
         try:
-            taken.append(handle.rpc("job-ingest.submit", submission(["true"], 32 << 10)).get(30)["id"])
+            taken.append(handle.rpc("job-ingest.submit", submission(["true"], 32 << 10)).get(60)["id"])
         except OSError as exc:
             return taken, exc
     raise AssertionError("no submit was refused, so nothing was tested")
@@ -97,7 +97,7 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
     with cluster(1, f"statedir={disk}/state") as brokers:
         brokers.lead()
         with brokers.handle() as handle:
-            runs = handle.rpc("job-ingest.submit", submission(["sleep", "1"])).get(30)["id"]
+            runs = handle.rpc("job-ingest.submit", submission(["sleep", "1"])).get(60)["id"]
             filler = fill(disk, left=1 << 20)
             taken, refused = submit_until_refused(handle)
             assert taken
@@ -112,7 +112,7 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
             assert {runs, *taken} <= set(listed(brokers))
             filler.unlink()
             until(lambda: brokers.flux("submit", "true").returncode == 0, "submits are taken again")
-            later, _ = [handle.rpc("job-ingest.submit", submission(["true"])).get(30)["id"] for _ in range(2)]
+            later, _ = [handle.rpc("job-ingest.submit", submission(["true"])).get(60)["id"] for _ in range(2)]
         assert brokers.finish() == {0: 0}
         assert "Traceback" not in brokers.log(0)
         brokers.lead()
@@ -130,7 +130,7 @@ def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, 
     with cluster(1, f"statedir={disk}/state") as brokers:
         brokers.lead()
         with brokers.handle() as handle:
-            ids = [handle.rpc("job-ingest.submit", submission(["sh", "-c", wordy])).get(30)["id"] for _ in range(4)]
+            ids = [handle.rpc("job-ingest.submit", submission(["sh", "-c", wordy])).get(60)["id"] for _ in range(4)]
             filler = fill(disk, left=1 << 20)
             taken, refused = submit_until_refused(handle)
             assert refused.errno == errno.ENOSPC
@@ -138,7 +138,7 @@ def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, 
             fill(disk)
             go.touch()
             handle.rpc("job-manager.drain", {}).get(60)
-            stats = handle.rpc("job-manager.stats-get").get(30)
+            stats = handle.rpc("job-manager.stats-get").get(60)
         assert not stats["durable"]["failing"]
         ended = {id: "COMPLETED" for id in (*ids, *taken)}
         assert results(brokers) == ended
@@ -178,7 +178,7 @@ def test_a_lead_killed_on_a_full_disk_loses_nothing_it_acknowledged(disk: Path) 
 def test_a_start_on_a_full_disk_says_what_it_needs_and_leaves_nothing(disk: Path) -> None:
     with cluster(1, f"statedir={disk}/state") as brokers:
         filler = fill(disk)
-        assert brokers.broker(0, "true").wait(30) == 1
+        assert brokers.broker(0, "true").wait(60) == 1
         said = brokers.log(0)
         assert f"flux-broker: statedir {disk}/state: its disk has 0 KiB free, an instance needs 1536 KiB" in said
         assert "make room there, or take a folder on another disk" in said
@@ -187,7 +187,7 @@ def test_a_start_on_a_full_disk_says_what_it_needs_and_leaves_nothing(disk: Path
         # Where there is just enough an instance works.
         os.truncate(filler, SIZE - state_disk.NEEDED - (64 << 10))
         process = brokers.broker(0, "flux", "run", "echo", "enough")
-        assert (process.wait(30), process.communicate()[0]) == (0, "enough\n"), brokers.log(0)
+        assert (process.wait(60), process.communicate()[0]) == (0, "enough\n"), brokers.log(0)
 
 
 def test_a_restart_on_a_disk_that_filled_up_after_a_kill_says_what_is_wrong_or_works(disk: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_restart_on_a_disk_that_filled_up_after_a_kill_says_what_is_wrong_or_w
         brokers.brokers[0].kill()
         brokers.brokers[0].wait()
         process = brokers.broker(0, "flux", "jobs", "-ano", "{id}")
-        if process.wait(30):
+        if process.wait(60):
             assert "its disk has" in brokers.log(0)
         else:
             assert process.communicate()[0] == id
@@ -241,7 +241,7 @@ def test_a_start_on_a_damaged_database_says_what_can_be_done_and_touches_nothing
     path.write_bytes(DAMAGE[damage](path.read_bytes()))
     before = path.read_bytes()
     with cluster(1, f"statedir={state}") as brokers:
-        told = brokers.broker(0, "flux", "kvs", "ls").wait(30)
+        told = brokers.broker(0, "flux", "kvs", "ls").wait(60)
         if (name, damage) == ("content.sqlite", "malformed"):
             # Nobody reads all of it at the start.
             assert told in (0, 1)

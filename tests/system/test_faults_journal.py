@@ -19,8 +19,8 @@ def acknowledged(brokers: Cluster) -> list[tuple[int, int]]:
     with brokers.handle() as handle:
         for _ in range(COUNT):
             body = {**submission(["true"], 100), "urgency": 0}
-            number = handle.rpc("job-ingest.submit", body).get(30)["id"]
-            stats = handle.rpc("job-manager.stats-get").get(30)
+            number = handle.rpc("job-ingest.submit", body).get(60)["id"]
+            stats = handle.rpc("job-manager.stats-get").get(60)
             found.append((number, stats["durable"]["bytes"]))
     brokers.brokers[0].kill()
     brokers.brokers[0].wait()

@@ -50,7 +50,7 @@ def test_the_lead_names_the_address_of_a_broker_with_another_certificate(hosts: 
         brokers.lead(prefix=hosts.on(0))
         os.unlink(brokers.cert)
         subprocess.run([FLUX, "keygen", brokers.cert], check=True, env=brokers.env)
-        assert brokers.broker(1, prefix=hosts.on(1)).wait(30) == 1
+        assert brokers.broker(1, prefix=hosts.on(1)).wait(60) == 1
         text = f"connection from {hosts.address(1)} refused: its certificate is not that of {brokers.cert}"
         until(lambda: text in brokers.flux("dmesg").stdout, "the lead says so")
         assert brokers.finish() == {0: 0}
@@ -71,7 +71,7 @@ def test_a_pulled_cable_ends_the_job_and_the_follower_and_both_can_start_again(h
         until(lambda: brokers.down() == {1}, "its resources are down")
         assert len(brokers.flux("run", "-N1", "hostname").stdout.splitlines()) == 1
         hosts.link(up=True)
-        assert brokers.brokers[1].wait(30) == 1
+        assert brokers.brokers[1].wait(60) == 1
         assert "lost the parent broker: connection closed" in brokers.log(1)
         brokers.broker(1, prefix=hosts.on(1))
         until(lambda: brokers.up() == {0, 1}, "both are up again")

@@ -95,7 +95,7 @@ def test_a_remote_command_waits_for_a_client_that_does_not_read(rank: int, broke
     with brokers.handle() as slow:
         cmd = {"cmdline": printing(100), "cwd": "/", "env": dict(os.environ), "opts": {}, "channels": []}
         stream = slow.stream("rexec.exec", {"cmd": cmd, "flags": STDOUT_AND_STREAM}, nodeid=rank)
-        assert stream.get(10)["type"] == "started"
+        assert stream.get(60)["type"] == "started"
 
         def others() -> None:
             for _ in range(5):
@@ -118,7 +118,7 @@ def test_a_client_that_leaves_while_its_command_waits_takes_the_command_with_it(
     slow = brokers.handle()
     cmd = {"cmdline": ["sh", "-c", f"yes {mark}"], "cwd": "/", "env": dict(os.environ), "opts": {}, "channels": []}
     stream = slow.stream("rexec.exec", {"cmd": cmd, "flags": STDOUT_AND_STREAM}, nodeid=1)
-    assert stream.get(10)["type"] == "started"
+    assert stream.get(60)["type"] == "started"
 
     def running() -> bool:
         return subprocess.run(["pgrep", "-f", f"yes {mark}"], capture_output=True, check=False).returncode == 0

@@ -17,7 +17,7 @@ PROBE = str(Path(__file__).with_name("probe_module.py"))
 def follower(brokers: Cluster, rank: int) -> Handle:
     """A connection to the broker of `rank`."""
     with brokers.handle() as handle:
-        return Handle(handle.rpc("attr.get", {"name": "local-uri"}, nodeid=rank).get(10)["value"])
+        return Handle(handle.rpc("attr.get", {"name": "local-uri"}, nodeid=rank).get(60)["value"])
 
 
 def waiting(brokers: Cluster) -> dict[str, object]:
@@ -25,7 +25,7 @@ def waiting(brokers: Cluster) -> dict[str, object]:
     with brokers.handle() as handle:
 
         def stats(service: str) -> dict[str, object]:
-            body: dict[str, object] = handle.rpc(f"{service}.stats-get", {}).get(10)
+            body: dict[str, object] = handle.rpc(f"{service}.stats-get", {}).get(60)
             return body
 
         listeners = stats("job-manager")["journal"]
@@ -65,18 +65,18 @@ def test_watchers_behind_a_lost_member_are_let_go_by_every_service(how: str):
             ]
             client.rpc("kvs.wait-version", {"rootseq": 1 << 30, "namespace": "primary"})
             for stream in streams[1:]:
-                stream.get(10)
+                stream.get(60)
         until(lambda: waiting(brokers)["kvs"] == 20, "all wait")
         held = waiting(brokers)
         assert {held[name] for name in ("kvs-watch", "eventlog", "job-stats")} == {20}
         assert held["journal"] == 21
         probe = brokers.handle()
-        assert probe.rpc("probe.tell").get(10)["left"] == 0
+        assert probe.rpc("probe.tell").get(60)["left"] == 0
         brokers.brokers[1].send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-        brokers.brokers[1].wait(30)
+        brokers.brokers[1].wait(60)
         until(lambda: waiting(brokers) == NOTHING, f"all is let go of: {waiting(brokers)}")
         # One in a process of its own hears it as well, once for each client.
-        until(lambda: probe.rpc("probe.tell").get(10)["left"] == 20, "the module's process was told")
+        until(lambda: probe.rpc("probe.tell").get(60)["left"] == 20, "the module's process was told")
         probe.close()
         for client in handles:
             client.close()
@@ -91,13 +91,13 @@ def test_a_process_that_a_lost_members_client_had_started_elsewhere_ends():
         brokers.lead()
         client = follower(brokers, 1)
         cmd = {"cmdline": ["sleep", "300"], "cwd": "/", "env": {"PATH": os.environ["PATH"]}, "opts": {}, "channels": []}
-        started = client.stream("rexec.exec", {"cmd": cmd, "flags": 0, "local_flags": 0}, nodeid=2).get(10)
+        started = client.stream("rexec.exec", {"cmd": cmd, "flags": 0, "local_flags": 0}, nodeid=2).get(60)
         assert started["type"] == "started"
         brokers.brokers[1].kill()
         brokers.brokers[1].wait()
         with brokers.handle() as handle:
             until(
-                lambda: handle.rpc("rexec.list", {}, nodeid=2).get(10)["procs"] == [], "the process at rank 2 is ended"
+                lambda: handle.rpc("rexec.list", {}, nodeid=2).get(60)["procs"] == [], "the process at rank 2 is ended"
             )
         with pytest.raises(ProcessLookupError):
             os.kill(started["pid"], 0)
@@ -112,7 +112,7 @@ def test_a_client_that_leaves_ends_its_own_watches_through_the_tree_and_no_other
         brokers.lead()
         stays, goes = follower(brokers, 2), follower(brokers, 2)
         for client in (stays, goes):
-            client.stream("job-list.job-stats", {}).get(10)
+            client.stream("job-list.job-stats", {}).get(60)
         until(lambda: waiting(brokers)["job-stats"] == 2, "both watch")
         goes.close()
         until(lambda: waiting(brokers)["job-stats"] == 1, "one is left")

@@ -53,7 +53,7 @@ def as_guest(uri: str, ask: Callable[[Handle], Any], uid: int = GUEST) -> Any:
 def refused(handle: Handle, topic: str, body: object, streaming: bool = False) -> int:
     """The errno that a request is refused with, 0 when it is not."""
     try:
-        handle.rpc(topic, body, flags=m.FLAG_STREAMING if streaming else 0).get(10)
+        handle.rpc(topic, body, flags=m.FLAG_STREAMING if streaming else 0).get(60)
     except OSError as exc:
         return exc.errno or 0
     return 0
@@ -162,7 +162,7 @@ def test_what_a_guest_says_of_itself_does_not_count():
     def ask(_handle: Handle) -> Any:
         os.environ.update(FLUX_HANDLE_USERID=str(os.getuid() + 1), FLUX_HANDLE_ROLEMASK=str(m.ROLE_OWNER))
         with Handle(brokers.uri) as claims:
-            body = claims.rpc("broker.ping", {}).get(10)
+            body = claims.rpc("broker.ping", {}).get(60)
         return [body["userid"], body["rolemask"]]
 
     with instance("allow-guest-user = true") as brokers:
@@ -256,7 +256,7 @@ def test_in_private_mode_a_guest_does_not_see_that_there_are_jobs():
             ("job-manager.history.get", {"userid": os.getuid() and 0}),
         ]
         codes = [refused(handle, *wish) for wish in wishes]
-        listed = [handle.rpc(topic, body).get(10)["jobs"] for topic, body in (("job-list.list", listing), everyone)]
+        listed = [handle.rpc(topic, body).get(60)["jobs"] for topic, body in (("job-list.list", listing), everyone)]
         return [codes, *listed]
 
     everyone = ("job-manager.list", {"max_entries": 0})

@@ -241,10 +241,10 @@ def test_a_member_can_neither_subscribe_nor_serve_at_another_broker(context):
                 assert answer.errnum == errno.EPROTO, f"{topic} at rank {nodeid}: {answer.text}"
         with brokers.handle() as handle:
             with pytest.raises(OSError, match="No service matching mine"):
-                handle.rpc("mine.x").get(10)
-            seen = handle.rpc("event.publish", {"topic": "once", "flags": 0}).get(10)["seq"]
+                handle.rpc("mine.x").get(60)
+            seen = handle.rpc("event.publish", {"topic": "once", "flags": 0}).get(60)["seq"]
             assert member.ask("broker.ping", {}, nodeid=1) is not None
-            assert handle.rpc("event.publish", {"topic": "again", "flags": 0}).get(10)["seq"] == seen + 1
+            assert handle.rpc("event.publish", {"topic": "again", "flags": 0}).get(60)["seq"] == seen + 1
 
 
 def test_groups_of_ranks_that_are_not_and_groups_without_end_are_refused(context):
@@ -330,7 +330,7 @@ def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gon
                     topic, obj, flags = wish(dice)
                     client.rpc(topic, obj, dice.choice([m.NODEID_ANY, 0, 1]), flags)
                 if dice.random() < 0.5:
-                    client.rpc("broker.ping", {}).get(20)
+                    client.rpc("broker.ping", {}).get(60)
             if done == rounds // 5:
                 first = [memory(pid) for pid in pids]
         last = [memory(pid) for pid in pids]
@@ -341,7 +341,7 @@ def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gon
             assert after < 1.05 * before, f"seed {seed}: {before >> 10} KiB became {after >> 10} KiB"
 
         def held(service: str, *names: str) -> list[object]:
-            body = handle.rpc(f"{service}.stats-get", {}).get(10)
+            body = handle.rpc(f"{service}.stats-get", {}).get(60)
             return [body[name] for name in names]
 
         assert held("job-info", "watchers", "guest_watchers", "update_watchers") == [0, 0, 0]

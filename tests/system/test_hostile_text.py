@@ -203,7 +203,7 @@ def test_spoiled_submissions_and_configurations_reach_no_further_than_their_send
             def ask(topic: str, body: object) -> bool:
                 """True when taken; what is said otherwise must be for people."""
                 try:
-                    handle.rpc(topic, body).get(30)
+                    handle.rpc(topic, body).get(60)
                 except OSError as exc:
                     assert exc.errno not in (errno.EIO, errno.EPROTO), (chosen, topic, str(exc), body)
                     assert not _PYTHON.search(exc.strerror or ""), (chosen, topic, str(exc), body)
@@ -224,7 +224,7 @@ def test_spoiled_submissions_and_configurations_reach_no_further_than_their_send
             handle.rpc(
                 "job-manager.raiseall",
                 {"dry_run": False, "userid": -1, "states": 63, "severity": 0, "type": "cancel"},
-            ).get(30)
+            ).get(60)
             handle.rpc("job-manager.drain", {}).get(60)
         assert brokers.flux("run", "echo", "alive").stdout == "alive\n", f"seed {chosen}"
         assert "Traceback" not in brokers.log(0), f"seed {chosen}: {brokers.log(0)[-3000:]}"

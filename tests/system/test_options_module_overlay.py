@@ -147,8 +147,9 @@ OVERLAY = [
     ),
     Line(
         "flux exec -r 3 flux getattr broker.pid >pid; kill -STOP $(cat pid); "
-        "timeout -k 5 1 flux exec -r 3 true; status=$?; timeout -k 5 1 flux exec -r 2-3 sleep 100; "
-        "kill -CONT $(cat pid); exit $status",
+        "timeout -k 60 5 flux exec -r 3 true; status=$?; "
+        "flux exec -r 2-3 sh -c 'touch begun; exec sleep 100' & until test -e begun; do sleep .02; done; "
+        "kill $!; wait $!; kill -CONT $(cat pid); exit $status",
         "flux-exec: rank 3 has not answered\nflux-exec: rank 3 has not answered\n2: Terminated\n",
         124,
     ),

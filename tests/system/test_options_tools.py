@@ -397,5 +397,5 @@ def old_broker(tmp_path: Path):
 )
 def test_proxy_to_another_version_needs_force(options, printed, said, status, old_broker):
     command = [FLUX, "proxy", *options, f"local://{old_broker}", "echo", "ran"]
-    done = subprocess.run(command, env=clean_env(), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=clean_env(), capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.returncode) == (printed, said, status)

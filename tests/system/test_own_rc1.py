@@ -119,7 +119,7 @@ def test_instances_inside_one_with_scripts_have_their_modules(tmp_path: Path) ->
 
 
 def test_a_script_that_fails_ends_the_brokers_that_wait_for_it(tmp_path: Path) -> None:
-    done = start("--test-size=4", "-Stbon.topo=kary:1", "-Sbroker.rc1_path=sleep 0.5; exit 3", "true", timeout=20)
+    done = start("--test-size=4", "-Stbon.topo=kary:1", "-Sbroker.rc1_path=sleep 0.5; exit 3", "true", timeout=240)
     assert (done.rc, done.left) == (3, [])
 
 

@@ -25,7 +25,7 @@ def test_an_instance_that_can_never_have_its_quorum_ends(
     script: str, how: str, code: int, rank: int, topology: str
 ) -> None:
     options = ["--test-size=4", f"-Stbon.topo={topology}", "-Sbroker.rc3_path="]
-    done = start(*options, f"-Sbroker.rc1_path={script.replace('{}', str(rank), 1)}", "echo", "never", timeout=20)
+    done = start(*options, f"-Sbroker.rc1_path={script.replace('{}', str(rank), 1)}", "echo", "never", timeout=240)
     assert (done.rc, done.out.replace("no luck\n", ""), done.left) == (code, "", [])
     assert re.search(rf"flux-start: {rank} \(pid \d+\) {how}\n", done.err)
     assert "flux-start: 4 brokers are needed and 3 are left: ending the instance\n" in done.err
@@ -38,7 +38,7 @@ def test_it_begins_with_those_it_needs(tmp_path: Path) -> None:
     script = _FAILS.replace("{}", "1", 1).replace("exit", f"{tried}; exit")
     options = ["--test-size=3", "-Sbroker.quorum=2", f"-Sbroker.rc1_path={script}", "-Sbroker.rc3_path="]
     program = f"until test -s {pid}; do sleep 0.05; done; while kill -0 $(cat {pid}); do sleep 0.05; done; echo here"
-    done = start(*options, "sh", "-c", program, timeout=20)
+    done = start(*options, "sh", "-c", program, timeout=240)
     assert (done.rc, sorted(done.out.splitlines()), done.left) == (0, ["here", "no luck"], [])
     assert "rc1.0: " in done.err and "Exited (rc=7)" in done.err
 
@@ -46,7 +46,7 @@ def test_it_begins_with_those_it_needs(tmp_path: Path) -> None:
 def test_a_follower_that_is_lost_later_ends_nothing() -> None:
     lost = "until flux overlay status | grep -q lost; do sleep 0.05; done"
     script = f"kill -9 $(flux exec -r2 flux getattr broker.pid); {lost}; flux run -N2 true"
-    done = start("--test-size=3", script, timeout=30)
+    done = start("--test-size=3", script, timeout=240)
     assert (done.rc, done.left) == (0, [])
     assert "are needed" not in done.err
 
@@ -64,9 +64,10 @@ def test_who_waits_for_the_quorum_is_told_again_and_can_be_stopped_at_once(numbe
         begin = time.monotonic()
         # As a terminal does; a service manager tells one process.
         (os.killpg if number == signal.SIGINT else os.kill)(flux.pid, number)
-        flux.communicate(timeout=20)
+        flux.communicate(timeout=60)
     assert flux.returncode == 128 + number
-    assert time.monotonic() - begin < 10
+    # The script would take 100 s.
+    assert time.monotonic() - begin < 60
 
 
 def test_a_broker_whose_leader_never_comes_says_so_and_can_be_interrupted() -> None:
@@ -75,5 +76,5 @@ def test_a_broker_whose_leader_never_comes_says_so_and_can_be_interrupted() -> N
         until(lambda: "which has not answered yet" in brokers.log(1), "a word")
         assert f"waiting for the parent broker at ipc://{brokers.folder}/fake0" in brokers.log(1)
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 0
+        assert follower.wait(60) == 0
         assert brokers.left() == []

@@ -97,7 +97,7 @@ def meddle():
         attempt("job-manager.update", id=id, updates={"attributes.system.duration": 1.0})
 
 def look(*command):
-    done = subprocess.run(["flux", *command], capture_output=True, text=True, timeout=10)
+    done = subprocess.run(["flux", *command], capture_output=True, text=True, timeout=60)
     return f"flux {' '.join(command)}\\n{done.stdout}{done.stderr}"
 
 def stands_still(what):

@@ -73,7 +73,7 @@ def started() -> Iterator[tuple[str, str, dict[str, str]]]:
         yield inside["FLUX_URI"].removeprefix("local://"), home, inside
     finally:
         instance.terminate()
-        instance.wait(30)
+        instance.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -110,14 +110,14 @@ def submit_and_start(replay: Replay) -> int:
     """Submit a job that runs until it is cancelled, as the recorded session did; its id when it runs."""
     env = {**replay.environment, "PWD": replay.home}
     text = f"cd {replay.home}; id=$({FLUX} submit sleep 100); {FLUX} job wait-event -q $id start; {FLUX} job id $id"
-    done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, check=True, timeout=60)
     return int(done.stdout)
 
 
 def settle(handle: Handle, stays: int | None) -> None:
     """Wait until no job but `stays` is active, so that the next conversation finds what the recorded one found."""
     request = {"max_entries": 0, "attrs": ["state"], "since": 0.0, "constraint": {"states": [63]}}
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 60
     while time.monotonic() < limit:
         active = [job["id"] for answer in handle.stream("job-list.list", request) for job in answer["jobs"]]
         if active in ([], [stays]):

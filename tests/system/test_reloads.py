@@ -16,7 +16,7 @@ import json, os, subprocess, sys
 how, told = sys.argv[1:], {}
 
 def sh(line, **more):
-    ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=20, **more)
+    ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, **more)
     return ran.stdout.strip() if ran.returncode == 0 else f"FAILED {ran.returncode} {ran.stdout}{ran.stderr}"
 
 def reload():
@@ -41,8 +41,8 @@ reload()
 open(os.environ["GO"], "w").close()
 for id in [long, held, cancelled, *many]:
     assert sh(f"flux job wait-event -q {id} clean && echo ok") == "ok", (id, sh(f"flux job eventlog {id}; flux dmesg"))
-told["attached"] = attached.communicate(timeout=20)[0].split()
-told["waited"] = waiter.communicate(timeout=20)[0].split()[-1:]
+told["attached"] = attached.communicate(timeout=60)[0].split()
+told["waited"] = waiter.communicate(timeout=60)[0].split()[-1:]
 told["early"] = sh(f"flux job attach {early}")
 told["ids"] = len(set(many))
 told["kvs"] = [sh("flux kvs get a.b"), sh("flux kvs get -N ns k"), sh(f"flux content load {blob}")]

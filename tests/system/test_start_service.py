@@ -150,7 +150,7 @@ def test_a_start_of_programs_ends_when_one_of_them_fails_before_they_met(tmp_pat
     broker = tmp_path / "flux-broker"
     broker.write_text(f'#!/bin/sh\ntest $PMI_RANK = 1 && exit 3\nexec {FLUX} broker "$@"\n')
     broker.chmod(0o755)
-    done = start("-s2", "true", FLUX_EXEC_PATH=str(tmp_path), timeout=30)
+    done = start("-s2", "true", FLUX_EXEC_PATH=str(tmp_path), timeout=240)
     assert done.rc == 3
     assert "2 brokers are needed and 1 are left: ending the instance" in done.err
     assert not done.left

@@ -107,7 +107,7 @@ flux jobs -ano '{id.f58plain} {status}'
 def test_another_exec_module_takes_up_the_queue_and_no_job_twice(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     submit = f"flux submit --quiet --cc=1-150 sh -c 'echo $FLUX_JOB_ID >> {runs}; sleep 0.02'"
-    ran = start("sh", "-c", submit + RELOADS, timeout=60)
+    ran = start("sh", "-c", submit + RELOADS, timeout=240)
     assert ran.rc == 0, ran.err
     assert ran.left == []
     assert "Error" not in ran.out + ran.err

@@ -118,4 +118,4 @@ def test_an_instance_with_a_terminal_that_nobody_has_seen_ends_when_it_is_told_t
     with subprocess.Popen(argv, env=clean_env(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "up\n"
         process.send_signal(signum)
-        assert process.wait(30) == 128 + signum
+        assert process.wait(60) == 128 + signum

@@ -28,5 +28,5 @@ with parsl.load(Config(executors=[FluxExecutor(label="flux", working_dir=".")], 
 
 def test_parsl_runs_its_tasks_as_jobs(tmp_path: Path) -> None:
     (tmp_path / "workflow.py").write_text(PARSL, encoding="utf-8")
-    done = start(f"cd {tmp_path} && {sys.executable} workflow.py", timeout=90)
+    done = start(f"cd {tmp_path} && {sys.executable} workflow.py", timeout=240)
     assert (done.rc, done.out) == (0, "0 [0, 1, 4, 9, 16] True\n"), done.err

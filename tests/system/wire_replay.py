@@ -28,7 +28,7 @@ from headrace.spec.hostlist import Hostlist
 from headrace.spec.message import EVENT, NODEID_ANY, REQUEST, Deframer, Message, frame
 
 # Longer than any recorded wait: a recorded job of one second ends in this time even on a busy machine.
-PATIENCE = 10.0
+PATIENCE = 60.0
 # The recordings' names for the submitter's folder, the host, and an instance's run directory.
 HOME, HOST, RUNDIR = "/home/user", "node0", "/tmp/flux-XXXXXX"
 

@@ -48,12 +48,14 @@ class MessageStream:
         self._full = full
         self._is_full = False
         self._reads = True
+        # True once the other side takes no more.
+        self._unwritable = False
         self._deframer = Deframer()
         self._out = bytearray()
         self._watch()
 
     def send(self, msg: Message) -> None:
-        if self._sock.fileno() < 0:
+        if self._unwritable or self._sock.fileno() < 0:
             return
         self._out += frame(msg)
         answer = msg.type == RESPONSE and not msg.flags & FLAG_STREAMING
@@ -108,9 +110,10 @@ class MessageStream:
                 del self._out[:sent]
         except BlockingIOError:
             pass
-        except OSError as exc:
-            self.close(exc)
-            return
+        except OSError:
+            # What the other side said before it left is still to be read, and then its end, which closes the stream.
+            self._unwritable = True
+            self._out.clear()
         self._watch()
         if self._full is not None and (len(self._out) > PAUSE_AT if not self._is_full else len(self._out) < RESUME_AT):
             self._is_full = not self._is_full

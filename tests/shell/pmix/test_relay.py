@@ -25,7 +25,7 @@ class Passing:
 
     def connect(self) -> socket.socket:
         """A client whose connection the relay was given."""
-        client = socket.create_connection(self.front.getsockname(), timeout=20)
+        client = socket.create_connection(self.front.getsockname(), timeout=60)
         server, _address = self.front.accept()
         with server:
             socket.send_fds(self._ours, [b"."], [server.fileno()])
@@ -38,7 +38,7 @@ class Passing:
 
     def close(self) -> None:
         self._ours.close()
-        self.thread.join(20)
+        self.thread.join(60)
         for sock in (self.front, self.behind):
             sock.close()
         assert not self.thread.is_alive()
@@ -65,7 +65,7 @@ def test_bytes_go_both_ways_and_more_than_buffers_hold(passing: Passing) -> None
             sending = threading.Thread(target=sender.sendall, args=(big,))
             sending.start()
             assert read(receiver, len(big)) == big
-            sending.join(20)
+            sending.join(60)
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
