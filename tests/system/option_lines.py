@@ -50,10 +50,10 @@ def check(line: Line, answer: dict[str, Any]) -> None:
     """Compare one answer with its line."""
     printed = answer["stdout"] + answer["stderr"]
     if isinstance(line.printed, str):
-        assert printed == line.printed
+        assert printed == line.printed, f"printed {printed!r}"
     else:
         assert line.printed.fullmatch(printed), printed
-    assert answer["rc"] == line.status
+    assert answer["rc"] == line.status, f"status {answer['rc']}, printed {printed!r}"
 
 
 def names(lines: list[Line]) -> list[str]:

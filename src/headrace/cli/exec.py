@@ -172,6 +172,7 @@ class _Exec:
         self.status = 0
         self._reading: Optional[bool] = None
         self._interrupted = float("-inf")
+        self._leaves = False
         # The last signal that we passed on.
         self._signal = 0
         # Lines of several stay whole; what one writes is shown at once.
@@ -357,8 +358,10 @@ class _Exec:
     def _leave_silent(self) -> None:
         """After a signal: go where only such ranks are left as have not answered, perhaps never will, and have nothing
         to be signaled. Their brokers kill what they may start yet."""
-        if self.calls.keys() & self.pids.keys():
+        if self._leaves or self.calls.keys() & self.pids.keys():
             return
+        # timeout(1) sends its signal to its child and to the process group, so that the second may come before the end.
+        self._leaves = True
         if not self.quiet:
             sys.stderr.write(f"flux-exec: rank {Idset(self.calls)} has not answered\n")
         self.status = max(self.status, 128 + self._signal)
