@@ -40,13 +40,21 @@ class World:
         self.ctx.service("groups", {"get": self._group})
         self.ctx.service("kvs", {"lookup": self._lookup, "commit": self._commit})
         self.allocated: dict[str, Any] = {"version": 1}
-        self.ctx.service("sched", {"resource-status": lambda msg: {"allocated": self.allocated}})
+        # What the scheduler refuses questions with (0: it answers), and how many it was asked.
+        self.refusal = self.questions = 0
+        self.ctx.service("sched", {"resource-status": self._resource_status})
         self.module = broker.load(resource)
         self.client = broker.client()
 
     def _group(self, msg: Message) -> None:
         self.watching[msg.obj["name"]] = msg
         self.ctx.respond(msg, {"members": "0" if msg.obj["name"] == "broker.online" else ""})
+
+    def _resource_status(self, _msg: Message) -> dict[str, Any]:
+        self.questions += 1
+        if self.refusal:
+            raise RpcError(self.refusal)
+        return {"allocated": self.allocated}
 
     def online(self, ranks: str) -> None:
         self.ctx.respond(self.watching["broker.online"], {"members": ranks})

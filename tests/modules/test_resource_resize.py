@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -128,5 +129,47 @@ def test_who_has_jobs_is_told_at_each_change_while_somebody_asks(in_broker: Run,
         world.client.disconnect("resource")
         await world.settle()
         assert len(ended) == 1
+
+    with_world(in_broker, scenario)
+
+
+def test_streams_follow_what_others_were_answered_between_two_looks(in_broker: Run) -> None:
+    async def scenario(world: World) -> None:
+        journals: list[Any] = []
+        world.broker.context("job-manager").service("job-manager", {"events-journal": journals.append})
+        allocated(world, "")
+        tag = world.client.start("resource.busy", flags=m.FLAG_STREAMING)
+        assert await world.take(tag) == {"ranks": ""}
+        # A job begins and ends before the module looks again, and somebody asks while it runs.
+        allocated(world, "1-2")
+        assert await world.client.rpc("resource.busy") == {"ranks": "1-2"}
+        assert await world.take(tag) == {"ranks": "1-2"}
+        allocated(world, "")
+        world.ctx.respond(journals[0], {"id": 1, "events": []})
+        assert await world.take(tag) == {"ranks": ""}
+        # So does a further stream.
+        allocated(world, "3")
+        other = world.client.start("resource.busy", flags=m.FLAG_STREAMING)
+        assert [await world.take(other), await world.take(tag)] == [{"ranks": "3"}, {"ranks": "3"}]
+
+    with_world(in_broker, scenario)
+
+
+def test_a_change_while_the_scheduler_does_not_answer_is_told_when_it_does(in_broker: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr("headrace.modules.resource_resize._LOOK_AGAIN", 0.0)
+
+    async def scenario(world: World) -> None:
+        journals: list[Any] = []
+        world.broker.context("job-manager").service("job-manager", {"events-journal": journals.append})
+        allocated(world, "1-2")
+        tag = world.client.start("resource.busy", flags=m.FLAG_STREAMING)
+        assert await world.take(tag) == {"ranks": "1-2"}
+        world.refusal, world.questions = errno.EAGAIN, 0
+        world.ctx.respond(journals[0], {"id": 1, "events": []})
+        while world.questions < 5:
+            await asyncio.sleep(0)
+        allocated(world, "")
+        world.refusal = 0
+        assert await world.take(tag) == {"ranks": ""}
 
     with_world(in_broker, scenario)

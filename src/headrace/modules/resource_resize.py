@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks at what is allocated, for those who follow it.
 _LOOK_AGAIN = 0.5
-# Looks after an event: the scheduler may take a job's resources back only after the event that tells of it.
-_LOOKS = 2
-# The events of a job with which what is allocated changes.
+# The events of a job with which what is allocated changes. The job manager tells the scheduler first: what that answers
+# to a question that follows an event is of after the event.
 _ALLOCATIONS = ["alloc", "free", "clean"]
 
 
@@ -77,9 +76,9 @@ class Resizer:
         self._early = Idset()
         # The matchtag of the journal of events, 0 while nobody follows.
         self._following = 0
-        # Whether looks at what is allocated are under way, and how many are still to come.
-        self._looking = False
-        self._looks = 0
+        # Whether a task looks at what is allocated, and whether something has happened since its last look began.
+        self._looking = self._news = False
+        # What all streams were told last.
         self._told = ""
 
     def methods(self) -> dict[str, Any]:
@@ -159,19 +158,26 @@ class Resizer:
         except (KeyError, RsetError) as exc:
             raise RpcError(errno.EPROTO, f"sched.resource-status: {exc}") from None
 
-    async def _busy(self, msg: Message) -> Any:
+    async def _busy(self, msg: Message) -> None:
         """`resource.busy {}`: the ranks that jobs hold something of; as a stream, now and whenever they change."""
         ranks = str(await self._allocated())
-        if not msg.streaming:
-            return {"ranks": ranks}
-        if not len(self._watchers):
-            self._told = ranks
-        self._watchers.add(msg)
+        # The streams follow what anybody was answered: a job may begin and end between two looks, and who has asked
+        # meanwhile whether it runs waits for its end.
+        self._tell(ranks)
+        if msg.streaming:
+            self._watchers.add(msg)
+        # At once, so that answers and streams come in the order in which the scheduler has answered.
         self._ctx.respond(msg, {"ranks": ranks})
-        if not self._following:
+        if msg.streaming and not self._following:
+            # The journal begins with a message about no job: what has ended since the scheduler has answered is seen by
+            # the look that follows it.
             wanted = {"allow": _ALLOCATIONS}
             self._following = self._ctx.call("job-manager.events-journal", wanted, self._happened, streaming=True)
-        return None
+
+    def _tell(self, ranks: str) -> None:
+        if ranks != self._told:
+            self._told = ranks
+            self._watchers.send({"ranks": ranks})
 
     def _left(self, _msg: Message) -> None:
         if self._following and not len(self._watchers):
@@ -186,23 +192,22 @@ class Resizer:
                 self._watchers.remove(msg)
                 self._ctx.respond_error(msg, reply.errnum, reply.text)
             return
-        self._looks = _LOOKS
+        self._news = True
         if not self._looking:
             self._looking = True
             self._ctx.spawn(self._look())
 
     async def _look(self) -> None:
         """Tell of a change now, and of what has changed meanwhile a moment later."""
-        while self._looks and len(self._watchers):
-            self._looks -= 1
-            try:
-                ranks = str(await self._allocated())
-            except RpcError as exc:
-                # A scheduler that is being loaded again.
-                self._ctx.log(logging.DEBUG, f"busy: {exc}")
-                ranks = self._told
-            if ranks != self._told:
-                self._told = ranks
-                self._watchers.send({"ranks": ranks})
-            await asyncio.sleep(_LOOK_AGAIN)
-        self._looking = False
+        try:
+            while self._news and len(self._watchers):
+                self._news = False
+                try:
+                    self._tell(str(await self._allocated()))
+                except RpcError as exc:
+                    # A scheduler that is being loaded again answers when it is there.
+                    self._ctx.log(logging.DEBUG, f"busy: {exc}")
+                    self._news = True
+                await asyncio.sleep(_LOOK_AGAIN)
+        finally:
+            self._looking = False

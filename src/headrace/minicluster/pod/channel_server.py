@@ -112,8 +112,9 @@ class ChannelServer:
         self._watchers: set[_Request] = set()
         self._due = False
         self._told: dict[str, Any] = {}
-        # The latest resize, which waits for its ranks to fall idle, and requests that wait for the end.
-        self._resizing: tuple[_Request, Idset] | None = None
+        # The latest resize, which waits for its ranks to fall idle, and the stream that tells of that.
+        self._resizing: tuple[_Request, Rpc] | None = None
+        # Requests that wait for the end.
         self._ending: list[_Request] = []
         self._lines = b""
         self._context = Context(1)
@@ -212,9 +213,7 @@ class ChannelServer:
         """Hosts of the MiniCluster (or of one of its groups) from `size` on get no more jobs, and the answer comes when
         none is left there; those before take jobs again."""
         handle = self._handle()
-        if self._resizing is not None:
-            self._answer(self._resizing[0], {"error": "another resize has come since"})
-            self._resizing = None
+        self._end_resizing({"error": "another resize has come since"})
         known = handle.rpc("attr.get", {"name": "hostlist"}).get()["value"]
         if body.get("hosts"):
             handle.rpc("overlay.grow", {"hosts": body["hosts"]}, nodeid=0).get()
@@ -228,21 +227,34 @@ class ChannelServer:
         if new:
             targets = {"targets": str(Idset(new)), "reason": SCALING, "mode": "update"}
             handle.rpc("resource.drain", targets, nodeid=0).get()
-        # What is allocated now, drained ranks included: news of it may still be under way.
-        self._instance.take_busy(handle.rpc("resource.busy", {}, nodeid=0).get())
-        self._resizing = (request, Idset(leave))
-        self._look_for_idle()
+        # A stream of its own, whose first answer is asked for after the drain: no news of before can be taken for it.
+        busy = handle.stream("resource.busy", {}, nodeid=0)
+        self._resizing = (request, busy)
+        busy.then(partial(self._take_busy, Idset(leave)))
+
+    def _take_busy(self, leave: Idset, rpc: Rpc) -> None:
+        """An answer of the stream that a resize follows, which waits for the ranks `leave` to fall idle."""
+        try:
+            busy = Idset.parse(rpc.get()["ranks"])
+        except OSError as exc:
+            self._end_resizing({"error": exc.strerror or str(exc)})
+            return
+        if not busy & leave:
+            self._end_resizing({"drained": True})
+
+    def _end_resizing(self, answer: dict[str, Any]) -> None:
+        """Answer the latest resize, if there is one that waits."""
+        if self._resizing is not None:
+            request, busy = self._resizing
+            self._resizing = None
+            self._answer(request, answer)
+            with contextlib.suppress(OSError):
+                busy.cancel()
+            busy.abandon()
 
     def _drained(self, handle: Handle) -> dict[int, str]:
         drained = handle.rpc("resource.status", {}, nodeid=0).get()["drain"]
         return {rank: one.get("reason", "") for ranks, one in drained.items() for rank in Idset.parse(ranks)}
-
-    def _look_for_idle(self) -> None:
-        if self._resizing is not None:
-            request, leave = self._resizing
-            if not self._instance.busy & leave:
-                self._resizing = None
-                self._answer(request, {"drained": True})
 
     def _reload(self, request: _Request, body: dict[str, Any]) -> None:
         """A new configuration, but for where the brokers are, which stays."""
@@ -364,10 +376,10 @@ class ChannelServer:
         if self._watched_fd >= 0:
             self._reactor.remove_fd(self._watched_fd)
             self._watched_fd = -1
+        self._end_resizing({"error": "the lead's broker has ended"})
         self._instance.close()
 
     def _changed(self) -> None:
-        self._look_for_idle()
         if not self._due:
             self._due = True
             self._reactor.add_timer(_PERIOD if self._told else 0.0, self._tell)

@@ -58,7 +58,7 @@ class Instance:
         self._state = "starting"
         self._up = Idset()
         self._jobs = dict.fromkeys(JOB_STATES, 0)
-        self.busy = Idset()
+        self._busy = Idset()
         self._pending: list[dict[str, Any]] = []
         # A list of pending jobs was asked for, and jobs have changed since.
         self._asking = self._asks_again = False
@@ -69,7 +69,7 @@ class Instance:
 
     @property
     def snapshot(self) -> Snapshot:
-        need = demand(self._pending, len(self.busy), self._cores_per_node)
+        need = demand(self._pending, len(self._busy), self._cores_per_node)
         return Snapshot(self._state, str(self._up), len(self._up), dict(self._jobs), need, self._idle_since)
 
     def set_state(self, state: str) -> None:
@@ -87,7 +87,7 @@ class Instance:
         handle = self.handle = Handle(self._uri)
         self._stream(handle, "groups.get", {"name": "broker.online"}, self._take_online)
         self._stream(handle, "job-list.job-stats", {}, self._take_stats)
-        self._stream(handle, "resource.busy", {}, self.take_busy)
+        self._stream(handle, "resource.busy", {}, self._take_busy)
         return handle.fileno()
 
     def close(self) -> None:
@@ -125,9 +125,8 @@ class Instance:
     def _take_online(self, body: dict[str, Any]) -> None:
         self._up = Idset.parse(body["members"])
 
-    def take_busy(self, body: dict[str, Any]) -> None:
-        """Take an answer of `resource.busy`."""
-        self.busy = Idset.parse(body["ranks"])
+    def _take_busy(self, body: dict[str, Any]) -> None:
+        self._busy = Idset.parse(body["ranks"])
 
     def _take_stats(self, body: dict[str, Any]) -> None:
         states = body["job_states"]
