@@ -88,10 +88,10 @@ system: $(VENV)/.installed packages
 test: check packages kube-tools $(VENV)/.installed
 	$(BIN)/python -m pytest tests -rsx
 
-# The tests whose size is a choice, at the sizes of a soak (tests/sizes.py); prints each one's figures and seed.
-# docs/dev/soak.md has the last result.
-soak: packages $(VENV)/.installed
-	HEADRACE_SOAK=1 $(BIN)/python -m pytest tests -m soak -rP
+# The tests whose size is a choice, one after another at the sizes of a soak (tests/sizes.py); goes on when one fails.
+# build/soak/result.md gets each one's figures and seed; docs/dev/soak.md has the last result.
+soak: packages kube-tools $(VENV)/.installed
+	@$(BIN)/python tests/soak.py
 
 # deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;
 # and the page of a MiniCluster's fields.
