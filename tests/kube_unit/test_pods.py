@@ -98,15 +98,15 @@ def ended(code: int, message: str = "", phase: str = "Failed", reason: str = "Er
 
 
 def test_the_leads_end_is_what_its_runner_tells() -> None:
-    told = json.dumps({"exit": 4, "reason": "task 1 ended with status 4", "times": {"run": 1.0}})
-    end = pods.lead_end(ended(4, told), "hello")
-    assert end == pods.LeadEnd(4, "task 1 ended with status 4", "2026-01-01T00:00:09Z", {"run": 1.0}, True)
+    told = {"exit": 137, "reason": "in words", "times": {"run": 1.0}, "jobs": {"inactive": 1}, "cause": "cancel"}
+    end = pods.lead_end(ended(247, json.dumps(told)), "hello")
+    assert end == pods.LeadEnd(137, "in words", "2026-01-01T00:00:09Z", {"run": 1.0}, {"inactive": 1}, "cancel")
 
 
 def test_a_container_that_was_killed_tells_it_by_itself() -> None:
     end = pods.lead_end(ended(137, reason="OOMKilled"), "hello")
     assert end is not None
-    assert (end.exit_code, end.reason, end.by_job) == (137, "OOMKilled", False)
+    assert (end.exit_code, end.reason) == (137, "the lead's container ended with exit code 137 (OOMKilled)")
 
 
 @pytest.mark.parametrize("message", ["plain text", "[1]", '{"exit": true}', '{"exit": "9"}', "{"])

@@ -70,12 +70,83 @@ def test_a_look_at_what_has_settled_makes_no_request() -> None:
 
 def test_the_exit_code_and_reason_are_the_jobs_own() -> None:
     world = running()
-    world.server.end_lead("hello", 3, json.dumps({"exit": 3, "reason": "task 0 ended with status 3"}))
+    world.server.end_lead("hello", 3, json.dumps({"exit": 3, "reason": "task 0 ended with exit code 3"}))
     world.settle()
     assert world.status["phase"] == "Failed"
     assert world.status["exitCode"] == 3
-    assert world.status["reason"] == "the job ended with status 3: task 0 ended with status 3"
+    assert world.status["reason"] == "task 0 ended with exit code 3"
     assert condition(world, "Failed") == "True"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "cause", "reason"),
+    [(3, "", "JobFailed"), (143, "cancel", "JobCancelled"), (142, "timeout", "JobTimedOut")],
+)
+def test_the_reason_of_a_failure_is_what_failed_and_stays_when_the_pods_are_gone(
+    exit_code: int, cause: str, reason: str
+) -> None:
+    world = running()
+    said = {"exit": exit_code, "reason": "in words", "cause": cause, "jobs": {"inactive": 1}}
+    world.server.end_lead("hello", exit_code, json.dumps(said))
+    world.settle()
+    assert world.status["reason"] == "in words"
+    for pod in world.server.pods_of("hello"):
+        world.server.remove(pod)
+    world.restart()
+    world.settle()
+    failed = next(one for one in world.status["conditions"] if one["type"] == "Failed")
+    assert (failed["status"], failed["reason"], failed["message"]) == ("True", reason, "in words")
+
+
+@pytest.mark.parametrize("message", ["", json.dumps({"exit": 1, "jobs": {"inactive": 3, "run": 0}})])
+def test_no_job_is_told_to_run_in_an_instance_that_has_ended(message: str) -> None:
+    world = running()
+    world.say(jobs={"run": 1, "inactive": 2})
+    world.settle()
+    assert world.status["jobs"]["run"] == 1
+    world.server.end_lead("hello", 1, message)
+    world.settle()
+    assert (world.status["jobs"]["run"], world.status["jobs"]["inactive"]) == (0, 3 if message else 2)
+
+
+def test_a_run_between_two_looks_is_told_as_any_other() -> None:
+    """A script that waits for JobRunning by a watch sees it true, and then false with when the job ran."""
+    world = World()
+    world.apply(minicluster())
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    world.look()
+    times = {"start": NOW, "run": NOW + 1, "end": NOW + 2}
+    world.server.end_lead("hello", 0, json.dumps({"exit": 0, "times": times}))
+    world.server.control_jobs()
+    seen = []
+    for _ in range(4):
+        world.now += 3.0
+        world.look()
+        one = next(one for one in world.status["conditions"] if one["type"] == "JobRunning")
+        seen.append((world.status["phase"], one["status"], one["reason"]))
+    assert seen == [("Finished", "True", "HasRun"), *[("Finished", "False", "Ended")] * 3]
+    assert one["message"] == "the job ran from 2023-11-14T22:13:21Z to 2023-11-14T22:13:20Z"
+
+
+def test_a_run_that_was_told_is_not_told_again() -> None:
+    world = running()
+    world.server.end_lead("hello", 0, json.dumps({"exit": 0, "times": {"run": NOW}}))
+    world.server.control_jobs()
+    for _ in range(3):
+        world.now += 3.0
+        world.look()
+        assert (world.status["phase"], condition(world, "JobRunning")) == ("Finished", "False")
+
+
+def test_the_end_is_told_before_cleanup_deletes_the_minicluster() -> None:
+    world = running(cleanup=True)
+    world.server.end_lead("hello", 0)
+    world.server.control_jobs()
+    world.look()
+    assert world.status["phase"] == "Finished"
+    world.look()
+    assert world.server.one("miniclusters", "hello") is None
 
 
 def test_ignore_failure_finishes_and_still_tells_the_code() -> None:
@@ -567,26 +638,3 @@ def test_jobs_by_state_are_those_the_lead_tells() -> None:
     world.say(resized={"": 2}, brokers_up=2, jobs={"run": 1, "sched": 4})
     world.settle()
     assert world.status["jobs"] == {"depend": 0, "priority": 0, "sched": 4, "run": 1, "cleanup": 0, "inactive": 0}
-
-
-@pytest.mark.parametrize("code", [137, 143])
-@pytest.mark.parametrize(
-    ("message", "limit"),
-    [
-        ({}, 0),
-        # The pod was deleted, or the broker was killed: the job is not what ended so.
-        ({"killed": True}, 100),
-        # The container was killed, and could tell nothing.
-        (None, 100),
-    ],
-)
-def test_a_job_that_ended_like_a_killed_process_ends_the_minicluster(code: int, message: Any, limit: int) -> None:
-    """The failure policy has a pod that ended with such a code replaced."""
-    world = running()
-    pod = next(one for one in world.server.pods_of("hello") if one["metadata"]["name"].startswith("hello-0"))
-    said = "" if message is None else json.dumps({"exit": code, **message})
-    ended = {"exitCode": code, "finishedAt": TIME, "message": said}
-    world.server.change(pod, phase="Failed", containerStatuses=[{"name": "hello", "state": {"terminated": ended}}])
-    world.look()
-    job = world.server.one("jobs", "hello")
-    assert job is not None and job["spec"]["backoffLimit"] == limit

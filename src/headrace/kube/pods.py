@@ -28,14 +28,15 @@ _UNFIT = re.compile(r"(\d+) (.+)")
 
 
 class LeadEnd(Struct, frozen=True):
-    """How the lead ended: the job's own exit code, what it said of it, and when (RFC 3339)."""
+    """How the lead ended: the job's own exit code, what it said of it, when (RFC 3339), its times (seconds since the
+    epoch), the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none."""
 
     exit_code: int
     reason: str
     finished: str
-    times: dict[str, Any]
-    by_job: bool = False
-    """Whether our runner has told it, and was not killed: the job itself ended so, and not the container alone."""
+    times: dict[str, Any] = {}
+    jobs: dict[str, Any] = {}
+    cause: str = ""
 
 
 def index_of(pod: Object) -> int:
@@ -103,13 +104,15 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
     given = said.get("exit")
     reason = str(said.get("reason") or "")
     if not reason and ended.get("reason") not in (None, "", "Completed", "Error"):
-        reason = f"{ended['reason']}{': ' + _cut(ended['message']) if ended.get('message') and not said else ''}"
+        text = f"the lead's container ended with exit code {code} ({ended['reason']})"
+        reason = _sentence(text, "" if said else ended.get("message") or "")
     return LeadEnd(
         exit_code=given if isinstance(given, int) and not isinstance(given, bool) else code,
         reason=reason,
         finished=str(ended.get("finishedAt") or ""),
         times=said["times"] if isinstance(said.get("times"), dict) else {},
-        by_job=isinstance(given, int) and not said.get("killed"),
+        jobs=said["jobs"] if isinstance(said.get("jobs"), dict) else {},
+        cause=str(said.get("cause") or ""),
     )
 
 

@@ -38,8 +38,6 @@ RECREATES = "flux-framework.org/headrace-recreates"
 CONFIG = "flux-framework.org/headrace-config"
 SUSPENDED_BY_US = "flux-framework.org/headrace-suspended"
 
-# Exit codes of a process that was killed by SIGKILL or SIGTERM.
-KILLED = (137, 143)
 # Seconds for which a deletion or suspension waits until the instance is saved.
 SAVE_TIMEOUT = 60.0
 # Seconds after its Job's start from which a MiniCluster without all its pods has its Events read, and between readings.
@@ -162,7 +160,6 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
         return
     if _suspend(work, cluster, job):
         return
-    _end_killed(work, cluster, job)
     _reload(work, cluster, job, desired)
     _resize(work, cluster, job)
     _autoscale(work, cluster, job)
@@ -368,17 +365,6 @@ def _autoscale(work: _Work, cluster: MiniCluster, job: Object) -> None:
 # --- start, end, deletion
 
 
-def _end_killed(work: _Work, cluster: MiniCluster, job: Object) -> None:
-    """End the Job where its lead says that the job itself ended with the status of a killed process (137, 143).
-
-    The pod failure policy cannot tell that from a pod that was killed, and has it replaced.
-    """
-    lead = next((pod for pod in pods.current(work.observed.own_pods) if pods.index_of(pod) == 0), None)
-    end = pods.lead_end(lead, cluster.name) if lead else None
-    if end and end.by_job and end.exit_code in KILLED and job["spec"].get("backoffLimit") != 0:
-        work.steps.append(Patch(JOBS, job["metadata"]["name"], job["metadata"]["uid"], {"spec": {"backoffLimit": 0}}))
-
-
 def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     """The time-out of a start, and the Events that say what a start lacks."""
     observed = work.observed
@@ -419,6 +405,9 @@ def _after_end(work: _Work, cluster: MiniCluster) -> None:
         if left and is_over(observed.job):
             work.steps.append(Delete(JOBS, name, job["metadata"]["uid"]))
     if observed.job is not None and not is_over(observed.job):
+        return
+    if not ((observed.cluster.get("status") or {}).get("times") or {}).get("finished"):
+        # The end is told before the MiniCluster goes: whoever waits for it sees it.
         return
     finished = _finished_at(observed, work.now)
     ttl = cluster.spec.ttl_seconds_after_finished

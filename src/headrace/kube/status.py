@@ -29,6 +29,8 @@ INVALID = "Invalid"
 STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 # Set on the Job by the operator where the pods did not run in time; its value is what was short.
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
+# The reason of JobRunning once an instance that was told to run has ended.
+_RUN_ENDED = "Ended"
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -104,13 +106,13 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
         "jobid": before.get("jobid", ""),
         "times": _times(observed, current, lead_end, end, wanted, now),
     }
-    jobs = _jobs(observed, before)
+    jobs = _jobs(observed, before, lead_end, end)
     if jobs:
         status["jobs"] = jobs
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     if code is not None and end:
         status["exitCode"] = code
-    status["conditions"] = _conditions(observed, view, status, end, before, now)
+    status["conditions"] = _conditions(observed, view, status, end, lead_end, now)
     return status
 
 
@@ -196,19 +198,21 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
     annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
     if START_TIMEOUT in annotations:
         return FAILED, annotations[START_TIMEOUT]
+    kept = before.get("phase") == (FAILED if end.failed else FINISHED)
+    if lead_end is None and kept and before.get("reason"):
+        # The pods are gone, and with them what they told.
+        return str(before["phase"]), str(before["reason"])
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     said = lead_end.reason if lead_end else ""
     if not end.failed:
         if code:
             ignored = "; ignoreFailure" if (observed.cluster.get("spec") or {}).get("ignoreFailure") else ""
-            return FINISHED, f"the job ended with status {code}{ignored}" + (f": {said}" if said else "")
+            return FINISHED, f"{said or f'the job ended with exit code {code}'}{ignored}"
         return FINISHED, said
     if end.reason == "DeadlineExceeded":
         return FAILED, "it ran longer than spec.deadlineSeconds"
     if code:
-        return FAILED, f"the job ended with status {code}" + (f": {said}" if said else "")
-    if before.get("phase") == FAILED and before.get("reason"):
-        return FAILED, str(before["reason"])
+        return FAILED, said or f"the job ended with exit code {code}"
     return FAILED, ", ".join(part for part in (said or end.message or end.reason, shortage(observed)) if part)
 
 
@@ -218,10 +222,18 @@ def _lead_end(observed: Observed) -> pods.LeadEnd | None:
     return pods.lead_end(leads[0], observed.name) if leads else None
 
 
-def _jobs(observed: Observed, before: Object) -> Object:
-    if observed.lead is None or not observed.lead.jobs:
-        return dict(before.get("jobs") or {}) if _times_before(observed) else {}
-    return {state: int(observed.lead.jobs.get(state, 0)) for state in STATES}
+def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
+    """Jobs by state: what the lead says, or said at its end; of an instance that is over none is active."""
+    known: Object = {}
+    if lead_end and lead_end.jobs:
+        known = lead_end.jobs
+    elif observed.lead is not None and observed.lead.jobs:
+        known = observed.lead.jobs
+    elif _times_before(observed):
+        known = before.get("jobs") or {}
+    if not known:
+        return {}
+    return {state: 0 if end and state != "inactive" else _number(known.get(state)) for state in STATES}
 
 
 def _times(
@@ -273,22 +285,29 @@ def _active(observed: Observed) -> bool:
 
 
 def _conditions(
-    observed: Observed, view: View, status: Object, end: End | None, before: Object, now: float
+    observed: Observed, view: View, status: Object, end: End | None, lead_end: pods.LeadEnd | None, now: float
 ) -> list[Object]:
     phase, reason = status["phase"], status["reason"]
+    before: Object = observed.cluster.get("status") or {}
+    old = {one.get("type"): one for one in before.get("conditions") or ()}
     suspended = phase == SUSPENDED
     waiting = phase in (PENDING, STARTING) and observed.job is not None
-    running = phase == RUNNING
+    told = _run_was_told(before, old)
+    # An instance may run from beginning to end between two looks. Then the status that tells of its end has JobRunning
+    # as true, and the next one as false: who waits for that condition sees it, as with a job that takes longer.
+    running = phase == RUNNING or bool(end and lead_end and _ran(lead_end) and not told)
+    up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
+    ran = _span(status["times"]) if end else ""
     rows = [
         ("JobRequested", observed.job is not None, "JobCreated" if observed.job else "NoJob", ""),
         ("JobWaitingForResources", waiting, "PodsNotRunning" if waiting else "PodsRunning", reason if waiting else ""),
-        ("JobMiniClusterReady", running, "BrokersUp" if running else phase, reason if running else ""),
-        ("JobRunning", running, phase, ""),
+        ("JobMiniClusterReady", running, up, reason if phase == RUNNING else ran),
+        ("JobRunning", running, "HasRun" if running and end else _RUN_ENDED if told and end else phase, ran),
         ("JobFinished", end is not None, phase if end else "Unfinished", reason if end else ""),
     ]  # fmt: skip
-    failure = end.reason if end and end.failed and end.reason.isidentifier() else "JobFailed"
+    failure = _failure_reason(observed, end, lead_end, status, old) if phase == FAILED else "NotFailed"
     optional = [
-        ("Failed", phase == FAILED, failure if phase == FAILED else "NotFailed", reason if phase == FAILED else ""),
+        ("Failed", phase == FAILED, failure, reason if phase == FAILED else ""),
         ("Suspended", suspended, "Suspended" if suspended else "Resumed", ""),
         ("Invalid", bool(view.problems), "RulesBroken" if view.problems else "Valid", "; ".join(view.problems)),
         ("Foreign", bool(observed.taken), "NameTaken" if observed.taken else "NoneTaken", ", ".join(observed.taken)),
@@ -300,10 +319,40 @@ def _conditions(
         ),
         ("StandingBack", bool(view.waits_for) and observed.other_operator_until > now, "OtherOperator", view.waits_for),
     ]
-    old = {one.get("type"): one for one in before.get("conditions") or ()}
     # A condition that was never true is left out.
     rows += [row for row in optional if row[1] or row[0] in old]
     return [_condition(row, old.get(row[0]), status["observedGeneration"], now) for row in rows]
+
+
+def _run_was_told(before: Object, old: Object) -> bool:
+    """Whether a status before has told that the instance, which has ended by now, was running."""
+    told = old.get("JobRunning", {})
+    return before.get("phase") == RUNNING or told.get("status") == "True" or told.get("reason") == _RUN_ENDED
+
+
+def _ran(lead_end: pods.LeadEnd) -> bool:
+    return bool(_moment(lead_end.times.get("run")))
+
+
+def _span(times: Object) -> str:
+    began, finished = times.get("jobStarted"), times.get("finished")
+    return f"the job ran from {began} to {finished}" if began and finished else ""
+
+
+def _failure_reason(
+    observed: Observed, end: End | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
+) -> str:
+    """The reason of the condition Failed (a word, metav1.Condition): what failed, rather than how Kubernetes saw it."""
+    annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
+    if START_TIMEOUT in annotations:
+        return "StartTimeout"
+    if end and end.reason == "DeadlineExceeded":
+        return end.reason
+    if lead_end is None and old.get("Failed", {}).get("status") == "True":
+        return str(old["Failed"].get("reason") or "JobFailed")
+    if "exitCode" in status:
+        return {"cancel": "JobCancelled", "timeout": "JobTimedOut"}.get(lead_end.cause if lead_end else "", "JobFailed")
+    return end.reason if end and end.reason.isidentifier() else "JobFailed"
 
 
 def _condition(row: tuple[str, bool, str, str], old: Object | None, generation: int, now: float) -> Object:

@@ -93,6 +93,8 @@ class PodPlan(Struct, frozen=True, kw_only=True):
     complete_workers: bool = False
     disable_socket: bool = False
     ignore_failure: bool = False
+    # Kubernetes replaces a pod whose container ends with 137 or 143, as it does by our own pod failure policy.
+    replaces_killed: bool = False
     wrap: list[str] = []
     archive: str = ""
     sidecars: dict[str, Sidecar] = {}
@@ -154,6 +156,7 @@ def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts
         complete_workers=flux.complete_workers,
         disable_socket=flux.disable_socket,
         ignore_failure=spec.ignore_failure,
+        replaces_killed=spec.pod_failure_policy is None and (not spec.pod or spec.pod.restart_policy != "OnFailure"),
         wrap=[word for word in flux.wrap.replace(",", " ").split() if word],
         archive=spec.archive.path if spec.archive else "",
         sidecars=_sidecars(cluster),

@@ -34,12 +34,6 @@ def test_the_status_of_the_job_is_the_containers(world: Pods) -> None:
     assert (message["exit"], message["reason"]) == (7, "the job ended with exit code 7")
 
 
-def test_a_job_that_kills_itself_is_not_a_pod_that_was_killed(world: Pods) -> None:
-    status, *_ = ended(world, {"command": "sh -c 'kill -9 $$'"}, size=1)
-    message = world.running["c-0"].message()
-    assert (status, message["exit"], "killed" in message) == (137, 137, False)
-
-
 def test_a_failure_may_be_ignored_and_is_told_all_the_same(world: Pods) -> None:
     status, *_ = ended(world, {"command": "false"}, ignoreFailure=True)
     assert status == 0
@@ -63,6 +57,24 @@ def test_texts_run_in_their_order_each_where_it_belongs(world: Pods) -> None:
     assert (status, out.splitlines()) == (0, expected)
     follower = world.running["c-1"].output()[0]
     assert follower.splitlines() == ["init", "pre", "workerPre", "post", "function of c-1"]
+
+
+def test_a_job_that_was_killed_has_its_own_code_in_the_message_and_another_as_the_containers(world: Pods) -> None:
+    status, _, err = ended(world, {"command": "sh -c 'kill -9 $$'"}, size=1)
+    message = world.running["c-0"].message()
+    assert (status, message["exit"], message["reason"]) == (247, 137, "the job was ended by signal 9")
+    assert "killed" not in message
+    assert "headrace-pod: the job's exit code is 137, the container's 247" in err
+
+
+def test_a_job_that_was_cancelled_is_told_so(world: Pods) -> None:
+    world.with_channel()
+    command = "sh -c 'flux cancel -m enough $FLUX_JOB_ID; sleep 1000'"
+    status, *_ = ended(world, {"command": command}, size=1)
+    message = world.running["c-0"].message()
+    assert (message["cause"], message["reason"]) == ("cancel", "the job was cancelled: enough")
+    assert status == {137: 247, 143: 241}.get(message["exit"], message["exit"]) != 0
+    assert message["jobs"]["inactive"] == 1 and message["jobs"]["run"] == 0
 
 
 def test_a_script_takes_variables_when_it_is_written_unless_they_are_escaped(world: Pods) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from typing import Any
 
 from .. import pod_plan
 from ..pod_plan import PodPlan
@@ -19,8 +20,9 @@ class Link:
         self._lines = b""
         self.asks_to_end = False
         self.closed = False
-        # Jobs by state, once the instance has ended.
+        # Once the instance has ended: jobs by state, and of an only job that an exception ended its attributes.
         self.jobs: dict[str, int] = {}
+        self.failed_job: dict[str, Any] = {}
 
     @property
     def fd(self) -> int:
@@ -43,7 +45,8 @@ class Link:
             elif word == b"jobs":
                 import json
 
-                self.jobs = json.loads(rest)
+                told = json.loads(rest)
+                self.jobs, self.failed_job = told["jobs"], told["failed"]
         return bool(data)
 
 

@@ -336,7 +336,8 @@ class ChannelServer:
             for request in self._ending:
                 self._answer(request, {"ended": True})
             self._ending.clear()
-            self._link.sendall(b"jobs " + messages.encode(self._instance.snapshot.jobs) + b"\n")
+            told = {"jobs": self._instance.snapshot.jobs, "failed": self._instance.failed_job}
+            self._link.sendall(b"jobs " + messages.encode(told) + b"\n")
         elif state in UP:
             if self._instance.handle is None:
                 with contextlib.suppress(OSError):
@@ -349,6 +350,7 @@ class ChannelServer:
             # The last numbers: the stream of them is slower than an end.
             with contextlib.suppress(OSError):
                 self._instance.count_jobs()
+                self._instance.find_failure()
 
     def _write_resources(self) -> None:
         """Write the instance's R (RFC 20), as `flux resource R` prints it, where scripts look for it."""

@@ -9,11 +9,17 @@ from typing import Any, NamedTuple
 
 from .. import pod_plan
 
+# What `failure` reads of a job.
+FAILURE = ("exception_occurred", "exception_type", "exception_severity", "exception_note")
+# Exit codes of a container that was killed by SIGKILL or SIGTERM.
+_KILLED = (137, 143)
+
 
 class Ending(NamedTuple):
-    """The container's exit status, why it is not 0, jobs by state, and the times (seconds since the epoch) of steps.
+    """The job's exit status, why it is not 0, jobs by state, and the times (seconds since the epoch) of steps.
 
-    `killed`: the pod was told to go, or its broker was killed, so the status is not that of the job.
+    `killed`: the pod was told to go, or its broker was killed, so the status is not that of the job. `cause` is the
+    type of the exception (RFC 21) that ended the job, "cancel" or "timeout" for instance; "" where none did.
     """
 
     status: int
@@ -21,6 +27,18 @@ class Ending(NamedTuple):
     times: dict[str, float]
     jobs: dict[str, int]
     killed: bool = False
+    cause: str = ""
+
+
+def container_status(ending: Ending, replaces_killed: bool) -> int:
+    """What the container exits with: the job's status, but for one that Kubernetes would take for a killed pod.
+
+    Where a pod that was killed is replaced (`replaces_killed`), a job that itself ended by SIGKILL or SIGTERM would
+    run again. Its container exits with the negative number of the signal instead: 247 (-9) or 241 (-15).
+    """
+    if replaces_killed and not ending.killed and ending.status in _KILLED:
+        return 256 - (ending.status - 128)
+    return ending.status
 
 
 def message(ending: Ending) -> str:
@@ -32,6 +50,8 @@ def message(ending: Ending) -> str:
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     if ending.killed:
         body["killed"] = True
+    if ending.cause:
+        body["cause"] = ending.cause
     text = json.dumps(body)
     while len(text) > pod_plan.TERMINATION_LIMIT and body["reason"]:
         # A character takes at most 12 bytes (a pair of \\uXXXX).
@@ -47,6 +67,20 @@ def write(ending: Ending, path: str = pod_plan.TERMINATION_LOG) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(message(ending))
+
+
+def failure(job: dict[str, Any]) -> tuple[str, str]:
+    """The type of the exception that ended a job, and a reason that tells of it; ("", "") where none did.
+
+    `job` has the attributes of job-list (RFC 43) that FAILURE names.
+    """
+    kind, note = str(job.get("exception_type") or ""), str(job.get("exception_note") or "")
+    if not job.get("exception_occurred") or job.get("exception_severity") != 0:
+        return "", ""
+    text = {"cancel": "the job was cancelled", "timeout": "the job ran longer than its time limit"}.get(kind)
+    if text:
+        return kind, f"{text}: {note}" if note and kind == "cancel" else text
+    return kind, f"the job has failed ({kind}){f': {note}' if note else ''}"
 
 
 def reason_of(status: int, what: str = "the job") -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...client.handle import Handle, Rpc
 from ...spec.idset import Idset
+from .ending import FAILURE
 
 JOB_STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 _ACTIVE = JOB_STATES[:-1]
@@ -59,6 +60,8 @@ class Instance:
         self._up = Idset()
         self._jobs = dict.fromkeys(JOB_STATES, 0)
         self._busy = Idset()
+        # What `find_failure` found of the instance's only job.
+        self.failed_job: dict[str, Any] = {}
         self._pending: list[dict[str, Any]] = []
         # A list of pending jobs was asked for, and jobs have changed since.
         self._asking = self._asks_again = False
@@ -109,6 +112,16 @@ class Instance:
         """Have the number of jobs as it is now, from an instance that is about to end. Raises OSError."""
         if self.handle is not None:
             self._take_stats(self.handle.rpc("job-list.job-stats", {}).get(_LAST_PATIENCE))
+
+    def find_failure(self) -> None:
+        """Have `failed_job` where the instance has had one job alone and that has failed. Raises OSError."""
+        others = sum(self._jobs[name] for name in _ACTIVE)
+        if self.handle is None or others or self._jobs["inactive"] != 1:
+            # Which of several jobs decided how the instance ended is known to its initial program only.
+            return
+        rpc = self.handle.stream("job-list.list", {"max_entries": 1, "attrs": list(FAILURE), "constraint": {}})
+        for one in rpc.get(_LAST_PATIENCE)["jobs"]:
+            self.failed_job = {name: one[name] for name in FAILURE if name in one}
 
     def _stream(self, handle: Handle, topic: str, body: dict[str, Any], take: Callable[[Any], None]) -> None:
         def answered(rpc: Rpc) -> None:

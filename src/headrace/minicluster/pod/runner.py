@@ -59,7 +59,7 @@ class Runner:
         self._place = place
         self._leads = place.rank == 0
         self._times = {"start": began}
-        self._reason = ""
+        self._reason = self._cause = ""
         # SIGTERM came.
         self._told = False
         self._kill_at: float | None = None
@@ -193,7 +193,9 @@ class Runner:
         elif "run" not in self._times:
             self._reason = ending.reason_of(status, "the lead's broker") + " before the instance ran"
         else:
-            self._reason = ending.reason_of(status)
+            failed = self._channel.failed_job if self._channel is not None and status else {}
+            self._cause, why = ending.failure(failed)
+            self._reason = why or ending.reason_of(status)
         if self._plan.timed:
             self._tell_time("fluxsubmit", self._times.get("done", 0) - self._times.get("run", 0))
             self._tell_time("fluxstart", time.monotonic() - began)
@@ -246,8 +248,14 @@ class Runner:
         with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
             pass
         jobs = self._channel.jobs if self._channel is not None else {}
-        ending.write(Ending(status, self._reason, self._times, jobs, killed=self._told or self._was_killed))
-        return status
+        killed = self._told or self._was_killed
+        end = Ending(status, self._reason, self._times, jobs, killed=killed, cause=self._cause)
+        ending.write(end)
+        code = ending.container_status(end, self._plan.replaces_killed and self._leads)
+        if code != status:
+            text = f"the job's exit code is {status}, the container's {code}: with {status} the pod would be replaced"
+            print(f"headrace-pod: {text}", file=sys.stderr)
+        return code
 
     # -- the broker
 
