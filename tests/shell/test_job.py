@@ -312,6 +312,7 @@ def test_no_task_is_late_when_all_have_ended_though_something_holds_their_output
     [
         ({"exit-timeout": ".2s"}, "shell rank 1 (on host1): Killed and exit-timeout=0.2s has expired"),
         ({"exit-on-error": 1}, "shell rank 1 (on host1): Killed and exit-on-error is set"),
+        ({"exit-on-error": 1}, "shell rank 1 (on host1): Quit and exit-on-error is set"),
         ({}, None),
     ],
 )
@@ -322,7 +323,10 @@ def test_the_tasks_go_on_without_a_lost_shell_as_long_as_they_may(
         ["sh", "-c", "[ $FLUX_TASK_RANK = 1 ] && sleep 60; read line; exit 0"], 2, [0, 1], options=options
     )
     world.pump(lambda: "shell.start" in dict(job.events))
-    world.send({"op": "peer", "id": job.id, "from": 1, "data": {"kind": "lost-shell"}})
+    data: dict[str, Any] = {"kind": "lost-shell"}
+    if ends and "Quit" in ends:
+        data["signal"] = signal.SIGQUIT
+    world.send({"op": "peer", "id": job.id, "from": 1, "data": data})
     if ends is None:
         world.rpc(job, "stdin", {"stream": "stdin", "rank": "0", "eof": True})
     world.pump(lambda: 0 in job.finished)

@@ -61,6 +61,43 @@ def test_what_else_a_task_sends_to_its_parent_stops_nothing(size: tuple[str, ...
     assert done.out == "after\n0 running, 31 completed, 0 failed, 0 pending, 0 inactive purged\n", done.err
 
 
+@SIZES
+@pytest.mark.parametrize(("signal", "number"), [("QUIT", 3), ("USR2", 12), ("RTMIN", 34)])
+def test_a_task_whose_signal_would_end_its_parent_ends_its_own_job_alone(
+    size: tuple[str, ...], signal: str, number: int
+):
+    last = 2 if size else 0
+    script = f"""
+    flux submit --requires=rank:{last} sleep 600 >/dev/null; other=$(flux job last)
+    flux job wait-event $other start >/dev/null
+    # The sender is a grandchild that has left the task's session.
+    flux run --requires=rank:{last} sh -c 'parent=$PPID; setsid sh -c "kill -{signal} $parent; sleep 600"'; echo $?
+    flux job status $(flux job last); echo $?
+    flux submit --quiet --wait --cc=1-30 --requires=rank:{last} sh -c 'kill -{signal} $PPID; sleep 600' 2>/dev/null
+    flux cancel $other
+    flux queue drain
+    flux jobs -ano '{{returncode}}' -c 0 | sort | uniq -c | xargs
+    flux dmesg | grep 'agent'
+    true
+    """
+    done = start(*size, "sh", "-c", script)
+    assert done.left == [], done.err
+    status = 128 + number
+    assert done.out == f"{status}\n{status}\n31 -{number} 1 143\n", done.err
+
+
+def test_a_task_whose_signal_would_end_the_shell_of_another_node_takes_that_node_from_its_job():
+    script = """
+    flux run -N2 -n2 -o exit-timeout=1s sh -c 'test $FLUX_TASK_RANK = 1 && kill -QUIT $PPID; sleep 600'; echo $?
+    flux run -N2 -n2 sh -c 'test $FLUX_TASK_RANK = 1 && kill -QUIT $PPID; sleep 1; echo went on'; echo $?
+    flux job eventlog $(flux job last) | grep -c exception
+    """
+    done = start("--test-size=2", "sh", "-c", script)
+    assert done.left == [], done.err
+    assert done.out == "1\nwent on\n131\n0\n", done.err
+    assert "WARN: exception: shell rank 1 (on" in done.err and "): Quit and exit-timeout=1s has expired" in done.err
+
+
 def test_an_instance_whose_agents_are_killed_again_and_again_ends():
     script = "for i in 1 2 3 4 5 6 7; do flux run sh -c 'kill -9 $PPID; sleep 600' 2>/dev/null; sleep .3; done"
     done = start("sh", "-c", script)

@@ -27,7 +27,7 @@ from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
 from ..shell.tmpdir import Folders
 from ..spec.os_error import with_class
-from . import begun, keeper, leftovers, linux
+from . import begun, fatal_signals, keeper, leftovers, linux
 from .deputies import BUSY, IDLE, MINE, MOST, NOT_MINE, SETTLED, Deputies
 from .environments import Read
 from .handout import Handout
@@ -183,6 +183,8 @@ class Agent:
                 self.stop()
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
+        signals = fatal_signals.listen()
+        self.watch(signals, lambda: fatal_signals.take(signals, self.jobs))
         while self.running:
             self._turn()
         self._kill_all()

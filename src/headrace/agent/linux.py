@@ -6,7 +6,10 @@ import contextlib
 import ctypes
 import functools
 import os
+import struct
+import sys
 import time
+from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -18,6 +21,10 @@ _RESET_ON_FORK = 1
 _SHORT_SLICE = 100_000
 # Nanoseconds that the kernel counts as one.
 _TICK = 10**9 // os.sysconf("SC_CLK_TCK")
+
+# Of a signalfd_siginfo (signalfd(2)): its size, and the number, the code and the sender's pid.
+_SIGNAL_SIZE = 128
+_SIGNAL = struct.Struct("=I4xiI")
 
 # Of the flags of a process in /proc (include/linux/sched.h).
 _PF_EXITING = 4
@@ -104,6 +111,36 @@ def _arguments() -> tuple[int, int]:
         # The fields are numbered from 1 in proc(5), and the third comes after the name.
         fields = file.read().rpartition(")")[2].split()
     return int(fields[48 - 3]), int(fields[49 - 3])
+
+
+def signal_descriptor(signals: Iterable[int]) -> int:
+    """A descriptor that `signals`, which must be blocked, are read from. Raises OSError."""
+    mask = sum(1 << number - 1 for number in signals)
+    fd: int = _libc.signalfd(-1, mask.to_bytes(_SIGNAL_SIZE, sys.byteorder), os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd < 0:
+        errnum = ctypes.get_errno()
+        raise OSError(errnum, os.strerror(errnum))
+    return fd
+
+
+def read_signals(fd: int) -> list[tuple[int, int]]:
+    """What has come on a `signal_descriptor`: (number, pid of the sender), pid 0 for one that no process has sent."""
+    try:
+        data = os.read(fd, 16 * _SIGNAL_SIZE)
+    except BlockingIOError:
+        return []
+    found = (_SIGNAL.unpack_from(data, at) for at in range(0, len(data), _SIGNAL_SIZE))
+    # Codes above 0 are the kernel's (sigaction(2)).
+    return [(number, 0 if code > 0 else pid) for number, code, pid in found]
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process' parent; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[4 - 3])
+    except OSError:
+        return 0
 
 
 def processes() -> list[int]:

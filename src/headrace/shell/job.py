@@ -435,7 +435,7 @@ class ShellJob:
         elif kind == "proctable":
             self._proctable.from_peer(source, data, self.tasks)
         elif kind == "lost-shell":
-            self._shell_lost(source)
+            self._shell_lost(source, data.get("signal", signal.SIGKILL))
         elif kind == "overdue":
             if self._task_runs():
                 self.to_peer(0, {"kind": "runs"})
@@ -560,10 +560,21 @@ class ShellJob:
             self._deadline = Deadline(note, self._task_runs, self._ask_who_runs, fail)
             self._deadline.set(self.agent.after, limit)
 
-    def _shell_lost(self, nodeid: int) -> None:
-        """The agent of another node was killed, and with it the tasks there (lead only): this job goes on without."""
-        host = self.op["hosts"][nodeid]
-        what = f"shell rank {nodeid} (on {host}): Killed"
+    def shell_killed(self, signum: int) -> None:
+        """A process of the job has sent its own shell, as it must take the agent for, a signal that ends it."""
+        if self.lead:
+            self.fail(self._end_of_shell(self.nodeid, signum), 1, status=signum)
+        else:
+            self.to_peer(0, {"kind": "lost-shell", "signal": signum})
+            self.fail("", 1, status=signum, told=True)
+
+    def _end_of_shell(self, nodeid: int, signum: int) -> str:
+        return f"shell rank {nodeid} (on {self.op['hosts'][nodeid]}): {signal.strsignal(signum)}"
+
+    def _shell_lost(self, nodeid: int, signum: int) -> None:
+        """The shell of another node was killed, or the agent there, and with it its tasks (lead only): this job goes on
+        without."""
+        what = self._end_of_shell(nodeid, signum)
         if self.output is not None:
             self.output.log(_WARN, what, self.nodeid, "exception")
         if self.options.get("exit-on-error"):
