@@ -23,7 +23,7 @@ from headrace.images import oci
 from headrace.images.view_image import view_image
 
 # Seconds for a test with what its fixtures start. Its own waits end sooner, and say what they have waited for.
-_TIMEOUT = 900
+_TIMEOUT = 1200
 # The tests of this folder, which is a package for that: a fixture of this scope ends after the last of them.
 _FOLDER = "package"
 

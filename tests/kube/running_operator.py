@@ -154,15 +154,15 @@ class MiniClusters:
         """Wait for a phase; the status then."""
         return self.wait(name, "phase", phase)
 
-    def ended(self, name: str) -> Object:
+    def ended(self, name: str, patience: float = PATIENCE) -> Object:
         """Wait until the MiniCluster has ended, however that is; the status then."""
-        return self._wait(name, lambda status: status.get("phase") in ENDS, " or ".join(ENDS))
+        return self._wait(name, lambda status: status.get("phase") in ENDS, " or ".join(ENDS), patience)
 
     def reason(self, name: str, met: Callable[[str], bool]) -> str:
         """Wait until the reason is as wanted; the reason then."""
         return str(self._wait(name, lambda status: met(status.get("reason", "")), "the reason")["reason"])
 
-    def _wait(self, name: str, met: Callable[[Object], bool], wanted: str) -> Object:
+    def _wait(self, name: str, met: Callable[[Object], bool], wanted: str, patience: float = PATIENCE) -> Object:
         """Fails as soon as the MiniCluster has come to an end that is none of what is waited for."""
         found: Object = {}
 
@@ -178,7 +178,7 @@ class MiniClusters:
             return False
 
         try:
-            until(looked)
+            until(looked, patience)
         except AssertionError as exc:
             raise AssertionError(f"{name}: waited for {wanted}: {exc}; its status is {json.dumps(found)}") from None
         return found
@@ -216,17 +216,19 @@ class MiniClusters:
         uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
         return self.inside(name, "env", uri, "/mnt/flux/view/bin/flux", *words)
 
-    def log(self, name: str) -> str:
-        """What the lead's container has written until its end, which this waits for."""
+    def log(self, name: str, container: str = "") -> str:
+        """What a container of the lead, by default the one with the broker, has written until its end, which this waits
+        for."""
+        container = container or name
         ended: list[str] = []
 
         def looked() -> bool:
             leads = [pod for pod in self.pods(name) if index_of(pod) == 0]
-            ended[:] = [one["metadata"]["name"] for one in leads if "terminated" in container_state(one, name)]
+            ended[:] = [one["metadata"]["name"] for one in leads if "terminated" in container_state(one, container)]
             return bool(ended)
 
         until(looked)
-        return self.kubectl("logs", ended[0], "-c", name)
+        return self.kubectl("logs", ended[0], "-c", container)
 
     def events(self, name: str) -> list[str]:
         """The reasons of the Events about a MiniCluster, in the order in which they were made."""
@@ -248,8 +250,11 @@ def index_of(pod: Object) -> int:
 
 def container_state(pod: Object, name: str) -> Object:
     """The state of a container: {"running": ...}, {"terminated": ...}, {"waiting": ...}, or {} before that."""
-    found = [one["state"] for one in pod["status"].get("containerStatuses", []) if one["name"] == name]
-    return dict(found[0]) if found else {}
+    status = pod["status"]
+    for one in (*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])):
+        if one["name"] == name:
+            return dict(one["state"])
+    return {}
 
 
 def _field(status: Object, path: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from kubecluster import node, places
 from kubecluster.cluster import Cluster, sweep, unmet
 from kubecluster.errors import KubeError
-from patience import until
+from patience import TIMEOUT, until
 
 _WEB = """
 apiVersion: v1
@@ -80,7 +80,7 @@ def _links() -> set[str]:
 def test_an_indexed_job_runs_and_finds_pods_and_services_by_name(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("-n", namespace, "apply", "-f", "-", input=_WEB)
     cluster.kubectl("-n", namespace, "apply", "-f", "-", input=_JOB.replace("NAMESPACE", namespace))
-    cluster.kubectl("-n", namespace, "wait", "--for=condition=complete", "job/four", "--timeout=60s")
+    cluster.kubectl("-n", namespace, "wait", "--for=condition=complete", "job/four", TIMEOUT)
     pods = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "-l", "job-name=four", "-o", "json"))["items"]
     assert {pod["spec"]["nodeName"] for pod in pods} == {"node-0", "node-1"}
     for pod in pods:
@@ -91,7 +91,7 @@ def test_an_indexed_job_runs_and_finds_pods_and_services_by_name(cluster: Cluste
 
 def test_pods_are_reached_from_this_machine_and_entered(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("-n", namespace, "apply", "-f", "-", input=_WEB)
-    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/web", TIMEOUT)
     assert cluster.kubectl("-n", namespace, "exec", "web", "--", "hostname") == "web\n"
     address = cluster.kubectl("-n", namespace, "get", "pod", "web", "-o", "jsonpath={.status.podIP}")
     asking = ["/bin/busybox", "wget", "-qO-", f"http://{address}:8080"]
@@ -150,7 +150,7 @@ from kubecluster.cluster import Cluster
 lifeline, mine = os.pipe()
 cluster = Cluster.up(sys.argv[1], lifeline=lifeline)
 cluster.kubectl("apply", "-f", "-", input='''{_WEB}''')
-cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "{TIMEOUT}")
 print("running", flush=True)
 signal.pause()
 """

@@ -10,7 +10,7 @@ import pytest
 from kubecluster import faults
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-from patience import until
+from patience import TIMEOUT, until
 
 _POD = """
 apiVersion: v1
@@ -29,7 +29,7 @@ def _pods(cluster: Cluster, namespace: str, *names: str) -> list[str]:
     """Start web servers; their addresses."""
     text = "---".join(_POD.replace("NAME", name) for name in names)
     cluster.kubectl("-n", namespace, "apply", "-f", "-", input=text)
-    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "--all", "pod", "--timeout=60s")
+    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "--all", "pod", TIMEOUT)
     return [_get(cluster, namespace, name)["status"]["podIP"] for name in names]
 
 

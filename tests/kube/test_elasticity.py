@@ -16,8 +16,6 @@ from running_operator import MiniClusters
 
 from headrace.spec.idset import Idset
 
-SECONDS = 120.0
-FLUX = ("env", "FLUX_URI=local:///mnt/flux/config/run/flux/local", "/mnt/flux/view/bin/flux")
 # A job that ends when a file is there.
 WAITS = "until test -e /tmp/go; do sleep .1; done; echo went"
 
@@ -40,10 +38,10 @@ class Elastic:
 
     def run(self, index: int, *words: str) -> str:
         """A command in a pod."""
-        return self.its.kubectl("exec", self.pods()[index], "-c", self.name, "--", *words)
+        return self.its.inside(self.name, *words, index=index)
 
     def flux(self, *words: str) -> str:
-        return self.run(0, *FLUX, *words)
+        return self.its.flux(self.name, *words)
 
     def up(self) -> set[int]:
         """Ranks that take jobs."""
@@ -51,7 +49,7 @@ class Elastic:
         return {rank for line in listed.split() for rank in Idset.parse(line)}
 
     def until_pods(self, *indexes: int) -> None:
-        until(lambda: set(self.pods()) == set(indexes), SECONDS)
+        until(lambda: set(self.pods()) == set(indexes))
 
     def hosts(self, nodes: int) -> list[str]:
         """Where a job on so many nodes runs."""
@@ -66,8 +64,8 @@ def test_it_grows_for_jobs_that_wait_and_shrinks_when_those_on_the_top_are_over(
     waits = mc.flux("submit", "-N3", "hostname").strip()
     miniclusters.kubectl("scale", "mc/scaled", "--replicas=3")
     assert sorted(mc.flux("job", "attach", waits).split()) == mc.names(0, 1, 2)
-    scale = json.loads(miniclusters.kubectl("get", "--raw", _scale(miniclusters, "scaled")))
-    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+    assert miniclusters.cluster.api.get(_scale(miniclusters, "scaled"))["spec"]["replicas"] == 3
+    until(lambda: miniclusters.cluster.api.get(_scale(miniclusters, "scaled"))["status"]["replicas"] == 3)
 
     top = mc.flux("submit", "--requires=rank:2", "sh", "-c", WAITS).strip()
     mc.flux("job", "wait-event", top, "start")
@@ -83,7 +81,7 @@ def test_it_grows_for_jobs_that_wait_and_shrinks_when_those_on_the_top_are_over(
     miniclusters.wait("scaled", "size", "1")
     miniclusters.kubectl("scale", "mc/scaled", "--replicas=2")
     mc.until_pods(0, 1)
-    until(lambda: mc.up() == {0, 1}, SECONDS)
+    until(lambda: mc.up() == {0, 1})
     assert mc.hosts(2) == mc.names(0, 1)
 
 
@@ -100,7 +98,7 @@ def test_it_grows_beyond_the_first_largest_size_while_a_job_runs(miniclusters: M
         mc.run(index, "touch", "/tmp/go")
     assert mc.flux("job", "attach", runs) == "went\nwent\n"
     assert mc.hosts(4) == mc.names(0, 1, 2, 3)
-    assert miniclusters.status("beyond")["maximumSize"] == 4
+    miniclusters.wait("beyond", "maximumSize", "4")
 
 
 def _scale(miniclusters: MiniClusters, name: str) -> str:

@@ -48,9 +48,9 @@ def test_an_autoscaler_follows_an_external_metric(control_plane: Cluster, namesp
         metrics.values["waiting_jobs"] = 40
         autoscalers = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
         control_plane.api.request("POST", autoscalers, _AUTOSCALER)
-        until(lambda: replicas() == 4, patience=90)
+        until(lambda: replicas() == 4)
         metrics.values["waiting_jobs"] = 5
-        until(lambda: replicas() == 1, patience=90)
+        until(lambda: replicas() == 1)
 
 
 def test_an_unknown_metric_has_no_value() -> None:

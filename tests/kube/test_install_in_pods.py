@@ -9,7 +9,7 @@ import pytest
 from installed import uninstall
 from kubecluster.cluster import Cluster
 from kubecluster.errors import KubeError
-from patience import until
+from patience import TIMEOUT, until
 from running_operator import MiniClusters, RunningOperator
 
 from headrace.images import oci
@@ -36,7 +36,7 @@ def installed(
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
         where = f"--namespace={PLACE}"
         try:
-            cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, "--timeout=90s")
+            cluster.kubectl("rollout", "status", f"deployment/{OPERATOR}", where, TIMEOUT)
         except KubeError as exc:
             pods = cluster.kubectl("describe", "pods", where)
             raise AssertionError(f"{exc}\n{pods}\n{cluster.kubectl('logs', f'deployment/{OPERATOR}', where)}") from None
@@ -46,7 +46,6 @@ def installed(
         operator.start()
 
 
-@pytest.mark.timeout(300)
 def test_the_installed_operator_guards_and_runs_miniclusters(cluster: Cluster, installed: MiniClusters) -> None:
     def refused() -> bool:
         try:

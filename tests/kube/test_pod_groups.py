@@ -64,4 +64,4 @@ def test_a_group_ends_with_the_lead_whatever_its_job_returned(miniclusters: Mini
         assert not more.get("failed")
         return more.get("succeeded") == 1
 
-    until(gone_or_done, 60)
+    until(gone_or_done)

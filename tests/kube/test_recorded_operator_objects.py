@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import diagnosis
 import pytest
 import zmq
 from kubecluster.cluster import Cluster
-from patience import until
+from kubecluster.errors import KubeError
+from patience import TIMEOUT, until
 
 from headrace.images import oci
 from headrace.images.compat_image import compat_image
@@ -27,8 +29,6 @@ RECORDED = {
         json.loads, (Path(__file__).parents[1] / "data/minicluster/objects_with_scripts.jsonl").read_text().splitlines()
     )
 }
-# The scripts wait 15 seconds where a follower comes before the lead.
-pytestmark = pytest.mark.timeout(240)
 COMPAT = "local/headrace-view-compat:1"
 _ADDED = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
 
@@ -101,11 +101,11 @@ def test_a_recorded_minicluster_runs_to_its_end(
         *where, "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     )
     try:
-        cluster.kubectl(*where, "wait", "--for=condition=Complete", f"job/{job}", "--timeout=90s")
-    finally:
-        pods = cluster.kubectl(*where, "get", "pods", "-o", "name").split()
-        logs = {pod: cluster.kubectl(*where, "logs", pod) for pod in pods}
-        print(json.dumps(logs, indent=1))
+        cluster.kubectl(*where, "wait", "--for=condition=Complete", f"job/{job}", TIMEOUT)
+    except KubeError as exc:
+        raise AssertionError(f"{exc}\n{diagnosis.of_namespace(cluster, case['namespace'])}") from None
+    pods = cluster.kubectl(*where, "get", "pods", "-o", "name").split()
+    logs = {pod: cluster.kubectl(*where, "logs", pod) for pod in pods}
     (lead,) = (text for pod, text in logs.items() if pod.startswith(f"pod/{job}-0-"))
     assert [word for word in says if word not in lead] == []
     for pod, text in logs.items():

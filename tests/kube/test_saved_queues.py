@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from patience import until
+from patience import TIMEOUT, until
 from running_operator import MiniClusters
 
 
@@ -23,10 +23,7 @@ class Kept:
 
     def flux(self, name: str, *words: str) -> str:
         """A flux command in the lead's container."""
-        running = (pod for pod in self.its.pods(name) if pod["status"]["phase"] == "Running")
-        lead = next(one for one in (pod["metadata"]["name"] for pod in running) if one.startswith(f"{name}-0-"))
-        uri = "FLUX_URI=local:///mnt/flux/config/run/flux/local"
-        return self.its.kubectl("exec", lead, "-c", name, "--", "env", uri, "/mnt/flux/view/bin/flux", *words)
+        return self.its.flux(name, *words)
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def goes_on(kept: Kept, name: str, ids: dict[str, str], nodes: int) -> None:
 
 def test_the_queue_of_a_deleted_minicluster_goes_on_in_a_larger_one(kept: Kept) -> None:
     ids = filled(kept, "small")
-    kept.its.kubectl("delete", "mc", "small", "--cascade=foreground", "--timeout=90s")
+    kept.its.kubectl("delete", "mc", "small", "--cascade=foreground", TIMEOUT)
     kept.apply("large", 3)
     kept.its.phase("large", "Running")
     goes_on(kept, "large", ids, 3)
@@ -67,7 +64,7 @@ def test_a_suspended_minicluster_holds_no_pods_and_goes_on_when_it_is_resumed(ke
     suspend = {"spec": {"suspend": True}}
     kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
     kept.its.phase("rests", "Suspended")
-    until(lambda: not kept.its.pods("rests"), 60)
+    until(lambda: not kept.its.pods("rests"))
     suspend["spec"]["suspend"] = False
     kept.its.kubectl("patch", "mc", "rests", "--type=merge", "-p", json.dumps(suspend))
     kept.its.phase("rests", "Running")

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from patience import until
+from patience import TIMEOUT, until
 from running_operator import MiniClusters, RunningOperator
 
 from headrace.kube.keys import Keys, fresh_keys, key_pair, keys_of
@@ -39,7 +39,7 @@ def lead(miniclusters: MiniClusters) -> str:
     containers = [{"image": "local/busybox:1"}]
     miniclusters.apply("safe", size=1, maxSize=2, interactive=True, containers=containers)
     miniclusters.phase("safe", "Running")
-    return str(miniclusters.pods("safe")[0]["metadata"]["name"])
+    return miniclusters.running("safe")
 
 
 def keys(miniclusters: MiniClusters) -> Keys:
@@ -68,9 +68,9 @@ def start_stranger(miniclusters: MiniClusters) -> None:
 
 def test_a_pod_without_the_secret_joins_no_tree_and_no_channel(miniclusters: MiniClusters, lead: str) -> None:
     start_stranger(miniclusters)
-    miniclusters.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/stranger", "--timeout=60s")
+    miniclusters.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/stranger", TIMEOUT)
     told = "no broker with the certificate of /mnt/flux/config/curve/curve.cert answers there"
-    until(lambda: told in miniclusters.kubectl("logs", "stranger", "-c", "safe"), 60)
+    until(lambda: told in miniclusters.kubectl("logs", "stranger", "-c", "safe"))
     stays(lambda: miniclusters.status("safe")["brokersUp"] == 1, 1.0)
     # Nor does it help to know the public keys of those that listen.
     secret = keys(miniclusters)

@@ -3,9 +3,15 @@ changes how the MiniCluster ends."""
 
 from __future__ import annotations
 
+from patience import until
 from running_operator import MiniClusters
 
-RUNNER = {"image": "local/busybox:1", "command": "sh -c 'sleep 2; exit 3'", "runFlux": True}
+# Its job ends once a sidecar has had an answer.
+RUNNER = {
+    "image": "local/busybox:1",
+    "command": "sh -c 'until [ -e /mnt/flux/seen ]; do sleep .1; done; exit 3'",
+    "runFlux": True,
+}
 
 
 def test_containers_that_go_on_or_fail_leave_the_end_to_the_job(miniclusters: MiniClusters) -> None:
@@ -13,14 +19,13 @@ def test_containers_that_go_on_or_fail_leave_the_end_to_the_job(miniclusters: Mi
         {
             "name": "endless",
             "image": "local/busybox:1",
-            "command": "flux proxy $fluxsocket flux getattr size; exec sleep 100000",
+            "command": "flux proxy $fluxsocket flux getattr size; touch /mnt/flux/seen; exec sleep 100000",
         },
         {"name": "failing", "image": "local/busybox:1", "command": "exit 9"},
     ]
     miniclusters.apply("beside", size=1, containers=[RUNNER, *beside], logging={"quiet": True})
     status = miniclusters.phase("beside", "Failed")
     assert status["exitCode"] == 3
-    job = miniclusters.get("job", "beside")
-    assert job["status"].get("failed") == 1
-    pod = miniclusters.pods("beside")[0]["metadata"]["name"]
-    assert miniclusters.kubectl("logs", pod, "-c", "endless").split() == ["1"]
+    # The Job counts its pods after it has been told to fail.
+    until(lambda: miniclusters.get("job", "beside")["status"].get("failed") == 1)
+    assert miniclusters.log("beside", "endless").split() == ["1"]

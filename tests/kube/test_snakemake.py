@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from running_operator import MiniClusters
 
 _WORKFLOW = """
@@ -20,8 +19,6 @@ rule whole:
     shell: "cat {input} > {output}"
 """
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def test_steps_of_a_workflow_are_jobs(miniclusters: MiniClusters, image: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(_WORKFLOW)
@@ -34,8 +31,7 @@ def test_steps_of_a_workflow_are_jobs(miniclusters: MiniClusters, image: Callabl
         "environment": {"HOME": "/workflow", "XDG_CACHE_HOME": "/workflow/cache"},
     }
     miniclusters.apply("flow", size=2, containers=[container], logging={"quiet": True})
-    miniclusters.kubectl("wait", "--for=jsonpath={.status.exitCode}", "mc/flow", "--timeout=200s")
-    assert miniclusters.status("flow")["phase"] == "Finished", miniclusters.log("flow")
+    assert miniclusters.ended("flow")["phase"] == "Finished", miniclusters.log("flow")
     assert (tmp_path / "all.txt").read_text() == "a of job 1\nb of job 1\n"
     # Two parts, the whole, and what needs all: the rule without a command is no job.
     assert miniclusters.status("flow")["jobs"]["inactive"] == 3

@@ -97,10 +97,16 @@ def test_each_container_has_its_own_volumes_only(miniclusters: MiniClusters) -> 
         return {"data": {"configMapName": name, "items": {"key": "file"}, "path": "/data"}}
 
     containers = [
-        {"name": "two", "image": "local/busybox:1", "command": "cat /data/file /only-one/x", "volumes": volume("two")},
+        {
+            "name": "two",
+            "image": "local/busybox:1",
+            "command": "cat /data/file /only-one/x; touch /mnt/flux/seen",
+            "volumes": volume("two"),
+        },
         {
             "image": "local/busybox:1",
-            "command": "cat /data/file",
+            # The pod, with its other containers, ends with this one.
+            "command": "sh -c 'until [ -e /mnt/flux/seen ]; do sleep .1; done; cat /data/file'",
             "runFlux": True,
             "volumes": {**volume("one"), "only-one": {"emptyDir": True, "path": "/only-one"}},
         },
@@ -108,6 +114,5 @@ def test_each_container_has_its_own_volumes_only(miniclusters: MiniClusters) -> 
     miniclusters.apply("own", size=1, containers=containers, logging={"quiet": True})
     miniclusters.phase("own", "Finished")
     assert miniclusters.log("own") == "for container one\n"
-    pod = miniclusters.pods("own")[0]["metadata"]["name"]
-    beside = miniclusters.kubectl("logs", pod, "-c", "two")
+    beside = miniclusters.log("own", "two")
     assert "for container two\n" in beside.replace("\r\n", "\n") and "/only-one/x" in beside

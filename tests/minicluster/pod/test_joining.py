@@ -147,6 +147,22 @@ def test_a_sidecar_waits_for_the_socket_and_finds_the_instance(world: Pods) -> N
     assert (lead.folder / "err.0").read_text() == "headrace-pod: container 0 of this pod is no sidecar: 1\n"
 
 
+def test_a_sidecar_begins_when_jobs_are_taken(world: Pods) -> None:
+    """Its broker's socket answers long before, while the instance waits for its followers."""
+    side = {"name": "side", "command": "echo begins; flux run -N2 -n2 echo ran"}
+    plan = told(
+        {"name": "main", "runFlux": True}, containers=[{"name": "main", "runFlux": True}, side], interactive=True
+    )
+    world.name_pods(plan)
+    lead = world.start(plan, "c-0")
+    world.start(plan, "c-0", "sidecar", "1", FLUX_URI="local:///mnt/flux/config/run/flux/local")
+    until(lambda: lead.run("flux", "uptime").returncode == 0)
+    out = lead.folder / "out.1"
+    stays(lambda: (out.read_text(), (lead.folder / "err.1").read_text()) == ("", ""), 1.0)
+    world.start(plan, "c-1")
+    until(lambda: out.read_text() == "begins\nran\nran\n")
+
+
 def test_a_sidecar_that_fails_or_is_ended_says_so(world: Pods) -> None:
     side = {"name": "side", "command": "exit 3"}
     head = {"name": "main", "runFlux": True}

@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import KubeError
 
-_PATIENCE = 20.0
+_PATIENCE = 120.0
 
 
 def wait_for(met: Callable[[], object], what: str, seconds: float, pause: float = 0.02) -> None:

@@ -47,7 +47,7 @@ def drained(cluster: Cluster, name: str) -> Iterator[None]:
             "--delete-emptydir-data",
             "--ignore-daemonsets",
             "--grace-period=5",
-            "--timeout=90s",
+            "--timeout=300s",
         )
         yield
     finally:

@@ -1,19 +1,20 @@
 """A sidecar: a container beside the brokers whose command is to find the instance's socket.
 
-It has the pod's `mountPath`, and so the socket, as a volume. Its command runs when the socket answers, unless the file
-asks not to wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) for as long as the pod
-has a broker: it runs a command that has failed again, and would run one that has done its work again, too. So after
-success the container stays, idle, until the pod ends.
+It has the pod's `mountPath`, and so the socket, as a volume. Its command runs when the instance does and takes jobs,
+unless the file asks not to wait. Kubernetes keeps the container (an init container with `restartPolicy: Always`) for as
+long as the pod has a broker: it runs a command that has failed again, and would run one that has done its work again,
+too. So after success the container stays, idle, until the pod ends.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-import socket
 import sys
 import time
 
+from ...client.handle import Handle
 from .. import shell_text
 from ..pod_plan import PodPlan, Sidecar
 from . import environment
@@ -22,6 +23,8 @@ from .words import plain_words
 
 # Seconds between two attempts to connect to the socket: a broker in another container sends no event when it listens.
 _LOOK = 0.1
+# What there is before a broker has made its socket, and while one is lost.
+_NOT_YET = (errno.ENOENT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 
 def run_sidecar(index: str) -> int:
@@ -37,7 +40,7 @@ def run_sidecar(index: str) -> int:
         environment.prepare(os.environ, plan, place)
         argv = command_of(plan, sidecar, environment.find_shell(os.environ))
         if sidecar.waits_for_socket and not plan.disable_socket:
-            wait_for_socket(place)
+            wait_for_instance(place)
         return _keep(argv)
     except PlaceError as exc:
         print(f"headrace-pod: {exc}", file=sys.stderr)
@@ -92,13 +95,17 @@ def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
     return [shell, "-c", text]
 
 
-def wait_for_socket(place: Place) -> None:
-    """Return when the broker of this pod accepts at its socket."""
+def wait_for_instance(place: Place) -> None:
+    """Return when the broker of this pod says that its instance runs: a socket that accepts is there before jobs are
+    taken. A broker that is lost meanwhile is waited for again."""
     while True:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                probe.connect(place.socket)
-            except OSError:
-                time.sleep(_LOOK)
-            else:
+        try:
+            with Handle(f"local://{place.socket}") as handle:
+                handle.rpc("state-machine.wait").get()
                 return
+        except OSError as exc:
+            if exc.errno not in _NOT_YET:
+                # The command meets the same refusal, and its status tells of it.
+                print(f"headrace-pod: not waiting for the instance: {exc.strerror}", file=sys.stderr)
+                return
+            time.sleep(_LOOK)
