@@ -83,6 +83,9 @@ class World:
         self.recalled: list[list[int]] = []
         self.closed: set[int] = set()
         self.ids = 1 << 24
+        # Nodes whose frames to other shells stay on their way until `deliver()`, and those frames (node, frame).
+        self.delayed: set[int] = set()
+        self.on_way: list[tuple[int, Op]] = []
         for _ in range(size):
             ours, its = socket.socketpair()
             self.processes.append(
@@ -232,8 +235,10 @@ class World:
             assert node not in job.finished, "a node finished twice"
             job.finished[node] = op["status"]
             job.heir = op.get("heir", 0)
+        elif kind == "peer" and node in self.delayed:
+            self.on_way.append((node, op))
         elif kind == "peer":
-            self.send({"op": "peer", "id": job.id, "from": node, "data": op["data"]}, op["to"])
+            self._pass_on(node, op)
         elif kind == "barrier":
             entered = job.barriers[op["seq"]]
             entered[node] = op["kvs"]
@@ -243,3 +248,13 @@ class World:
                     self.send({"op": "barrier", "id": job.id, "seq": op["seq"], "kvs": kvs}, each)
         else:
             raise AssertionError(f"unknown operation {kind}")
+
+    def deliver(self) -> None:
+        """Pass on the frames that were delayed, in their order, and delay none any more."""
+        self.delayed.clear()
+        on_way, self.on_way = self.on_way, []
+        for node, op in on_way:
+            self._pass_on(node, op)
+
+    def _pass_on(self, node: int, op: Op) -> None:
+        self.send({"op": "peer", "id": op["id"], "from": node, "data": op["data"]}, op["to"])

@@ -103,6 +103,41 @@ def test_output_goes_where_it_came_from(capfdbinary):
     assert capfdbinary.readouterr() == (b"out\n\xff", b"err\n")
 
 
+class LateOutput(ScriptedHandle):
+    """Output comes when all else has been answered, and has ended."""
+
+    def __init__(self, script: dict[str, list[Any]]) -> None:
+        super().__init__({**script, "guest.output": []})
+        self._late = list(script["guest.output"])
+        self._output: Any = None
+
+    def rpc(self, topic: str, obj: Any = None, nodeid: int = -1, flags: int = 0) -> Any:
+        call = super().rpc(topic, obj, nodeid, flags)
+        if obj and obj.get("path") == "guest.output":
+            self._output = call
+        return call
+
+    def dispatch(self) -> bool:
+        if super().dispatch():
+            return True
+        if self._output is None or not self._late:
+            return False
+        answer = self._late.pop(0)
+        ends = isinstance(answer, int)
+        self._output.done = ends
+        self._output.deliver(
+            Message(RESPONSE, "t", None if ends else answer, FLAG_STREAMING, aux1=answer if ends else 0)
+        )
+        return True
+
+
+def test_output_that_comes_after_the_jobs_end_is_waited_for(capfdbinary):
+    lines = [event("data", stream="stdout", rank=str(rank), data=f"from {rank}\n") for rank in range(4)]
+    handle = LateOutput(job(*lines))
+    assert Attach(handle, 173, read_only=True).run() == 0
+    assert capfdbinary.readouterr().out == b"".join(b"from %d\n" % rank for rank in range(4))
+
+
 def test_labels_stand_before_every_line(capfdbinary):
     follow(job(event("data", stream="stdout", rank="0-3", data="a\nb\n")), label=True)
     assert capfdbinary.readouterr().out == b"0-3: a\n0-3: b\n"

@@ -367,6 +367,21 @@ def test_a_node_that_says_nothing_any_more_is_not_waited_for_after_a_sigkill(wor
     world.finish(job)
 
 
+def test_output_that_comes_after_everything_else_has_ended_is_not_lost(world: World) -> None:
+    """The other node has reported its end long before its output reaches the lead shell, whose own task has ended."""
+    world.delayed = {1}
+    job = world.start(["sh", "-c", "echo from $FLUX_TASK_RANK"], 2, nodes=[0, 1])
+    ends = ("stdout", "stderr")
+    world.pump(lambda: 1 in job.finished)
+    world.pump(lambda: all(("data", {"stream": each, "rank": "0", "eof": True}) in job.entries for each in ends))
+    world.pump(lambda: "shell.task-exit" in dict(job.events))
+    assert (0 in job.finished, job.text(rank=1)) == (False, "")
+    assert [op["data"]["kind"] for _node, op in world.on_way][-1] == "done"
+    world.deliver()
+    world.finish(job)
+    assert [job.text(rank=rank) for rank in (0, 1)] == ["from 0\n", "from 1\n"]
+
+
 def test_who_asks_for_the_processes_of_a_job_does_not_wait_for_a_node_that_is_done(world: World) -> None:
     job = world.start(["sh", "-c", "[ $FLUX_TASK_RANK = 1 ] || read line"], 2, nodes=[0, 1])
     world.pump(lambda: 1 in job.finished)

@@ -63,7 +63,11 @@ def scripts(folder: Path, rc1: str = _RC1, rc3: str = _RC3) -> dict[str, str]:
 @pytest.mark.parametrize("size", [1, 4])
 def test_an_instance_that_scripts_put_together_runs_jobs_and_ends_clean(tmp_path: Path, size: int) -> None:
     program = f"""
-    flux run hostname >/dev/null && flux run -n{2 * size} -l true && flux run -N{size} hostname | wc -l
+    flux run hostname >/dev/null && flux run -n{2 * size} -l true; flux run -N{size} hostname >{tmp_path}/out
+    test $? = 0 && wc -l <{tmp_path}/out
+    test $(wc -l <{tmp_path}/out) = {size} || for log in eventlog guest.exec.eventlog guest.output; do
+        flux job info $(flux job last) $log >&2
+    done
     flux resource list -s free -no "{{nnodes}} {{ncores}}"
     flux exec flux kvs get resource.R | sort -u | wc -l
     flux module stats sched-simple | grep -c running
