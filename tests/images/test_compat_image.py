@@ -19,6 +19,7 @@ set -e
 [[ $(hostname) ]] && mkdir -p /mnt/flux/view
 view=$(ls /opt/views/._view/)
 cp -R "/opt/views/._view/${view}"/* /mnt/flux/view
+ls -l /mnt/flux/view/lib/libpython3.11.so.1.0
 cp -R /opt/software /mnt/flux/
 cp -R /mnt/flux/software/* /tmp
 cat <<EOT >> /mnt/flux/done.txt

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.broker.discovery import NodeResources
 from headrace.broker.module import RpcError
 from headrace.modules import node_topology
-from headrace.modules.discovery import NodeResources
 from headrace.spec import hwloc
 from headrace.spec.idset import Idset
 

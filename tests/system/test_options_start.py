@@ -34,6 +34,11 @@ STARTED = [
         "4\n100\n",
     ),
     Line("flux start --wrap=env,WRAPPED=yes printenv WRAPPED", "yes\n"),
+    Line(
+        "mkdir wrapped; flux start --wrap=env,WRAPPED=yes -o --config wrapped -Slog-stderr-level=5 "
+        "sh -c 'printenv WRAPPED; flux getattr log-stderr-level'",
+        "yes\n5\n",
+    ),
     Line("flux start -s2 --wrap=env,WRAPPED=yes sh -c 'printenv WRAPPED; flux getattr size'", "yes\n2\n"),
     Line("flux start -s2 --verbose=2 true 2>&1 | grep -c '^[01]: [CS]: cmd=init.* pmi_version=1 '", "2\n"),
     Line(

@@ -16,10 +16,10 @@ def preload(links: bool) -> None:
     bare_imports.load_asyncio()
     import asyncio
 
-    from ..modules.discovery import discover_before_fork
     from ..spec import duration
     from . import broker as _broker  # noqa: F401
     from . import launch as _launch  # noqa: F401
+    from .discovery import discover_before_fork
     from .modhost import FOLLOWER_MODULES
 
     if links:

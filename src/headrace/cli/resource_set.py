@@ -46,7 +46,7 @@ _ENCODE = Command(
         ("H", "hosts", "HOSTS", "The hosts of the ranks, in their order"),
         ("p", "property", "NAME:RANKS", "Give these ranks, or all, a property"),
         ("x", "xml", "FILE", "Take cores and GPUs from a topology that hwloc wrote"),
-        ("l", "local", "", "Take the cores of this machine"),
+        ("l", "local", "", "Take the cores and GPUs that a broker finds here"),
     ),
 )
 _DECODE = Command(
@@ -130,7 +130,11 @@ def _encode(argv: List[str]) -> int:
     gpus = _ids(options.get("gpus"), first)
     cores = _ids(options.get("cores", "" if gpus else "0"), first)
     if local:
-        cores = Idset(sorted(os.sched_getaffinity(0)))
+        # What a broker here would offer: in a container less than the machine has.
+        from headrace.broker.discovery import discover
+
+        offered = discover()
+        cores, gpus = offered.cores, offered.gpus
     if options.has("xml"):
         # The parser of XML is nothing that other commands should wait for.
         from headrace.spec import hwloc

@@ -98,7 +98,10 @@ _OF_TESTS = ("hosts", "rundir", "rundir_cleanup", "exit_mode", "exit_timeout", "
 def main(argv: List[str]) -> int:
     line, words = broker_words.split(argv)
     options = _parser().parse_args(line)
+    given = list(options.command)
     verbose = _take_broker_opts(options)
+    # A broker that is another program gets them as its own words, too, before its command.
+    words += [word for word in given[: len(given) - len(options.command)] if word != "--"]
 
     # No more than that: see launch_many.
     from headrace.broker import bare_imports

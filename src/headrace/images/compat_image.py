@@ -26,6 +26,9 @@ def compat_image(python: str = "") -> Image:
     tree = view.build(view.choose_interpreter(python))
     name = digest(tree)[:32]
     layer = {f"opt/views/._view/{name}/{path}": entry for path, entry in tree.items()}
+    # Their scripts list this library, and a strict one ends where it is not there. A program that looks for the library
+    # itself must find its own, so the link leads nowhere.
+    layer[f"opt/views/._view/{name}/lib/libpython3.11.so.1.0"] = link("no-such-library")
     layer["opt/view"] = link(f"views/._view/{name}")
     # Its scripts copy all that is in this folder, and complain where there is nothing.
     layer["opt/software/headrace"] = file(f"view {name}\n".encode())

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Iterable
 from xml.sax.saxutils import quoteattr
 
+from headrace.broker.discovery import NodeResources, bindable_cpus, discover
 from headrace.broker.module import RpcError
-from headrace.modules.discovery import NodeResources, bindable_cpus, discover
 from headrace.spec import hwloc
 from headrace.spec.os_error import reason
 

@@ -155,6 +155,17 @@ def _is_for_running(path: str) -> bool:
     return not path.startswith(unneeded) and not path.endswith("/liblammps.so") and "__pycache__" not in path
 
 
+def traced() -> Path:
+    """`local/traced:1`: a Debian with strace, time and a `curl` which prints what is at an address."""
+
+    def add(root: Path) -> None:
+        shutil.copy("/bin/busybox", root / "usr/bin/busybox")
+        (root / "usr/bin/curl").write_text('#!/bin/sh\nexec busybox wget -qO- "$2"\n')
+        (root / "usr/bin/curl").chmod(0o755)
+
+    return debian("strace", "time", name="traced", add=add)
+
+
 def snakemake() -> Path:
     """`local/snakemake:1`: a Debian with its Python, and Snakemake of PyPI with its executor for Flux."""
     packages = ("snakemake", "snakemake-executor-plugin-flux")
@@ -335,6 +346,7 @@ IMAGES: dict[str, Callable[[], Path]] = {
     "rocky": rocky,
     "scratch": scratch,
     "snakemake": snakemake,
+    "traced": traced,
 }
 
 

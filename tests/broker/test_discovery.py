@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.modules import discovery
-from headrace.modules.discovery import discover, resource_set
+from headrace.broker import discovery
+from headrace.broker.discovery import discover, resource_set
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:
