@@ -115,6 +115,24 @@ def test_members_talk_and_are_known_by_their_uuid(tmp_path: Any) -> None:
     with_parent(tmp_path, scenario)
 
 
+def test_events_of_connections_are_logged_where_that_is_asked_for(tmp_path: Any) -> None:
+    async def scenario(parent: End, join: Callable[..., End]) -> None:
+        assert parent.log == []
+        shown = End(parent.info, **{"tbon.zmqdebug": "1"})
+        shown.watch(shown.tree.below())
+        shown.socket.bind(f"ipc://{tmp_path}/shown")
+        shown.info.parent_uri = f"ipc://{tmp_path}/shown"
+        child = join()
+        try:
+            child.socket.connect(shown.info.parent_uri)
+            await until(lambda: any("child socket: handshake-succeeded " in line for line in shown.log))
+            assert shown.ends == []
+        finally:
+            shown.close()
+
+    with_parent(tmp_path, scenario)
+
+
 def test_a_key_that_is_no_members_gets_no_byte_through(tmp_path: Any) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
         stranger = join(boot.new_keys())

@@ -40,7 +40,6 @@ def test_images_volumes_and_pod_settings_are_listed_by_path() -> None:
         "spec.containers[1] (web)",
         "spec.flux.container",
         "spec.flux.wrap",
-        "spec.logging.zeromq",
         "spec.maxSize",
         "spec.pod",
         "spec.services[0] (db)",

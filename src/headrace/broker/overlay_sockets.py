@@ -8,6 +8,7 @@ They are the sockets of pyzmq's own core: what its richer classes add to them ta
 
 from __future__ import annotations
 
+import logging
 import struct
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
@@ -76,6 +77,9 @@ class TreeSockets:
         self.refusals = refused.Refusals(log)
         self._looking: TimerHandle | None = None
         self._loop = loop
+        self._log = log
+        # `tbon.zmqdebug`: each event of a connection is logged.
+        self._logs_events = attrs.get("tbon.zmqdebug", "0") != "0"
         self._attrs = attrs
         self._boot = boot
         self._patience = duration.parse(attrs.get("tbon.tcp_user_timeout"))
@@ -152,7 +156,8 @@ class TreeSockets:
         but, of the parent's, why, if that was in its handshake."""
         above = sock.get(zmq.TYPE) == zmq.DEALER
         where = f"inproc://monitor-{len(self._descriptors)}"
-        sock.monitor(where, _FROM_ABOVE if above else _FROM_BELOW)
+        wanted = _FROM_ABOVE if above else _FROM_BELOW
+        sock.monitor(where, int(zmq.EVENT_ALL) if self._logs_events else wanted)
         monitor = Socket(self._context, zmq.PAIR)
         monitor.set(zmq.LINGER, 0)
         monitor.connect(where)
@@ -166,9 +171,14 @@ class TreeSockets:
             while not monitor.closed:
                 try:
                     # The first frame is the event and its value, the second the endpoint (zmq_socket_monitor(3)).
-                    event, _ = _EVENT.unpack(receive(monitor)[0])
+                    told, endpoint = receive(monitor)
                 except zmq.Again:
                     return
+                event, _ = _EVENT.unpack(told)
+                if self._logs_events:
+                    self._log_event("parent" if above else "child", event, endpoint)
+                if not event & wanted:
+                    continue
                 if event == _DISCONNECTED:
                     gone(why)
                 elif above:
@@ -181,6 +191,10 @@ class TreeSockets:
         self._add_reader(sock, read)
         self._loop.call_soon(read)
         self._loop.call_soon(on_monitor)
+
+    def _log_event(self, whose: str, event: int, endpoint: bytes) -> None:
+        name = str(zmq.Event(event).name).lower().replace("_", "-")
+        self._log(logging.DEBUG, "overlay", f"{whose} socket: {name} {endpoint.decode()}".rstrip())
 
     def _look(self, sock: Socket) -> None:
         self._looking = None

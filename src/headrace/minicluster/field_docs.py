@@ -119,7 +119,7 @@ DESCRIPTIONS = {
     "Logging.quiet": "Print nothing but the job's output.",
     "Logging.strict": "A failing command before or after the job ends the cluster.",
     "Logging.timed": "Print FLUXTIME lines with the times of the job and of the instance.",
-    "Logging.zeromq": "Brokers log what passes on the connections between them.",
+    "Logging.zeromq": "Brokers log what becomes of the connections between them, at level 7 (logLevel).",
     "Network.disableAffinity": "Leave out the rules that spread the pods over nodes.",
     "Network.headlessName": "Name of the Service that gives pods their names; the MiniCluster's unless it is given.",
     "Pod.annotations": "Annotations of the pods.",

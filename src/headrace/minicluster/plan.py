@@ -255,6 +255,8 @@ def _attributes(cluster: MiniCluster, with_groups: bool) -> dict[str, str]:
     attrs = {"log-stderr-level": str(level), "log-stderr-mode": "local", "tbon.topo": flux.topology or "kary:256"}
     if flux.connect_timeout:
         attrs["tbon.connect_timeout"] = flux.connect_timeout
+    if cluster.logging.zeromq:
+        attrs["tbon.zmqdebug"] = "1"
     if quorum(cluster, with_groups):
         attrs["broker.quorum"] = quorum(cluster, with_groups)
     return attrs

@@ -71,8 +71,6 @@ def not_applied(cluster: MiniCluster) -> list[str]:
     if spec.flux:
         found += list(_given(spec.flux, _FLUX, "spec.flux"))
         found += _without_effect(spec.flux, mode_of(cluster))
-    if cluster.logging.zeromq:
-        found.append("spec.logging.zeromq")
     return found
 
 
