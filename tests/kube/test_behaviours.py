@@ -150,8 +150,9 @@ def test_it_stands_back_while_the_go_operator_holds_its_lease(
     miniclusters.reason("waits", lambda text: "the Go operator is active" in text)
     assert not miniclusters.get("job")["items"]
     assert "StandingBack" in miniclusters.events("waits")
-    over = '{"spec": {"leaseDurationSeconds": 1}}'
-    miniclusters.kubectl("patch", "lease", meta["name"], "--type=merge", "-p", over)
+    # As an operator does that is told to stop.
+    given_back = '{"spec": {"holderIdentity": ""}}'
+    miniclusters.kubectl("patch", "lease", meta["name"], "--type=merge", "-p", given_back)
     miniclusters.phase("waits", "Finished")
     miniclusters.kubectl("delete", "lease", meta["name"])
 

@@ -148,10 +148,21 @@ class Operator:
                 self.queue.add_at(key, time.monotonic() + POD_GATHERING)
 
     def _lease_changed(self, lease: Object) -> None:
-        """A renewal of the other operator's Lease concerns nobody who waits already; its end is a matter of time."""
+        """A renewal of the other operator's Lease concerns no MiniCluster that waits already, and the Lease runs out by
+        time. Where that operator has given it back, those that wait go on at once."""
+        is_free = self._other_operator_seconds(time.time()) <= 0
         for cluster in self.clusters:
-            if not (cluster.get("status") or {}).get("phase"):
+            status = cluster.get("status") or {}
+            waits = any(
+                one["type"] == "StandingBack" and one["status"] == "True" for one in status.get("conditions", ())
+            )
+            if not status.get("phase") or (waits and is_free):
                 self.queue.add(key_of(cluster))
+
+    def _other_operator_seconds(self, now: float) -> float:
+        """For how long from `now` the Go operator's Lease counts as held; 0 or less where it does not."""
+        moment = datetime.fromtimestamp(now, timezone.utc)
+        return max((seconds_fresh(lease, moment) for lease in self.leases), default=0.0)
 
     def _lead_changed(self, uid: str) -> None:
         memory = self._memory.get(uid)
@@ -240,8 +251,7 @@ class Operator:
         memory = self._recall(uid)
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
         pods_of = {name: self.pods.owned_by(job["metadata"]["uid"]) for name, job in jobs.items()}
-        moment = datetime.fromtimestamp(now, timezone.utc)
-        other = max((seconds_fresh(lease, moment) for lease in self.leases), default=0.0)
+        other = self._other_operator_seconds(now)
         return Observed(
             cluster=cluster,
             jobs=jobs,
