@@ -80,6 +80,7 @@ class LittleBroker:
         self.rank, self.size, self.owner = 0, 1, 7
         self.config: dict[str, object] = {}
         self.lines: list[str] = []
+        self.on_grown: list[object] = []
 
     def log(self, _level: int, name: str, text: str) -> None:
         self.lines.append(f"{name}: {text}")

@@ -135,9 +135,12 @@ def test_a_module_hears_of_hosts_that_are_added(process: Any) -> None:
     )
     guest.start(**{"broker.boot-method": "config", "hostlist": "a[0-3]"})
     guest.said("running")
-    for name, value in (("size", "6"), ("hostlist", "a[0-5]"), ("hostlist", "a[0-5]")):
+    for name, value in (("size", "6"), ("hostlist", "a[0-5]")):
         guest.send(control("attr", {"name": name, "value": value}))
-    assert guest.ask("tell") == {"added": [["4-5", 6, "a[0-5]"]], "alone": False}
+    # Hosts that are known already may be named again, alone or with new ones.
+    for ranks in ("4-5", "2"):
+        guest.send(control("grown", {"ranks": ranks}))
+    assert guest.ask("tell") == {"added": [["4-5", 6, "a[0-5]"], ["2", 6, "a[0-5]"]], "alone": False}
 
 
 def test_what_a_module_asks_of_its_broker_are_messages(process: Any) -> None:

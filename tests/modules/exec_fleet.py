@@ -141,7 +141,14 @@ class Fleet:
         self.drained.append(msg.obj)
         return {}
 
-    def start(self, ranks: str = "0", nodelist: str = "node0", id: int = JOB, **system: Any) -> None:
+    def start(
+        self,
+        ranks: str = "0",
+        nodelist: str = "node0",
+        id: int = JOB,
+        requeues_left: int | None = None,
+        **system: Any,
+    ) -> None:
         """`job-exec.start` as the job manager sends it."""
         jobspec = {"tasks": [{"command": ["true"]}], "attributes": {"system": {"duration": 0, **system}}}
         execution = {"R_lite": [{"rank": ranks, "children": {"core": "0"}}], "nodelist": [nodelist], "expiration": 0.0}
@@ -151,6 +158,7 @@ class Fleet:
             "jobspec": jobspec,
             "R": {"version": 1, "execution": execution},
             "reattach": False,
+            **({} if requeues_left is None else {"requeues_left": requeues_left}),
         }
 
         def answer(reply: Message) -> None:

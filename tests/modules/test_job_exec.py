@@ -11,6 +11,7 @@ import pytest
 from exec_fleet import JOB, Fleet, with_fleet
 
 from headrace.broker.module import RpcError
+from headrace.spec import jobspec as js
 from headrace.spec import message as m
 from headrace.spec.message import Message
 from waiting import until_in_loop
@@ -313,6 +314,24 @@ def test_a_job_that_asks_for_it_is_queued_again_when_it_loses_a_broker() -> None
         assert fleet.events()[-1] == ("done", None)
 
     with_fleet(3, scenario)
+
+
+def test_a_job_that_was_queued_again_too_often_ends_when_it_loses_a_broker() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start("0-1", "node[0-1]", requeue=True, requeues_left=0)
+        await fleet.settle()
+        for agent in fleet.agents:
+            agent.say("started")
+        await fleet.settle()
+        await fleet.lose(1)
+        kind, data = fleet.told[1]
+        note = f"lost contact with job shell on broker node1 (rank 1): {js.REQUEUED_ENOUGH}"
+        assert (kind, data) == ("exception", {"severity": 0, "type": "node-failure", "note": note})
+        fleet.agents[0].say("finish", status=15)
+        await fleet.settle()
+        assert fleet.told[-1] == DONE[1]
+
+    with_fleet(2, scenario)
 
 
 def test_a_job_that_was_canceled_before_it_lost_a_broker_is_over() -> None:

@@ -297,6 +297,21 @@ def test_a_job_that_is_run_again_gives_all_back_and_waits_anew() -> None:
     assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1, 1]
 
 
+def test_how_often_a_job_is_run_again_has_a_bound() -> None:
+    world = World()
+    world.core.most_requeues = 2
+    world.submit(1, requeue=True)
+    world.submit(2)
+    left = []
+    for _ in range(2):
+        world.alloc(1)
+        left.append(world.core.requeues_left(world.core.active[1]))
+        world.exec(1, "finish", status=9, requeue=True)
+        world.exec(1, "release", ranks="all", final=True, requeue=True)
+    left.append(world.core.requeues_left(world.core.active[1]))
+    assert (left, world.core.requeues_left(world.core.active[2])) == ([2, 1, 0], None)
+
+
 def test_a_job_that_was_canceled_meanwhile_is_not_run_again() -> None:
     world = World()
     world.submit(1, requeue=True)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headrace.modules.jobs_core import Core
 from headrace.modules.jobs_queues import Queues
 from headrace.modules.jobs_record import CLEANUP, PENDING, PRIORITY, RUN, SCHED
-from headrace.modules.jobs_replay import replay, restart
+from headrace.modules.jobs_replay import _LOST_NOTE, replay, restart
+from headrace.spec import jobspec as js
 
 STEPS = [
     "submit",
@@ -141,6 +142,25 @@ def test_what_becomes_of_a_job_in_the_turn_of_its_end_is_behind_the_end() -> Non
     world.flush()
     again = world.replayed()
     assert (list(again.inactive), list(again.zombies)) == ([1, 3], [3])
+
+
+def test_a_restart_ends_what_was_queued_again_too_often() -> None:
+    world = World()
+    world.submit(1, requeue=True)
+    notes = []
+    for most in (1, 1):
+        world.alloc(1)
+        world.core = world.replayed()
+        world.core.most_requeues = most
+        world.core.now += 1.0
+        job = world.core.active[1]
+        restart(world.core)
+        world.core.sched_is_ready(0)
+        world.core.exec_is_ready(False)
+        world.flush()
+        notes += [context["note"] for _, name, context in job.events if name == "exception"]
+    assert notes == [f"{_LOST_NOTE}: {js.REQUEUED_ENOUGH}"]
+    assert world.events(1)[-4:] == ["flux-restart", "exception", "free", "clean"]
 
 
 def test_a_restart_ends_what_ran_and_takes_up_what_waited() -> None:

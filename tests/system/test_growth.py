@@ -106,9 +106,13 @@ def test_only_an_instance_of_a_bootstrap_table_grows_and_only_its_leader_is_aske
         assert brokers.flux("getattr", "size").stdout == "5\n"
 
 
-def test_nodes_leave_the_resources_once_they_are_idle_and_can_come_back() -> None:
+@pytest.mark.parametrize("apart", [False, True], ids=["", "resource in a process of its own"])
+def test_nodes_leave_the_resources_once_they_are_idle_and_can_come_back(apart: bool) -> None:
     with cluster(3) as brokers:
         bootstrap(brokers, 3)
+        if apart:
+            with open(brokers.config, "a", encoding="utf-8") as file:
+                file.write('[headrace]\nexec-modules = ["resource"]\n')
         start(brokers, 3)
         job = brokers.flux("submit", "-N3", "sleep", "300").stdout.strip()
         brokers.flux("job", "wait-event", job, "start")

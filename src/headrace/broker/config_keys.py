@@ -79,6 +79,7 @@ _TABLES: dict[str, dict[str, Any]] = {
     "headrace": {
         **dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
         **dict.fromkeys(("drain-lost", "expects-late-nodes"), _BOOL),
+        "most-requeues": _INTEGER,
     },
     "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), _ANY),
     "ingest": {

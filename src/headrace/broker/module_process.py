@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any
 
 from ..spec import message as m
+from ..spec.idset import Idset
 from ..spec.message import Message
 from .module import FINALIZING, INIT, RUNNING, RpcError
 from .module_pipe import ModulePipe, control
@@ -62,6 +63,7 @@ class ModuleProcess:
         assert process.stdout is not None
         self._output = _Output(broker.loop, process.stdout, lambda line: broker.log(logging.ERROR, self.name, line))
         broker.attrs.watchers.append(self._attribute)
+        broker.on_grown.append(self._grown)
 
     # -- life
 
@@ -120,6 +122,7 @@ class ModuleProcess:
         if why:
             self._kill(why)
         broker.attrs.watchers.remove(self._attribute)
+        broker.on_grown.remove(self._grown)
         broker.router.remove_peer(self)
         broker.events.drop(self)
         for msg in self.owing.take():
@@ -220,6 +223,10 @@ class ModuleProcess:
 
     def _attribute(self, name: str, value: str | None) -> None:
         self.pipe.send(control("attr", {"name": name, "value": value}))
+
+    def _grown(self, ranks: Idset) -> None:
+        """Hosts were added, or named again; the attributes that tell of them have been sent."""
+        self.pipe.send(control("grown", {"ranks": str(ranks)}))
 
     async def reconfigure(self, config: dict[str, Any]) -> None:
         """Give the module a new configuration. Raises RpcError when it refuses it."""

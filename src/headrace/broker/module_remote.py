@@ -130,7 +130,6 @@ class RemoteBroker:
         self.events = _Events(self.router)
         self.modules = _Modules(self.router)
         self.on_grown: list[Callable[[Idset], None]] = []
-        self._told_of = self.size
         # Lost ranks are known only in the broker's process, so this set stays empty here.
         self.lost = Idset()
 
@@ -141,13 +140,6 @@ class RemoteBroker:
     @property
     def may_grow(self) -> bool:
         return self.attrs.get("broker.boot-method") == "config"
-
-    def look_for_growth(self) -> None:
-        """Tell the module of hosts that were added, once their names are known here, too."""
-        added = Idset(range(self._told_of, self.size))
-        self._told_of = self.size
-        for hook in list(self.on_grown) if added else ():
-            hook(added)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"broker.{name} exists in the broker's process only: load this module without --exec")
@@ -207,11 +199,12 @@ class _Remote:
             self.broker.config = body["config"]
         elif msg.topic == "attr" and body["value"] is not None:
             self.broker.attrs.set(body["name"], body["value"])
-            if body["name"] == "hostlist":
-                self.broker.look_for_growth()
         elif msg.topic == "attr":
             with contextlib.suppress(RpcError):
                 self.broker.attrs.remove(body["name"])
+        elif msg.topic == "grown":
+            for hook in list(self.broker.on_grown):
+                hook(Idset.parse(body["ranks"]))
         elif msg.topic == "remove" and not self.removing:
             self.removing = True
             self.context.spawn(self._unload(None))

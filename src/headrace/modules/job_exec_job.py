@@ -20,7 +20,7 @@ class Job:
         "kills",
         "msg",
         "ranks",
-        "requeue",
+        "requeues_left",
         "running",
         "runs_again",
         "sim",
@@ -40,8 +40,10 @@ class Job:
         self.critical: Idset | None = None
         self.running = False
         self.failed = False
-        # Whether it is to be queued again when it loses a node, and whether it has lost one.
-        self.requeue = self.runs_again = False
+        # How often it may still be queued again when it loses a node, None if it does not ask for that; and whether it
+        # has lost one and is to be queued again.
+        self.requeues_left: int | None = None
+        self.runs_again = False
         # The signal that was to end it, 0 for none yet.
         self.doomed = 0
         self.kills = 0

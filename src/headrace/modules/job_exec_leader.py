@@ -138,7 +138,8 @@ class Leader:
             return
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
-        job.requeue = js.system(body["jobspec"]).get("requeue") is True
+        if js.system(body["jobspec"]).get("requeue") is True:
+            job.requeues_left = body.get("requeues_left", 1)
         if body.get("reattach"):
             self._respond(job, "exception", {"severity": 0, "type": "exec", "note": "lost when the broker restarted"})
             self._end(job, 1 << 8)
@@ -324,7 +325,7 @@ class Leader:
         ranks = Idset.parse(op["ranks"])
         nodes = Idset([nodeid for nodeid, rank in enumerate(job.ranks) if rank in ranks])
         fatal = job.critical is None or bool(nodes & job.critical)
-        job.runs_again = job.runs_again or (fatal and job.requeue and not job.failed and not job.doomed)
+        job.runs_again = job.runs_again or bool(fatal and job.requeues_left and not job.failed and not job.doomed)
         job.failed = job.failed or fatal
         many = "s" if len(ranks) > 1 else ""
         hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist", "")))
@@ -334,6 +335,8 @@ class Leader:
             self._respond(job, "exception", {"severity": 1, "type": "node-failure", "note": f"{note}: queued again"})
             self._doom(job, self.settings.term_signal)
             return
+        if fatal and job.requeues_left == 0:
+            note = f"{note}: {js.REQUEUED_ENOUGH}"
         self._respond(job, "exception", {"severity": 0 if fatal else 2, "type": "node-failure", "note": note})
 
     def _finished(self, op: Op) -> None:

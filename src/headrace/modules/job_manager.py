@@ -22,7 +22,7 @@ from headrace.broker.module_rest import Return
 from headrace.modules import jobs_restore
 from headrace.modules.job_privacy import refuse_if_hidden
 from headrace.modules.jobs_admin import Admin
-from headrace.modules.jobs_core import Core, Effect
+from headrace.modules.jobs_core import MOST_REQUEUES, Core, Effect
 from headrace.modules.jobs_info import JobInfo
 from headrace.modules.jobs_losses import Losses
 from headrace.modules.jobs_pack import Submission, event_line
@@ -59,6 +59,7 @@ class _Manager:
         self.ctx = ctx
         self.policy = _policy(ctx.config)
         self.core = Core(Queues(self.policy.names), ctx.broker.owner)
+        self.core.most_requeues = _most_requeues(ctx.config)
         statedir = ctx.attrs.get("statedir", "")
         folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
         self.losses = Losses(ctx)
@@ -338,7 +339,8 @@ class _Manager:
         self.admin.disconnected(sender)
 
     def _configure(self, config: dict[str, Any]) -> None:
-        policy = _policy(config)
+        policy, most_requeues = _policy(config), _most_requeues(config)
+        self.core.most_requeues = most_requeues
         self.policy = self.requests.policy = policy
         self.core.queues.configure(policy.names)
         self.admin.configure(config)
@@ -402,6 +404,15 @@ def _submission_size(body: dict[str, Any]) -> int:
             return len(head) + len(text) + len(tail)
     expected = "jobs: each submission must be [header, payload, signature, updates], the first three as bytes"
     raise RpcError(errno.EPROTO, f"job-manager.submit: {expected}")
+
+
+def _most_requeues(config: dict[str, Any]) -> int:
+    """`most-requeues` of the table [headrace]. Raises RpcError."""
+    table = config.get("headrace", {})
+    most = table.get("most-requeues", MOST_REQUEUES) if isinstance(table, dict) else MOST_REQUEUES
+    if isinstance(most, int) and not isinstance(most, bool) and most >= 0:
+        return most
+    raise RpcError(errno.EINVAL, f"headrace.most-requeues: {most}: must be a whole number, 0 or more")
 
 
 def _policy(config: dict[str, Any]) -> Policy:

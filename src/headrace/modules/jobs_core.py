@@ -29,6 +29,7 @@ from headrace.modules.jobs_record import (
     inactive_since,
     merged,
     priority_of,
+    requeues,
     summary,
 )
 from headrace.modules.jobs_waiting import Waiting
@@ -49,6 +50,9 @@ SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 # Seconds; eventlogs show it as a difference, whatever a double makes of it in this century.
 _TICK = 1.2e-6
 
+# How often a job is queued again that asks for it, unless the configuration says otherwise.
+MOST_REQUEUES = 100
+
 _TIMEOUT_NOTE = "resource allocation expired"
 
 
@@ -66,6 +70,8 @@ class Core:
         self.running = 0
         self.sched_ready = False
         self.limited = Limited(self, 0)
+        # How often a job may be queued again that asks for it.
+        self.most_requeues = MOST_REQUEUES
         self.alloc_pending = 0
         self.heirs = Heirs(self)
         # Jobs that the exec service was told to start and that have not given back what they hold, by id.
@@ -124,6 +130,12 @@ class Core:
             self._start(job)
         elif job.state == CLEANUP:
             self._clean_up(job)
+
+    def requeues_left(self, job: Job) -> int | None:
+        """How often a job may still be queued again when it loses a node; None if it does not ask for that."""
+        if not js.system(job.jobspec).get("requeue"):
+            return None
+        return max(0, self.most_requeues - requeues(job))
 
     def _request(self, job: Job) -> None:
         """Bring a job in SCHED before the scheduler, or take it back from there."""

@@ -214,6 +214,9 @@ class Exec:
             # The exec service went while this waited for the disk; what came of the job then is settled.
             return
         body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
+        left = self.core.requeues_left(job)
+        if left is not None:
+            body["requeues_left"] = left
 
         def answer(reply: Message) -> None:
             # What another exec service, or the load of it before this one, says of the job is not about this start.

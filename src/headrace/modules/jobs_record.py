@@ -189,6 +189,14 @@ def _requeue(job: Job, time: float, context: dict[str, Any]) -> None:
         job.r, job.has_resources, job.started, job.annotations = None, False, False, None
 
 
+def requeues(job: Job) -> int:
+    """How often a job was queued again after what it ran on was lost."""
+    return sum(
+        name == "requeue" or (name == "flux-restart" and context is not None and bool(context.get("requeue")))
+        for _, name, context in job.events
+    )
+
+
 def _alloc(job: Job, time: float, context: dict[str, Any]) -> None:
     job.has_resources = True
     if "annotations" in context:

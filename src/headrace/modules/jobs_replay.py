@@ -82,10 +82,12 @@ def restart(core: Core, begun: AbstractSet[int] = frozenset()) -> None:
 def take_up(core: Core, job: Job, begun: bool, lost_note: str = _LOST_NOTE) -> None:
     """Have a job go on that was pending; end one that ran, for the reason `lost_note`, or queue it anew."""
     ran = job.state == RUN or (begun and bool(job.state & PENDING))
-    requeue = ran and bool(js.system(job.jobspec).get("requeue"))
+    left = core.requeues_left(job) if ran else None
+    requeue = bool(left)
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)
     if ran and not requeue:
-        context = {"type": "exec", "severity": 0, "note": lost_note, "userid": core.owner}
+        note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if left == 0 else lost_note
+        context = {"type": "exec", "severity": 0, "note": note, "userid": core.owner}
         core.post(job, "exception", context)
     if job.state == CLEANUP and job.has_resources:
         # The scheduler starts anew and was never told of them.

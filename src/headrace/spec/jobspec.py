@@ -38,6 +38,9 @@ __all__ = [
     "without_environment",
 ]
 
+# What the last exception of a job says that asks to be queued again (`attributes.system.requeue`) too often.
+REQUEUED_ENOUGH = "it was queued again as often as headrace.most-requeues allows"
+
 _EMPTY: Dict[str, Any] = {}
 
 

@@ -24,7 +24,7 @@ JOB_EXEC_NODE: Methods = {
 
 JOB_EXEC: Methods = {
     **JOB_EXEC_NODE,
-    "start": form({"id": int, "userid": int, "jobspec": dict, "R": dict, "reattach?": bool}),
+    "start": form({"id": int, "userid": int, "jobspec": dict, "R": dict, "reattach?": bool, "requeues_left?": int}),
     "kill": form({"id": int, "signum": int}),
     "expiration": form({"id": int, "expiration": float}),
     "override": form({"jobid": int, "event": str, "status?": int}),
