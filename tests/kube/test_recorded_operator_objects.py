@@ -33,7 +33,7 @@ AT_A_TIME = 5
 
 class Case(NamedTuple):
     """What the lead of a recorded MiniCluster writes: whole lines, as regular expressions. `stays` for one without a
-    command, which is asked to run `hostname` and shut down. `goes_on` where a container beside it never ends.
+    command, which is asked to run `hostname` and shut down. `goes_on` where not all of its containers may end.
     `needs` are objects that the MiniCluster names and does not make."""
 
     says: tuple[str, ...] = (r"sample-\d",)
@@ -85,7 +85,8 @@ RUN = {
     "variant-maxsize-above": _HOSTNAME,
     "variant-maxsize-equal": _HOSTNAME,
     "variant-minimal-service": _HOSTNAME,
-    "variant-minsize-maxsize": _HOSTNAME,
+    # Its job waits for two of three brokers; the third one's script has no end where it comes after that of the lead.
+    "variant-minsize-maxsize": _HOSTNAME._replace(goes_on=True),
     "variant-no-command": _STAYS,
     "variant-pod-metadata": _HOSTNAME,
     "variant-pod-restart-never": _HOSTNAME,
