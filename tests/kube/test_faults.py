@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubecluster import faults
+from kubecluster import build, faults
 from kubecluster.cluster import Cluster
-from patience import until
-from running_operator import MiniClusters, RunningOperator, index_of
+from patience import TIMEOUT, until
+from running_operator import MiniClusters, RunningOperator, container_state, index_of
 
 # An instance without a command stays until it is stopped.
 STAYS: dict[str, Any] = {"interactive": True, "command": ""}
@@ -25,11 +27,24 @@ def held(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     return tmp_path, {"image": "local/busybox:1", "command": command, "volumes": volumes}
 
 
+def codes_of_leads(miniclusters: MiniClusters, name: str) -> list[int]:
+    """The exit codes of the containers of all leads, also of those that were replaced."""
+    leads = [pod for pod in miniclusters.pods(name) if index_of(pod) == 0]
+    return [container_state(pod, name)["terminated"]["exitCode"] for pod in leads]
+
+
+def failure_of(status: dict[str, Any]) -> str:
+    """The reason of the condition Failed."""
+    return str(next(one["reason"] for one in status["conditions"] if one["type"] == "Failed"))
+
+
 def test_a_command_that_is_not_there_fails_with_127(miniclusters: MiniClusters) -> None:
     miniclusters.apply("nosuch", size=2, command="no-such-program")
     status = miniclusters.phase("nosuch", "Failed")
     assert status["exitCode"] == 127
-    assert status["reason"].startswith("the job ended with status 127")
+    assert status["reason"].startswith(
+        "the job has failed (exec): task 0 (host nosuch-0): start failed: no-such-program"
+    )
     assert miniclusters.events("nosuch")[-1] == "Failed"
 
 
@@ -37,8 +52,52 @@ def test_a_job_that_kills_itself_fails_with_its_code_and_does_not_run_again(mini
     miniclusters.apply("selfkill", size=2, command="sh -c 'kill -9 $$'")
     status = miniclusters.phase("selfkill", "Failed")
     assert status["exitCode"] == 137
-    assert status["reason"].startswith("the job ended with status 137")
-    assert [index_of(pod) for pod in miniclusters.pods("selfkill")].count(0) == 1
+    assert status["reason"] == "the job was ended by signal 9"
+    assert failure_of(status) == "JobFailed"
+    assert codes_of_leads(miniclusters, "selfkill") == [247]
+
+
+def test_a_job_that_is_cancelled_is_told_so(miniclusters: MiniClusters) -> None:
+    command = "sh -c 'flux cancel -m enough $FLUX_JOB_ID; sleep 1000'"
+    miniclusters.apply("stopped", size=1, command=command)
+    status = miniclusters.phase("stopped", "Failed")
+    assert (status["reason"], failure_of(status)) == ("the job was cancelled: enough", "JobCancelled")
+    assert status["exitCode"] == 143
+    assert (status["jobs"]["run"], status["jobs"]["inactive"]) == (0, 1)
+    assert codes_of_leads(miniclusters, "stopped") == [241]
+
+
+@pytest.mark.timeout(300)
+def test_a_job_that_kills_itself_while_no_operator_runs_does_not_run_again(
+    miniclusters: MiniClusters, operator: RunningOperator, held: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, container = held
+    command = "sh -c 'until [ -e /test/go ]; do sleep .1; done; kill -9 $$'"
+    miniclusters.apply("alone", size=1, containers=[{**container, "command": command}])
+    miniclusters.phase("alone", "Running")
+    operator.stop()
+    try:
+        (folder / "go").touch()
+        miniclusters.kubectl("wait", "--for=condition=Failed", "job/alone", TIMEOUT)
+    finally:
+        operator.start()
+    status = miniclusters.phase("alone", "Failed")
+    assert (status["exitCode"], status["reason"]) == (137, "the job was ended by signal 9")
+    assert codes_of_leads(miniclusters, "alone") == [247]
+
+
+def test_who_waits_for_a_short_job_to_run_sees_it_run(miniclusters: MiniClusters) -> None:
+    miniclusters.apply("short", size=1, suspend=True, command="true")
+    miniclusters.phase("short", "Suspended")
+    where = {**os.environ, "KUBECONFIG": str(miniclusters.cluster.kubeconfig)}
+    wait = ["wait", "--for=condition=JobRunning", "mc/short", TIMEOUT, "-n", miniclusters.namespace]
+    with subprocess.Popen([build.program("kubernetes", "kubectl"), *wait], env=where, stdout=subprocess.PIPE) as waits:
+        miniclusters.kubectl("patch", "mc", "short", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+        assert waits.wait() == 0
+    miniclusters.phase("short", "Finished")
+    miniclusters.kubectl("wait", "--for=condition=JobRunning=false", "mc/short", TIMEOUT)
+    running = next(one for one in miniclusters.status("short")["conditions"] if one["type"] == "JobRunning")
+    assert running["reason"] == "Ended" and running["message"].startswith("the job ran from 2")
 
 
 def test_an_image_that_is_not_there_is_named(miniclusters: MiniClusters) -> None:

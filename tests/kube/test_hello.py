@@ -16,7 +16,9 @@ def test_two_pods_say_hello_and_finish(miniclusters: MiniClusters) -> None:
     order = ["requested", "created", "podsRunning", "brokersUp", "jobStarted", "finished"]
     assert sorted(times, key=order.index) == order
     assert times["podsRunning"] <= times["finished"]
-    conditions = {one["type"]: one["status"] for one in status["conditions"]}
+    # An instance that has run between two looks of the operator is told once as running, with its end.
+    miniclusters.kubectl("wait", "--for=condition=JobRunning=false", "mc/hello", TIMEOUT)
+    conditions = {one["type"]: one["status"] for one in miniclusters.status("hello")["conditions"]}
     assert conditions["JobRequested"] == conditions["JobFinished"] == "True"
     assert conditions["JobRunning"] == conditions["JobWaitingForResources"] == "False"
     assert miniclusters.events("hello")[-1] == "Finished"
@@ -26,7 +28,7 @@ def test_a_command_that_fails_fails_the_minicluster_with_its_status(miniclusters
     miniclusters.apply("fails", size=2, command="sh -c 'exit 7'")
     status = miniclusters.phase("fails", "Failed")
     assert status["exitCode"] == 7
-    assert status["reason"].startswith("the job ended with status 7")
+    assert status["reason"] == "the job ended with exit code 7"
     miniclusters.kubectl("wait", "--for=condition=Failed", "job/fails", TIMEOUT)
     assert [index_of(pod) for pod in miniclusters.pods("fails")].count(0) == 1, "it is not tried again"
 

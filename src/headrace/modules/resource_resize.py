@@ -49,6 +49,8 @@ def change(leader: Leader, gone: Idset, part: ResourceSet, how: str) -> None:
         leader.acquirers.send(body)
     leader.log.save_r = True
     leader.record(inventory.define(new, how, leader.ctx.now()))
+    # Beyond RFC 28: those who keep a copy of R, as pods do, hear that it has changed.
+    leader.ctx.publish("resource-define", {"method": how})
 
 
 def reshape(leader: Leader, nodes: list[source.Found]) -> None:

@@ -12,7 +12,6 @@ from pods import Pods, pods, told
 
 from headrace.kube.keys import fresh_keys
 from headrace.minicluster.pod.channel_server import ranks_of
-from waiting import until
 
 
 @pytest.fixture
@@ -38,13 +37,6 @@ def test_the_operator_sees_brokers_and_jobs_and_can_end_an_instance(world: Pods)
         lead.signal(signal.SIGTERM)
     assert lead.wait() == 128 + signal.SIGTERM
     assert lead.message()["jobs"]["inactive"] == 1
-
-
-def test_the_resources_are_where_scripts_look_for_them(world: Pods) -> None:
-    lead, _ = world.start_all(told({}, interactive=True))
-    path = lead.mount / "config/etc/flux/system/R"
-    until(path.exists)
-    assert json.loads(path.read_text()) == json.loads(lead.run("flux", "resource", "R").stdout)
 
 
 def test_a_refused_request_names_the_field_and_others_still_work(world: Pods) -> None:

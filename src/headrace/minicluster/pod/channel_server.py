@@ -8,7 +8,6 @@ operator's (ZAP, RFC 27 of ZeroMQ): nobody else gets a byte to the parser.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -345,28 +344,11 @@ class ChannelServer:
                     self._reactor.add_fd(self._watched_fd, lambda _events: self._read_broker())
             if state == "run":
                 self._instance.set_state("running")
-                self._write_resources()
         if state in ("cleanup", "shutdown"):
             # The last numbers: the stream of them is slower than an end.
             with contextlib.suppress(OSError):
                 self._instance.count_jobs()
                 self._instance.find_failure()
-
-    def _write_resources(self) -> None:
-        """Write the instance's R (RFC 20), as `flux resource R` prints it, where scripts look for it."""
-        if self._instance.handle is None:
-            return
-        path = f"{self._place.config}/etc/flux/system/R"
-
-        def answered(rpc: Rpc) -> None:
-            # Without an R, or room for it, the instance is as good.
-            with contextlib.suppress(OSError):
-                text = json.dumps(rpc.get()["all"]) + "\n"
-                with open(f"{path}.new", "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(f"{path}.new", path)
-
-        self._instance.handle.rpc("resource.sched-status", {}, nodeid=0).then(answered)
 
     def _read_broker(self) -> None:
         try:

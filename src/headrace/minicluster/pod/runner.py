@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import pod_plan, shell_text
 from ..mode import Mode
@@ -27,6 +27,9 @@ from .ending import Ending
 from .place import Place, PlaceError, find_place, read_plan
 from .ready import ReadyPort
 from .words import plain_words
+
+if TYPE_CHECKING:
+    from .resources import ResourcesFile
 
 # Exit status of a pod that was told to go (SIGTERM) before its instance had ended: a shell's for that signal.
 TOLD_TO_GO = 128 + signal.SIGTERM
@@ -71,6 +74,7 @@ class Runner:
         self._was_killed = False
         self._ready = ReadyPort(pod_plan.READY_PORT)
         self._channel: channel_link.Link | None = None
+        self._resources: ResourcesFile | None = None
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._config: dict[str, Any] = {}
@@ -272,6 +276,7 @@ class Runner:
         self._read_states(reading)
         self._forget(reading)
         os.close(reading)
+        self._drop_resources()
         self._ready.close()
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
@@ -292,6 +297,7 @@ class Runner:
                 self._channel.tell(state)
             if state == "run":
                 self._times.setdefault("run", time.time())
+                self._keep_resources()
             elif state == "cleanup":
                 self._times.setdefault("done", time.time())
         if self._state in brokers.UP:
@@ -301,6 +307,24 @@ class Runner:
         elif self._ready.fd >= 0:
             self._forget(self._ready.fd)
             self._ready.close()
+
+    def _keep_resources(self) -> None:
+        """Have the file with the instance's R; without one the instance is as good."""
+        from .resources import ResourcesFile
+
+        with contextlib.suppress(OSError):
+            self._resources = ResourcesFile(self._place)
+            self._watch(self._resources.fd, self._read_resources)
+
+    def _read_resources(self) -> None:
+        if self._resources is not None and not self._resources.read():
+            self._drop_resources()
+
+    def _drop_resources(self) -> None:
+        if self._resources is not None:
+            self._forget(self._resources.fd)
+            self._resources.close()
+            self._resources = None
 
     def _send_to_broker(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
