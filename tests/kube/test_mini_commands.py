@@ -182,6 +182,15 @@ def test_who_may_only_get_waits_for_the_end_too(mini: Mini, miniclusters: MiniCl
     assert "the job ended with" in done.stderr.splitlines()[-1]
 
 
+def test_the_example_of_a_batch_runs_here_as_on_one_machine(mini: Mini, miniclusters: MiniClusters) -> None:
+    example = (Path(__file__).parents[2] / "examples" / "batch.yaml").read_text()
+    done = mini("apply", "--wait", "-", input=example.replace("cleanup: true", "cleanup: false"))
+    assert done.returncode == 0, done.stderr
+    lines = mini("logs", "batch").stdout.splitlines()
+    assert "before the brokers start" in lines and lines[-1] == "42"
+    assert sum(" counting " in line and " CD " in line for line in lines) == 1
+
+
 def test_a_wrong_file_is_refused_before_anything_is_sent(mini: Mini) -> None:
     done = mini("apply", "-", input=text("wrong", "x", size=0))
     assert done.returncode == 1 and "spec.size: must be 1 or more, not 0" in done.stderr

@@ -35,12 +35,12 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     from headrace.minicluster.unapplied import not_applied
 
     plan = make_plan(source.cluster)
-    quiet = quiet or plan.quiet
+    silent, quiet = quiet, quiet or plan.quiet
     folder = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     ignored = not_applied(source.cluster) + source.others
     if plan.working_dir and not os.path.isdir(os.path.join(folder, plan.working_dir)):
         ignored.append(f"workingDir {plan.working_dir} (no such folder here, {folder} instead)")
-    if ignored:
+    if ignored and not silent:
         sys.stderr.write(f"headrace-mini: not applied on this machine: {', '.join(ignored)}\n")
 
     def say(line: str) -> None:

@@ -8,6 +8,7 @@ too. So after success the container stays, idle, until the pod ends.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -38,10 +39,11 @@ def run_sidecar(index: str) -> int:
         sidecar = plan.sidecars[index]
         place = find_place(plan, os.environ)
         environment.prepare(os.environ, plan, place)
-        argv = command_of(plan, sidecar, environment.find_shell(os.environ))
+        shell = environment.find_shell(os.environ)
+        argv = command_of(plan, sidecar, shell)
         if sidecar.waits_for_socket and not plan.disable_socket:
             wait_for_instance(place)
-        return _keep(argv)
+        return _keep(argv, in_shell=bool(shell))
     except PlaceError as exc:
         print(f"headrace-pod: {exc}", file=sys.stderr)
         return 1
@@ -50,8 +52,11 @@ def run_sidecar(index: str) -> int:
         return 127 if isinstance(exc, FileNotFoundError) else 126
 
 
-def _keep(argv: list[str]) -> int:
-    """Run a program as a child until it fails, or until this process is told to end. Raises OSError."""
+def _keep(argv: list[str], in_shell: bool) -> int:
+    """Run a program as a child until it fails, or until this process is told to end. Raises OSError.
+
+    `in_shell`: the child is the shell of `command_of`, and the command a child of that.
+    """
     ended = False
     child = 0
 
@@ -59,14 +64,14 @@ def _keep(argv: list[str]) -> int:
         nonlocal ended
         ended = True
         if child:
-            os.kill(child, number)
+            _end(child, number, in_shell)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     defaults = [signal.SIGTERM, signal.SIGINT, signal.SIGPIPE]
     child = os.posix_spawnp(argv[0], argv, dict(os.environ), setsigdef=defaults)
     if ended:
-        os.kill(child, signal.SIGTERM)
+        _end(child, signal.SIGTERM, in_shell)
     status = 0
     pid = 0
     while pid != child:
@@ -80,6 +85,28 @@ def _keep(argv: list[str]) -> int:
         if not ended:
             signal.sigwait((signal.SIGTERM, signal.SIGINT))
     return code if code >= 0 else 128 - code
+
+
+def _end(child: int, number: int, in_shell: bool) -> None:
+    """Pass a signal on to the command. One that ignores SIGTERM is killed: it would end only when Kubernetes kills the
+    container, half a minute later, and the pod not before."""
+    commands = [child]
+    if in_shell:
+        # A shell that waits for a command acts on the signal when the command has ended.
+        with contextlib.suppress(OSError), open(f"/proc/{child}/task/{child}/children", encoding="ascii") as file:
+            commands += map(int, file.read().split())
+    for pid in commands:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL if _ignores(pid, number) else number)
+
+
+def _ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores a signal, by proc(5)."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("SigIgn:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
