@@ -298,6 +298,10 @@ def wish(dice: random.Random) -> tuple[str, dict[str, object], int]:
     return dice.choice(wishes)
 
 
+# Bytes that a broker may grow by, at all and with each request: the smallest object of Python has 28.
+_SETTLING, _LESS_THAN_AN_OBJECT = 2 << 20, 24
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(limit(600))
 def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gone(context):
@@ -337,8 +341,10 @@ def test_what_clients_wished_for_costs_nothing_once_they_or_their_broker_are_gon
         print(
             f"{count} requests: memory {[size >> 10 for size in first]} KiB, then {[size >> 10 for size in last]} KiB"
         )
+        # Resident memory rises in steps of 2 MiB until the allocator has settled.
+        allowed = _SETTLING + _LESS_THAN_AN_OBJECT * (count - count // 5)
         for before, after in zip(first, last):
-            assert after < 1.05 * before, f"seed {seed}: {before >> 10} KiB became {after >> 10} KiB"
+            assert after < before + allowed, f"seed {seed}: {before >> 10} KiB became {after >> 10} KiB"
 
         def held(service: str, *names: str) -> list[object]:
             body = handle.rpc(f"{service}.stats-get", {}).get(60)

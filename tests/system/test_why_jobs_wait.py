@@ -24,6 +24,7 @@ flux jobs -no '{id.f58plain} {contextual_info}' >infos
 flux jobs -no '{sched.jobs_ahead} {sched.t_estimate}' $(cat id3)
 for n in 1 2 3 4 5 6; do echo "$(grep $(flux job id --to=f58plain $(cat id$n)) reasons)"; done | cut -d' ' -f2-
 for n in 1 2 3 4 5 6; do echo "$(grep $(flux job id --to=f58plain $(cat id$n)) infos)"; done | cut -d' ' -f2-
+flux jobs -no '{contextual_info}' $(cat id3)
 flux cancel --all --quiet; flux queue drain
 """
 _CONFIG = """
@@ -55,7 +56,8 @@ def test_each_way_to_wait_has_its_reason(scheduler: str, tmp_path: Path) -> None
     place, *lines = done.out.splitlines()
     ahead, estimate = place.split()
     assert ahead == "1" and float(estimate) > 1e9
-    reasons, infos = lines[:6], lines[6:]
+    reasons, infos, alone = lines[:6], lines[6:12], lines[12:]
+    assert len(alone) == 1 and alone[0].startswith("eta:")
     held = (tmp_path / "id5").read_text().strip()
     short: Any = {
         "graph": "insufficient resources: core x{} short ({} wanted, 0 free)",
