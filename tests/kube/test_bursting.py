@@ -17,7 +17,7 @@ def burst(miniclusters: MiniClusters, name: str, curve: str) -> None:
     """One pod that joins the instance of `home`, as the host that `home` knows as `burst-0`."""
     address = f"home.{miniclusters.namespace}.svc.cluster.local"
     bursting = {
-        "leadBroker": {"address": address, "name": "home", "size": 1},
+        "leadBroker": {"address": address, "name": "home", "size": 1, "port": 8050},
         "clusters": [{"name": "burst", "size": 1}],
     }
     flux: dict[str, Any] = {"curveCert": curve, "bursting": bursting}
@@ -34,7 +34,7 @@ def test_pods_of_another_minicluster_join_a_lead_whose_certificate_they_have(min
     shared = certificate()
     flux: dict[str, Any] = {
         "curveCert": shared,
-        "bursting": {"clusters": [{"name": "burst", "size": 1}]},
+        "bursting": {"hostlist": "home-0,burst-0"},
         # An address that other clusters know, with the lead behind it.
         "minimalService": True,
     }

@@ -254,3 +254,59 @@ def test_a_deadline_ends_a_minicluster(miniclusters: MiniClusters) -> None:
     miniclusters.apply("late", size=1, command="sleep 10000", deadlineSeconds=5, backoffLimit=3, logging=QUIET)
     assert "DeadlineExceeded" in json.dumps(miniclusters.phase("late", "Failed"))
     assert miniclusters.get("job", "late")["spec"]["backoffLimit"] == 3
+
+
+def test_pods_take_part_in_their_node(miniclusters: MiniClusters) -> None:
+    runner = script(
+        "echo first=$(cat /proc/1/comm)",
+        "echo capabilities=$(grep CapBnd /proc/self/status | tr -d '\\t')",
+    )
+    runner["securityContext"] = {"privileged": True}
+    pod = {"hostPID": True, "resources": {"memory": "900Mi", "cpu": "1"}}
+    miniclusters.apply("near", size=1, containers=[runner], pod=pod, logging=QUIET)
+    assert miniclusters.phase("near", "Finished")["exitCode"] == 0
+    found = told(miniclusters.log("near"))
+    assert found["first"] not in ("pause", "headrace-pod")
+    # Those of a container without privileges are a20425fb.
+    assert int(found["capabilities"].rpartition(":")[2], 16) > 0xA80425FB
+    assert miniclusters.pods("near")[0]["spec"]["resources"]["limits"] == {"cpu": "1", "memory": "900Mi"}
+
+
+def test_a_batch_writes_into_the_folder_of_the_file(miniclusters: MiniClusters) -> None:
+    """With tasks, a prefix and volumes beside it."""
+    container = {
+        "image": "local/busybox:1",
+        "command": "echo one\nhostname",
+        "batch": True,
+        "logs": "/data/logs",
+        "commands": {"prefix": "env PREFIX=yes", "post": "cat /data/logs/job-0.out /data/logs/job-1.out"},
+        "volumes": {"data": {"emptyDir": True, "path": "/data"}},
+    }
+    miniclusters.apply("lines", size=2, minSize=1, maxSize=3, tasks=0, containers=[container], logging=QUIET)
+    assert miniclusters.phase("lines", "Finished")["exitCode"] == 0
+    one, host = miniclusters.log("lines").split()
+    assert one == "one" and host in ("lines-0", "lines-1")
+
+
+def test_what_a_failure_means_is_told_by_the_file(miniclusters: MiniClusters) -> None:
+    rules = [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "fails", "operator": "In", "values": [3]}},
+    ]
+    miniclusters.apply("fails", size=1, command="sh -c 'exit 3'", podFailurePolicy={"rules": rules}, logging=QUIET)
+    miniclusters.apply("ignored", size=1, command="sh -c 'exit 3'", ignoreFailure=True, logging=QUIET)
+    assert miniclusters.phase("fails", "Failed")["exitCode"] == 3
+    assert miniclusters.get("job", "fails")["spec"]["podFailurePolicy"] == {"rules": rules}
+    assert miniclusters.phase("ignored", "Finished")["exitCode"] == 0
+
+
+def test_options_of_a_group(miniclusters: MiniClusters) -> None:
+    groups = [{"name": "more", "size": 1, "maxSize": 3, "environment": {"HERE": "in a group"}}]
+    # A program has the environment of whoever asks for it; the group's own is that of its pods' first process.
+    lines = (
+        "flux exec -r 1 sh -c 'xargs -0 -n 1 < /proc/1/environ' | grep HERE",
+        "echo hosts=$(flux getattr hostlist)",
+    )
+    miniclusters.apply("grouped", size=1, containers=[script(*lines)], groups=groups, logging=QUIET)
+    assert miniclusters.phase("grouped", "Finished")["exitCode"] == 0
+    assert told(miniclusters.log("grouped")) == {"HERE": "in a group", "hosts": "grouped-0,grouped-more-[0-2]"}

@@ -167,6 +167,17 @@ def test_a_service_has_a_pod_of_its_own(miniclusters: MiniClusters, page_image: 
     assert miniclusters.log("served") == "served\n"
 
 
+def test_a_container_may_keep_its_images_own_entry_point(miniclusters: MiniClusters, page_image: str) -> None:
+    """Beside the one that runs Flux, and in the reach of others by a Service of its name."""
+    own, service = "http://localhost:8080/page", f"http://pages.{miniclusters.namespace}:8080/page"
+    fetch = f"until wget -qO- {own} && wget -qO- {service}; do sleep 0.2; done"
+    pages = {"image": page_image, "name": "pages", "noWrapEntrypoint": True, "ports": [8080]}
+    main = {"image": "local/busybox:1", "runFlux": True, "command": f"sh -c '{fetch}'"}
+    miniclusters.apply("kept", size=1, containers=[main, pages], **_QUIET)
+    miniclusters.phase("kept", "Finished")
+    assert miniclusters.log("kept").endswith("served\nserved\n")
+
+
 def test_a_sidecar_talks_to_the_instance(miniclusters: MiniClusters) -> None:
     side = {
         "image": "local/busybox:1",
