@@ -145,3 +145,10 @@ def test_commands_can_be_pushed_to_cleanup_of_the_leader_alone() -> None:
 def test_a_pushed_command_has_the_time_of_cleanup() -> None:
     done = start("-Sbroker.cleanup-timeout=200ms", "flux admin cleanup-push sleep 100", timeout=240)
     assert (done.rc, done.left) == (129, [])
+
+
+@pytest.mark.parametrize(("pushed", "status"), [("sleep 100", 129), ("exit 3", 3), ("true", 143)])
+def test_an_instance_that_a_signal_ends_says_what_became_of_its_cleanup(pushed: str, status: int) -> None:
+    script = f"echo '{pushed}' | flux admin cleanup-push; kill -TERM $(flux getattr broker.pid); sleep 100"
+    done = start("-Sbroker.cleanup-timeout=1s", script, timeout=240)
+    assert (done.rc, done.left) == (status, [])

@@ -403,7 +403,9 @@ class Broker:
     async def _cleanup(self) -> None:
         limit = self._timeout("broker.cleanup-timeout")
         status = await self.pushed.run(limit)
-        self.exit_code = self.exit_code or status
+        # An instance that a signal ended, and whose cleanup then failed or took too long, says the latter, as in Flux.
+        if status and (self.ended_by or not self.exit_code):
+            self.exit_code = status
         # The jobs' ends cannot be seen without an agent: waiting for them would be for ever.
         steps = await end_jobs(self, len(self.pushed.commands), limit, wait=not self._agent_is_lost)
         if status:
