@@ -91,6 +91,7 @@ BOOTED = [
     Line(
         "flux start -s1 --test-rundir=rd --test-rundir-cleanup ls rd; ls -d rd 2>/dev/null", "bin\nlocal-0\nstart\n", 2
     ),
+    Line("mkdir re; flux start -s3 -Stbon.topo=kary:1 --test-rundir=re true; ls re", ""),
     Line("flux start -s1 --test-rundir=rd true", "flux-start: rd: No such file or directory\n", 1),
     Line("touch rf; flux start -s1 --test-rundir=rf true", "flux-start: rf: not a directory\n", 1),
     Line("flux start --test-rundir=rd true", "flux-start: --test-rundir needs --test-size\n", 1),

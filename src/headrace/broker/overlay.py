@@ -9,8 +9,10 @@ What climbs the tree (who is online, subtree health) is gathered during a turn a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -160,10 +162,14 @@ class Overlay:
         self.closing = True
         if self._parent is not None and self.parent_uuid:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
-        self._parent = self._bound = None
+        bound, self._parent, self._bound = self._bound, None, None
         if self._sockets is not None:
             self._sockets.close()
             self._sockets = None
+        if bound is not None and self.boot.bind.startswith("ipc://"):
+            # The library leaves the file; the run directory may stay.
+            with contextlib.suppress(OSError):
+                os.unlink(self.boot.bind.removeprefix("ipc://"))
 
     # -- sending
 

@@ -140,6 +140,9 @@ class Supervisor:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._end_the_rest()
         self._bury()
+        # The run directory may stay.
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self._rundir}/start")
         return max(self._failed, self._result) if self._as_told else self._failed or self._result
 
     def watch(self, fd: int, readable: Callable[[], None] | None) -> None:
