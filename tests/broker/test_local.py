@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pwd
 import socket
 import sys
 import time
@@ -130,6 +131,12 @@ def test_who_may_enter_and_as_what(tmp_path: Path):
         ):
             broker.config = {"access": access}
             assert tuple(map(server.role_of, (1000, 0, 1001))) == roles, access
+        # A guest, not the owner, and not where guests may not enter.
+        admin = {"roles": {"admin": {"users": [pwd.getpwuid(0).pw_name]}}}
+        broker.config = {"access": {"allow-guest-user": True, **admin}}
+        assert tuple(map(server.role_of, (1000, 0, 1001))) == (owner, guest | m.ROLE_ADMIN, guest)
+        broker.config = {"access": admin}
+        assert tuple(map(server.role_of, (1000, 0, 1001))) == (owner, 0, 0)
 
     asyncio.run(main())
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..spec import message as m
 from ..spec.message import Message, MessageError
+from .admin_role import is_admin
 from .router import new_uuid
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class LocalServer:
         return {way: {name: table[kind] for kind, name in _COUNTED.items()} for way, table in tables.items()}
 
     def role_of(self, uid: int) -> int:
-        """The rolemask of a uid, ROLE_NONE when it may not connect ([access] allow-guest-user, allow-root-owner).
+        """The rolemask of a uid by the table [access], ROLE_NONE when it may not connect.
 
         A debug bit of `connector-local` refuses the next client, or makes a guest of it.
         """
@@ -268,7 +269,7 @@ class LocalServer:
         if uid == owner or (uid == 0 and access.get("allow-root-owner") is True):
             return m.ROLE_OWNER | m.ROLE_LOCAL
         if access.get("allow-guest-user") is True:
-            return m.ROLE_USER | m.ROLE_LOCAL
+            return m.ROLE_USER | m.ROLE_LOCAL | (m.ROLE_ADMIN if is_admin(access, uid) else 0)
         return m.ROLE_NONE
 
     def _debug_bit(self, bit: int) -> bool:

@@ -1,4 +1,5 @@
-"""`access.private-mode`: guests see no jobs but their own, nor how many there are of others."""
+"""`access.private-mode`: guests without the role ADMIN see no jobs but their own, nor how many
+there are of others."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from headrace.spec.message import Message
 
 def is_hidden(ctx: ModuleContext, msg: Message, userid: int | None = None) -> bool:
     """Whether who sent `msg` must not see jobs of user `userid` (None: of all users)."""
-    if msg.rolemask & m.ROLE_OWNER or userid == msg.userid:
+    if msg.rolemask & (m.ROLE_OWNER | m.ROLE_ADMIN) or userid == msg.userid:
         return False
     access = ctx.config.get("access")
     return isinstance(access, dict) and access.get("private-mode") is True
