@@ -22,6 +22,19 @@ def outer_text(before: str, start: str, after: str, *, strict: bool, quiet: bool
     )
 
 
+def sidecar_text(before: str, command: str, after: str, *, strict: bool, quiet: bool) -> str:
+    """Shell text of a container beside the brokers. SIGTERM ends `command`, as soon as the program that the shell waits
+    for has ended; `after` is run in any case. The status is that of `command`, 143 where it was ended.
+    """
+    if before and quiet:
+        before = f"{{\n{before}}} > /dev/null\n"
+    flags = 'set -eu\n[ -z "${BASH:-}" ] || set -E -o pipefail\n' if strict else ""
+    return (
+        f"set -a\n{flags}{before}set +e\nheadrace_after() {{\ntrap - TERM\n{flags}{after}:\n}}\n"
+        f"trap 'headrace_after; exit 143' TERM\n{command}\nheadrace_status=$?\nheadrace_after\nexit $headrace_status\n"
+    )
+
+
 def inner_text(mode: Mode, program: str, *, ready: str = "", done: str = "") -> str:
     """Shell text that runs inside the instance, on the lead; `ready` and `done` are commands around the program."""
     if mode is Mode.INTERACTIVE:

@@ -92,7 +92,7 @@ def _end(child: int, number: int, in_shell: bool) -> None:
     container, half a minute later, and the pod not before."""
     commands = [child]
     if in_shell:
-        # A shell that waits for a command acts on the signal when the command has ended.
+        # A shell that waits for a program acts on the signal when that program has ended.
         with contextlib.suppress(OSError), open(f"/proc/{child}/task/{child}/children", encoding="ascii") as file:
             commands += map(int, file.read().split())
     for pid in commands:
@@ -116,7 +116,7 @@ def command_of(plan: PodPlan, sidecar: Sidecar, shell: str) -> list[str]:
         return words
     if not shell:
         raise PlaceError(f"the image of container {sidecar.name} has no shell (bash or sh), which its commands need")
-    text = shell_text.outer_text(
+    text = shell_text.sidecar_text(
         sidecar.before, sidecar.command or ":", sidecar.after, strict=plan.strict, quiet=plan.quiet
     )
     return [shell, "-c", text]
