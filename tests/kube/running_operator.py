@@ -66,6 +66,8 @@ class RunningOperator:
     def start(self, *options: str) -> None:
         """Start it and wait until its caches are filled."""
         command = [
+            # It ends with the process that runs the tests, however that ends.
+            *("setpriv", "--pdeathsig", "KILL"),
             *(sys.executable, "-c", "from headrace.cli.main import headrace; raise SystemExit(headrace())"),
             *("operator", "run", "--kubeconfig", str(self._cluster.kubeconfig), "--view-image", VIEW),
             *("--health-bind", self._health, "--metrics-bind", self._metrics, "--log-level", "debug", *options),

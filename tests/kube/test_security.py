@@ -23,7 +23,7 @@ events = sock.get_monitor_socket()
 sock.connect(sys.argv[1])
 sock.send(b'{"id": 1, "op": "watch"}')
 while True:
-    if not events.poll(20000):
+    if not events.poll(120000):
         sys.exit("nothing happens")
     event = int.from_bytes(events.recv_multipart()[0][:2], "little")
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
