@@ -109,7 +109,7 @@ DESCRIPTIONS = {
     "Flux.logLevel": "What brokers print: 0 (emergency) to 7 (debug).",
     "Flux.minimalService": "A Service with the lead's port in place of one without an address.",
     "Flux.mungeSecret": "Accepted and without effect.",
-    "Flux.noWaitSocket": "Containers beside the one that runs Flux begin at once, not only when the instance takes jobs.",
+    "Flux.noWaitSocket": "Containers beside the one that runs Flux begin at once, before the instance takes jobs.",
     "Flux.optionFlags": "Further options of flux submit.",
     "Flux.scheduler": "Options of the scheduler.",
     "Flux.submitCommand": "What submits the job, instead of flux submit.",
