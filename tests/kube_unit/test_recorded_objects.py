@@ -37,9 +37,8 @@ _CONTAINER = (
     (".terminationMessagePath", "/dev/termination-log"),
     (".terminationMessagePolicy", "File"),
     (".env[].valueFrom.fieldRef.apiVersion", "v1"),
-    (".readinessProbe.failureThreshold", 3),
+    (".readinessProbe.httpGet.scheme", "HTTP"),
     (".readinessProbe.successThreshold", 1),
-    (".readinessProbe.timeoutSeconds", 1),
 )
 _POD = (
     (".dnsPolicy", "ClusterFirst"),

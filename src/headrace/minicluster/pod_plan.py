@@ -22,7 +22,7 @@ PLAN_FILE = "plan.json"
 KEYS_FOLDER = "/flux_operator_keys"
 VIEW = "/mnt/flux/view"
 
-# Ports of a pod: the tree's (TBON), the lead's channel to the operator, and the one that accepts while a broker is up.
+# Ports of a pod: the tree's (TBON), the lead's channel to the operator, and the one that probes ask (HTTP).
 BROKER_PORT = 8050
 CHANNEL_PORT = 8051
 READY_PORT = 8052

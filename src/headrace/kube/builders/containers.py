@@ -18,6 +18,15 @@ from .records import as_object, without_unset
 from .volumes import PodVolumes, base_mounts, keys_mount, view_mounts
 
 _TERMINAL = {"stdin": True, "tty": True}
+# The runner answers the first probe when its broker is up, and those after at once. Within two seconds it listens, on a
+# node where many pods start, too: each probe that fails is an Event, and has the kubelet look at the pod again.
+_READINESS = {
+    "httpGet": {"path": "/", "port": READY_PORT},
+    "initialDelaySeconds": 2,
+    "periodSeconds": 5,
+    "timeoutSeconds": 30,
+    "failureThreshold": 2,
+}
 
 
 def sidecars(cluster: MiniCluster, images: Images, volumes: PodVolumes) -> list[dict[str, Any]]:
@@ -55,8 +64,7 @@ def runner(cluster: MiniCluster, images: Images, volumes: PodVolumes, group: Gro
         found["env"].append(own_flux.ADDRESS)
     else:
         found["command"] = [names.RUNNER]
-        # No broker is up within a second, and each probe that fails is an Event.
-        found["readinessProbe"] = {"tcpSocket": {"port": READY_PORT}, "initialDelaySeconds": 1, "periodSeconds": 2}
+        found["readinessProbe"] = _READINESS
     if group:
         found["env"].append({"name": names.GROUP_VARIABLE, "value": group.name})
     if cluster.spec.interactive or mode_of(cluster) is Mode.INTERACTIVE:

@@ -1,42 +1,96 @@
-"""A port that accepts while the pod's broker is up, and refuses otherwise: what a readiness probe of the pod asks."""
+"""The port that a readiness probe of the pod asks by HTTP: 200 while the pod's broker is up, 503 when it no longer is.
+
+Before the broker has been up for the first time there is no answer yet: the request waits. So the kubelet asks once at
+a start. Each answer that the pod is not ready would cost an Event, and the probes that follow it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+from collections.abc import Callable
+
+# Requests that may wait: a kubelet has one at a time.
+_LARGEST_WAITING = 16
 
 
 class ReadyPort:
-    """The port is open from `open` to `close`. A connection that was accepted is closed; nothing is read from it."""
+    """Listens from `open` on. `tell` says whether the broker is up.
 
-    def __init__(self, port: int) -> None:
+    `watch(fd, read)` has `read` called whenever descriptor `fd` has something to read, until `forget(fd)`.
+    """
+
+    def __init__(
+        self, port: int, watch: Callable[[int, Callable[[], None]], None], forget: Callable[[int], None]
+    ) -> None:
         self._port = port
+        self._watch = watch
+        self._forget = forget
         self._listener: socket.socket | None = None
-
-    @property
-    def fd(self) -> int:
-        """The listener's descriptor, -1 while the port is closed."""
-        return self._listener.fileno() if self._listener is not None else -1
+        # None until the broker has been up.
+        self._up: bool | None = None
+        # Connections that have not been answered, by descriptor, the oldest first.
+        self._connections: dict[int, socket.socket] = {}
+        self._waiting: set[int] = set()
 
     def open(self) -> None:
         """Raises OSError where another program has the port."""
-        if self._listener is None:
-            self._listener = _listen(self._port)
+        self._listener = _listen(self._port)
+        self._watch(self._listener.fileno(), self._accept)
+        # A broker is a fork, which has nothing to answer.
+        os.register_at_fork(after_in_child=self._close_all)
 
-    def accept(self) -> None:
-        """Take all connections that wait."""
+    def tell(self, up: bool) -> None:
+        """The broker is up, or not. Requests wait only until it is up for the first time."""
+        if up or self._up is not None:
+            self._up = up
+            for fd in list(self._waiting):
+                self._answer(fd)
+
+    def _accept(self) -> None:
         while self._listener is not None:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            connection.close()
+            connection.setblocking(False)
+            if len(self._connections) >= _LARGEST_WAITING:
+                self._drop(next(iter(self._connections)))
+            fd = connection.fileno()
+            self._connections[fd] = connection
+            self._watch(fd, lambda fd=fd: self._read(fd))  # type: ignore[misc]
 
-    def close(self) -> None:
-        if self._listener is not None:
-            with contextlib.suppress(OSError):
-                self._listener.close()
-            self._listener = None
+    def _read(self, fd: int) -> None:
+        # A request without a body arrives in one piece; what it asks for does not matter.
+        try:
+            data = self._connections[fd].recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(fd)
+            return
+        self._waiting.add(fd)
+        if self._up is not None:
+            self._answer(fd)
+
+    def _answer(self, fd: int) -> None:
+        status = b"200 OK" if self._up else b"503 Service Unavailable"
+        with contextlib.suppress(OSError):
+            self._connections[fd].send(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self._drop(fd)
+
+    def _drop(self, fd: int) -> None:
+        self._forget(fd)
+        self._waiting.discard(fd)
+        self._connections.pop(fd).close()
+
+    def _close_all(self) -> None:
+        for connection in (self._listener, *self._connections.values()):
+            if connection is not None:
+                connection.close()
 
 
 def _listen(port: int) -> socket.socket:

@@ -72,7 +72,7 @@ class Runner:
         self._state = ""
         # Of the last broker: a signal ended it.
         self._was_killed = False
-        self._ready = ReadyPort(pod_plan.READY_PORT)
+        self._ready = ReadyPort(pod_plan.READY_PORT, self._watch, self._forget)
         self._channel: channel_link.Link | None = None
         self._resources: ResourcesFile | None = None
         self._poll = select.poll()
@@ -81,11 +81,19 @@ class Runner:
 
     def run(self) -> int:
         self._catch_signals()
+        self._open_ready_port()
         self._prepare()
         status = self._run_in_shell() if self._has_shell_text() else self._run_brokers()
         return self._finish(status)
 
     # -- steps
+
+    def _open_ready_port(self) -> None:
+        """Raises PlaceError."""
+        try:
+            self._ready.open()
+        except OSError as exc:
+            raise PlaceError(f"port {pod_plan.READY_PORT}, where probes ask for the broker: {exc.strerror}") from None
 
     def _prepare(self) -> None:
         """The environment and the files. Raises PlaceError."""
@@ -277,7 +285,7 @@ class Runner:
         self._forget(reading)
         os.close(reading)
         self._drop_resources()
-        self._ready.close()
+        self._ready.tell(False)
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
         status = self._status_of(self._broker)
         self._broker = 0
@@ -300,13 +308,7 @@ class Runner:
                 self._keep_resources()
             elif state == "cleanup":
                 self._times.setdefault("done", time.time())
-        if self._state in brokers.UP:
-            if self._ready.fd < 0:
-                self._ready.open()
-                self._watch(self._ready.fd, self._ready.accept)
-        elif self._ready.fd >= 0:
-            self._forget(self._ready.fd)
-            self._ready.close()
+        self._ready.tell(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
         """Have the file with the instance's R; without one the instance is as good."""
