@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,8 @@ def test_an_end_of_the_instance_that_moves_is_logged(in_broker: Run, module: Any
         await world.settle()
         world.change(expiration=4_000_000_000.5)
         await world.settle()
-        assert broker.logged[-1] == f"{module.NAME}: resource expiration updated to 4000000000.50"
+        text = "resource expiration updated to 4000000000.50"
+        assert broker.logged[-1].startswith(f"{module.NAME}: ") and broker.logged[-1].endswith(text)
+        assert re.search("sched-simple.*expiration updated", broker.logged[-1])
 
     in_broker(scenario)

@@ -289,7 +289,8 @@ class _Scheduler:
             pool.set_up(Idset.parse(body["up"]).bits)
         if "expiration" in body:
             self.expiration = float(body["expiration"])
-            self.log(logging.INFO, f"resource expiration updated to {self.expiration:.2f}")
+            # Scripts look for this line of the scheduler that instances in jobs have by default, by its name in Flux.
+            self.log(logging.INFO, f"as sched-simple: resource expiration updated to {self.expiration:.2f}")
         if "property-add" in body or "property-remove" in body:
             add, remove = (
                 {name: Idset.parse(ranks).bits for name, ranks in body.get(key, {}).items()}
