@@ -147,3 +147,26 @@ def test_annotations_of_an_allocation_are_told_and_counted_before_it(in_broker: 
         assert "annotations" not in [name for name, _ in await world.events(ids[0])]
 
     in_broker(scenario)
+
+
+def test_the_scheduler_has_the_resources_back_before_their_release_is_told(in_broker: Run) -> None:
+    """Who asks the scheduler after an event what is allocated gets what holds since then."""
+
+    async def scenario(broker: Any) -> None:
+        world = World(broker)
+        await world.begin()
+        told: list[tuple[int, list[int]]] = []
+
+        def hear(reply: Any) -> None:
+            if reply.obj["events"]:
+                told.append((reply.obj["id"], list(world.freed)))
+
+        world.ctx.call("job-manager.events-journal", {"allow": ["free"]}, hear, streaming=True)
+        ids = []
+        for _ in range(2):
+            ids.append(await world.job())
+            await world.run(ids[-1])
+        await world.until(lambda: len(told) == 2)
+        assert told == [(ids[0], ids[:1]), (ids[1], ids)]
+
+    in_broker(scenario)
