@@ -57,6 +57,8 @@ CONTAINER: Broken = [
 _CPUS: dict[str, Any] = {"containers": [{"command": "x", "resources": {"limits": {"cpu": 2}}}]}
 OBJECTS: Broken = [
     ({"flux": {"container": {"mountPath": "/mnt/flux/view/"}}}, "spec.flux.container.mountPath"),
+    ({"flux": {"container": {"mountPath": "mnt/flux"}}}, "spec.flux.container.mountPath"),
+    ({"flux": {"container": {"mountPath": "//"}}}, "spec.flux.container.mountPath"),
     ({"flux": {"container": {"mountPath": "/opt/software"}}}, "spec.flux.container.mountPath"),
     ({"jobLabels": {"a b": "c"}}, "spec.jobLabels.a b"),
     ({"jobLabels": {"a": "x" * 64}}, "spec.jobLabels.a"),

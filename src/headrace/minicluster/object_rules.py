@@ -95,6 +95,9 @@ def check_objects(cluster: MiniCluster) -> Iterator[Problem]:
 def _check_view_path(view: View) -> Iterator[Problem]:
     """Where the view's volume appears there must be nothing else of ours."""
     path = posixpath.normpath(view.mount_path)
+    if not path.startswith("/") or not path.strip("/"):
+        rule = f"must be an absolute path below /, such as /mnt/flux, not {view.mount_path!r}"
+        yield Problem("spec.flux.container.mountPath", rule)
     taken = [mount.rstrip("/") for mount in _BASE_MOUNTS]
     if path in taken or (not view.disable and f"{path}/".startswith(f"{_VIEW}/")):
         yield Problem("spec.flux.container.mountPath", f"{path} is in use by Headrace itself: choose another path")

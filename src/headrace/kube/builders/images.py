@@ -30,7 +30,7 @@ def view_image(cluster: MiniCluster, images: Images) -> tuple[str, str]:
     An image that is not one of the Flux Operator's is taken as it is: a copy of ours under another name.
     """
     given = (cluster.flux.container or View()).image
-    return (images.view, given) if _FLUX_VIEW.match(given) else (given, "")
+    return (images.view, given) if _FLUX_VIEW.match(given) and not has_own_flux(cluster) else (given, "")
 
 
 def has_own_flux(cluster: MiniCluster) -> bool:
