@@ -53,6 +53,8 @@ class ChannelClient:
         sock.setsockopt(zmq.MAXMSGSIZE, messages.LARGEST)
         # What is not connected takes no message: a request is never kept for a lead of another life.
         sock.setsockopt(zmq.IMMEDIATE, 1)
+        if "[" in address:
+            sock.setsockopt(zmq.IPV6, 1)
         self._monitor = sock.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         )

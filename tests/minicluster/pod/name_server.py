@@ -8,7 +8,7 @@ import struct
 import sys
 from pathlib import Path
 
-_A = 1
+_A, _AAAA = 1, 28
 
 
 def answer(query: bytes, hosts: str) -> bytes:
@@ -21,15 +21,18 @@ def answer(query: bytes, hosts: str) -> bytes:
     (kind,) = struct.unpack("!H", query[at + 1 : at + 3])
     known = {name: words[0] for words in map(str.split, hosts.splitlines()) for name in words[1:]}
     address = known.get(".".join(labels))
-    found = address is not None and kind == _A
+    family = socket.AF_INET6 if address and ":" in address else socket.AF_INET
+    found = address is not None and kind == (_AAAA if family == socket.AF_INET6 else _A)
     flags = 0x8580 if address is not None else 0x8583
     head = query[:2] + struct.pack("!5H", flags, 1, int(found), 0, 0)
-    record = struct.pack("!3HIH", 0xC00C, _A, 1, 1, 4) + socket.inet_aton(address) if found and address else b""
-    return head + question + record
+    if not found or address is None:
+        return head + question
+    packed = socket.inet_pton(family, address)
+    return head + question + struct.pack("!3HIH", 0xC00C, kind, 1, 1, len(packed)) + packed
 
 
 def main(address: str, path: str) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind((address, 53))
         print("ready", flush=True)
         while True:

@@ -25,7 +25,8 @@ from headrace.minicluster.validate import check
 from headrace.spec.hostlist import Hostlist
 from waiting import until
 
-_NET = "10.213.78"
+# Of the addresses of pods, what stands before the number.
+_NET, _NET6 = "10.213.78.", "fd10:213:78::"
 NAMESPACE = "ns"
 _INSIDE = Path(__file__).with_name("inside.py")
 _NAMES = Path(__file__).with_name("name_server.py")
@@ -110,8 +111,9 @@ class Operator:
 class Pods:
     """The pods of one plan, by host name."""
 
-    def __init__(self, folder: Path, bridge: str) -> None:
+    def __init__(self, folder: Path, bridge: str, net: str) -> None:
         self._folder = folder
+        self._net = net
         # A view to run instead of this installation.
         self.view: Path | None = None
         self._bridge = bridge
@@ -127,11 +129,11 @@ class Pods:
         self.hosts = folder / "hosts"
         self.hosts.write_text("")
         search = f"search {NAMESPACE}.svc.cluster.local svc.cluster.local cluster.local"
-        (folder / "resolv.conf").write_text(f"nameserver {_NET}.1\n{search}\noptions ndots:5\n")
+        (folder / "resolv.conf").write_text(f"nameserver {net}1\n{search}\noptions ndots:5\n")
         self._names: subprocess.Popen[str] | None = None
 
     def address(self, plan: PodPlan, host: str) -> str:
-        return f"{_NET}.{10 + list(Hostlist.parse(plan.hosts)).index(host)}"
+        return f"{self._net}{10 + list(Hostlist.parse(plan.hosts)).index(host)}"
 
     def with_channel(self) -> None:
         """Pods that are started from now on have the keys of a channel to an operator."""
@@ -141,8 +143,9 @@ class Pods:
     def operator(self, lead: Pod) -> Iterator[Operator]:
         """An operator that is connected to the channel of a lead."""
         where = ("ip", "netns", "exec", self._bridge, sys.executable, str(_ASK))
+        address = f"[{lead.address}]" if ":" in lead.address else lead.address
         with subprocess.Popen(
-            [*where, f"{lead.address}:{CHANNEL_PORT}", str(self._folder / "operator")],
+            [*where, f"{address}:{CHANNEL_PORT}", str(self._folder / "operator")],
             env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -219,15 +222,15 @@ class Pods:
         self._made.append(netns)
         _ip("-n", self._bridge, "link", "add", f"p{index}", "type", "veth", "peer", "name", "eth0", "netns", netns)
         _ip("-n", self._bridge, "link", "set", f"p{index}", "master", "bridge", "up")
-        _ip("-n", netns, "addr", "add", f"{address}/24", "dev", "eth0")
+        _ip("-n", netns, "addr", "add", *_on_link(address), "dev", "eth0")
         _ip("-n", netns, "link", "set", "eth0", "up")
         _ip("-n", netns, "link", "set", "lo", "up")
-        _ip("-n", netns, "route", "add", "default", "via", f"{_NET}.1")
+        _ip("-n", netns, "route", "add", "default", "via", f"{self._net}1")
 
     def serve_names(self) -> None:
         """Start the cluster's DNS, which knows no pod yet."""
         where = ("ip", "netns", "exec", self._bridge, sys.executable, str(_NAMES))
-        self._names = subprocess.Popen([*where, f"{_NET}.1", str(self.hosts)], stdout=subprocess.PIPE, text=True)
+        self._names = subprocess.Popen([*where, f"{self._net}1", str(self.hosts)], stdout=subprocess.PIPE, text=True)
         assert self._names.stdout is not None
         assert self._names.stdout.readline() == "ready\n"
 
@@ -244,9 +247,15 @@ class Pods:
             _ip("netns", "del", netns)
 
 
+def _on_link(address: str) -> list[str]:
+    """An address with its network, usable at once."""
+    return [f"{address}/64", "nodad"] if ":" in address else [f"{address}/24"]
+
+
 @contextlib.contextmanager
-def pods(folder: Path) -> Iterator[Pods]:
-    """A bridge for pods, and none of them yet. Skips the test where namespaces cannot be made."""
+def pods(folder: Path, *, ipv6: bool = False) -> Iterator[Pods]:
+    """A bridge for pods, and none of them yet; with `ipv6` they have no IPv4. Skips the test where namespaces cannot be
+    made."""
     if os.getuid() != 0:
         pytest.skip("needs root to make the namespaces of pods")
     for program in ("ip", "unshare", "nsenter"):
@@ -257,10 +266,11 @@ def pods(folder: Path) -> Iterator[Pods]:
         _ip("netns", "add", bridge)
     except subprocess.CalledProcessError as exc:
         pytest.skip(f"this machine makes no network namespaces: {exc.stderr.strip()}")
-    made = Pods(folder, bridge)
+    net = _NET6 if ipv6 else _NET
+    made = Pods(folder, bridge, net)
     try:
         _ip("-n", bridge, "link", "add", "bridge", "type", "bridge")
-        _ip("-n", bridge, "addr", "add", f"{_NET}.1/24", "dev", "bridge")
+        _ip("-n", bridge, "addr", "add", *_on_link(f"{net}1"), "dev", "bridge")
         _ip("-n", bridge, "link", "set", "bridge", "up")
         made.serve_names()
         yield made
