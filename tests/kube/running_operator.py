@@ -157,8 +157,11 @@ class MiniClusters:
         return self.wait(name, "phase", phase)
 
     def ended(self, name: str, patience: float = PATIENCE) -> Object:
-        """Wait until the MiniCluster has ended, however that is; the status then."""
-        return self._wait(name, lambda status: status.get("phase") in ENDS, " or ".join(ENDS), patience)
+        """Wait until the MiniCluster's job has ended, however that is, and its exit code is known; the status then.
+
+        A MiniCluster fails with the first pod that does, which may be a follower: the lead's exit code comes later.
+        """
+        return self._wait(name, lambda status: "exitCode" in status, "its exit code", patience, may_be_over=True)
 
     def reason(self, name: str, met: Callable[[str], bool]) -> str:
         """Wait until the reason is as wanted; the reason then."""
@@ -175,7 +178,7 @@ class MiniClusters:
             if met(found):
                 return True
             seen = found.get("observedGeneration") == one["metadata"]["generation"]
-            hopeless = seen and found.get("phase") in (*ENDS, "Invalid")
+            hopeless = seen and found.get("phase") in (("Invalid",) if may_be_over else (*ENDS, "Invalid"))
             assert not hopeless, f"{name}: waited for {wanted}, but its status is {json.dumps(found)}"
             return False
 
