@@ -167,8 +167,16 @@ class MiniClusters:
         """Wait until the reason is as wanted; the reason then."""
         return str(self._wait(name, lambda status: met(status.get("reason", "")), "the reason")["reason"])
 
-    def _wait(self, name: str, met: Callable[[Object], bool], wanted: str, patience: float = PATIENCE) -> Object:
-        """Fails as soon as the MiniCluster has come to an end that is none of what is waited for."""
+    def _wait(
+        self,
+        name: str,
+        met: Callable[[Object], bool],
+        wanted: str,
+        patience: float = PATIENCE,
+        may_be_over: bool = False,
+    ) -> Object:
+        """Fails as soon as the MiniCluster has come to an end that is none of what is waited for, unless it may be over
+        before that."""
         found: Object = {}
 
         def looked() -> bool:
