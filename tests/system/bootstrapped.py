@@ -144,6 +144,13 @@ class Cluster:
             self._until.write_text("\n")
         return {rank: process.wait(PATIENCE) for rank, process in running.items()}
 
+    def until_nothing_is_left(self) -> None:
+        """Wait until nothing outlives the brokers. Raises AssertionError that names what does."""
+        try:
+            until(lambda: not self.left(), "nothing is left")
+        except AssertionError:
+            assert self.left() == []
+
     def left(self) -> list[str]:
         """Processes and run directories that outlived the brokers."""
         return processes_with(f"HR_TEST={self.folder}") + [str(path) for path in Path(self.folder).glob("flux-*")]

@@ -120,7 +120,7 @@ def test_a_full_statedir_refuses_submits_keeps_jobs_and_recovers(disk: Path) -> 
         # The last were perhaps not begun when it was told to end.
         until(lambda: set(listed(brokers).values()) == {"INACTIVE"}, "all jobs end")
         assert brokers.finish() == {0: 0}
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()
 
 
 def test_jobs_that_run_while_the_disk_fills_up_end_well_and_stay_so(disk: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_killed_follower_that_is_started_again_is_used_again():
             assert brokers.health() == ("full", {1: "full", 2: "full"})
             assert hostnames(brokers, 3) == 3
         assert brokers.finish() == {0: 0, 1: 0, 2: 0}
-        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+        brokers.until_nothing_is_left()
 
 
 def test_a_subtree_comes_back_below_a_killed_router():
@@ -65,7 +65,7 @@ def test_a_subtree_comes_back_below_a_killed_router():
         until(lambda: brokers.health()[0] == "full", "the tree is full again")
         assert hostnames(brokers, 5) == 5
         assert brokers.finish() == dict.fromkeys(range(5), 0)
-        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+        brokers.until_nothing_is_left()
 
 
 def test_a_job_on_a_killed_follower_ends_with_a_node_failure_and_the_next_one_runs():
@@ -81,7 +81,7 @@ def test_a_job_on_a_killed_follower_ends_with_a_node_failure_and_the_next_one_ru
         brokers.broker(1)
         assert len(brokers.flux("job", "attach", waits).stdout.splitlines()) == 2
         assert brokers.finish() == {0: 0, 1: 0}
-        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+        brokers.until_nothing_is_left()
 
 
 EXEC_AND_PING = (("exec", "-nr1-2", "true"), ("ping", "-c1", "2"))
@@ -151,7 +151,7 @@ def test_a_follower_that_is_killed_is_lost_and_its_rank_may_return():
         )
         assert hostnames(brokers, 2) == 2
         assert brokers.finish() == {0: 0, 1: 0}
-        until(lambda: not brokers.left(), "nothing is left, not even by those that were killed")
+        brokers.until_nothing_is_left()
 
 
 def test_an_instance_in_a_job_goes_on_without_a_node_that_it_can_lose():
@@ -168,7 +168,7 @@ def test_an_instance_in_a_job_goes_on_without_a_node_that_it_can_lose():
         brokers.flux("cancel", job)
         brokers.flux("job", "wait-event", job, "clean")
         assert brokers.finish()[0] == 0
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()
 
 
 def test_a_certificate_that_is_not_the_leads_is_named_by_both() -> None:

@@ -77,7 +77,7 @@ def test_a_pulled_cable_ends_the_job_and_the_follower_and_both_can_start_again(h
         until(lambda: brokers.up() == {0, 1}, "both are up again")
         assert len(brokers.flux("run", "-N2", "hostname").stdout.splitlines()) == 2
         assert brokers.finish() == {0: 0, 1: 0}
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()
 
 
 def test_a_short_interruption_costs_nothing(hosts: Pair) -> None:
@@ -91,7 +91,7 @@ def test_a_short_interruption_costs_nothing(hosts: Pair) -> None:
         assert len(brokers.flux("job", "attach", job).stdout.splitlines()) == 2
         assert brokers.health() == ("full", {1: "full"})
         assert brokers.finish() == {0: 0, 1: 0}
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()
 
 
 def test_a_follower_that_starts_before_its_lead_can_be_reached_joins_later(hosts: Pair) -> None:
@@ -105,4 +105,4 @@ def test_a_follower_that_starts_before_its_lead_can_be_reached_joins_later(hosts
         until(lambda: brokers.up() == {0, 1}, "it joins")
         assert len(brokers.flux("run", "-N2", "hostname").stdout.splitlines()) == 2
         assert brokers.finish() == {0: 0, 1: 0}
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()

@@ -56,7 +56,7 @@ def test_hosts_join_beyond_the_first_size_and_jobs_use_them(first: int, topo: st
         assert reached.returncode == 0, reached.stderr
         assert brokers.health()[0] == "full"
         assert brokers.finish() == dict.fromkeys(range(6), 0)
-        until(lambda: not brokers.left(), "nothing is left")
+        brokers.until_nothing_is_left()
 
 
 def test_a_follower_that_is_started_again_with_the_first_list_learns_of_the_others() -> None:
