@@ -1,8 +1,8 @@
 """The instance's R (RFC 20) in the pod's file system, where scripts look for it: `config/etc/flux/system/R`.
 
 The Flux Operator's pods each write R once, before their brokers start, as if all pods were like themselves. Here each
-pod has what the instance has, as `flux resource R` prints it, once its broker is in state run; and again whenever the
-instance's resources change, as when it grows.
+pod has what the instance has, as `flux resource R` prints it, once its broker is in state run (a follower some seconds
+later); and again whenever the instance's resources change, as when it grows.
 """
 
 from __future__ import annotations

@@ -37,6 +37,9 @@ TOLD_TO_GO = 128 + signal.SIGTERM
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds that what was told to end may take, of the 30 that Kubernetes gives a pod by default.
 _PATIENCE = 20.0
+# Seconds in state run after which a follower keeps the file with R: the followers of a short job do not ask the lead
+# for it all at once while their pods still start.
+_SETTLED = 3.0
 # Seconds that the channel has to say how many jobs there were.
 _LAST_WORDS = 1.0
 
@@ -66,6 +69,7 @@ class Runner:
         # SIGTERM came.
         self._told = False
         self._kill_at: float | None = None
+        self._keep_resources_at: float | None = None
         # Processes that were started here and have ended, with their wait statuses.
         self._ended: dict[int, int] = {}
         self._broker = self._shell = 0
@@ -305,7 +309,7 @@ class Runner:
                 self._channel.tell(state)
             if state == "run":
                 self._times.setdefault("run", time.time())
-                self._keep_resources()
+                self._keep_resources_at = time.monotonic() + (0.0 if self._leads else _SETTLED)
             elif state == "cleanup":
                 self._times.setdefault("done", time.time())
         self._ready.tell(self._state in brokers.UP)
@@ -323,6 +327,7 @@ class Runner:
             self._drop_resources()
 
     def _drop_resources(self) -> None:
+        self._keep_resources_at = None
         if self._resources is not None:
             self._forget(self._resources.fd)
             self._resources.close()
@@ -400,7 +405,10 @@ class Runner:
             if self._kill_at is not None and now >= self._kill_at:
                 self._kill_at = None
                 self._kill()
-            times = [at for at in (deadline, self._kill_at) if at is not None]
+            if self._keep_resources_at is not None and now >= self._keep_resources_at:
+                self._keep_resources_at = None
+                self._keep_resources()
+            times = [at for at in (deadline, self._kill_at, self._keep_resources_at) if at is not None]
             timeout = max(0, int(1000 * (min(times) - now)) + 1) if times else None
             for fd, _event in self._poll.poll(timeout):
                 read = self._readers.get(fd)
