@@ -49,6 +49,7 @@ for pid in (task, other):
 
 
 def test_one_that_left_its_task_is_known_by_its_environment() -> None:
+    # The signal is often taken in the middle of the exec, where the sender has no environment.
     script = """
 argv = ["sh", "-c", "kill -QUIT $PPID; exec sleep 60"]
 pid = os.posix_spawnp("sh", argv, {**os.environ, "FLUX_JOB_ID_PATH": "/b/nested"}, setsigmask=())

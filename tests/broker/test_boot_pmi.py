@@ -55,7 +55,12 @@ def launched(server: Server, method: str = "simple", attrs: Any = None, **env: s
     def broker(rank: int) -> BootInfo:
         variables: Any = {"server": server, "rank": rank, **env}
         wanted = {"tbon.topo": "kary:2", **(attrs or {})}
-        return from_launcher(method, Client, variables, "/run/x", wanted)  # type: ignore[arg-type]
+        try:
+            return from_launcher(method, Client, variables, "/run/x", wanted)  # type: ignore[arg-type]
+        except BootError:
+            # The others would wait for this one.
+            server.fence.abort()
+            raise
 
     with ThreadPoolExecutor(server.size) as pool:
         return list(pool.map(broker, range(server.size)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,9 @@ FATAL = frozenset(
     }
 )
 
+# Looks at the environment of a sender that has none, and the seconds between them.
+_LOOKS, _PAUSE = 20, 0.001
+
 
 def listen() -> int:
     """Block the signals; the descriptor that they are read from. Raises OSError."""
@@ -75,7 +79,7 @@ def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None,
     was gone before that could be seen."""
     by_task: dict[int, ShellJob] = {task.pid: job for job in jobs.values() for task in job.tasks if task.pid > 0}
     pid, parent_of = sender, linux.parent_of
-    path = linux.environment_of(sender).get("FLUX_JOB_ID_PATH", "")
+    path = _job_path_of(sender)
     while pid and pid not in by_task:
         pid = parent_of(pid)
     if pid:
@@ -86,6 +90,16 @@ def _job_of(sender: int, jobs: Mapping[int, ShellJob]) -> tuple[ShellJob | None,
     if parent_of(sender):
         return None, False
     return (next(iter(jobs.values())) if len(jobs) == 1 else None), True
+
+
+def _job_path_of(pid: int) -> str:
+    for _ in range(_LOOKS):
+        environment = linux.environment_of(pid)
+        if environment or not linux.parent_of(pid):
+            return environment.get("FLUX_JOB_ID_PATH", "")
+        # A process has no environment for a moment while it begins another program.
+        time.sleep(_PAUSE)
+    return ""
 
 
 def _die_of(signum: int) -> None:
