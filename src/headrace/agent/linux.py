@@ -134,13 +134,19 @@ def read_signals(fd: int) -> list[tuple[int, int]]:
     return [(number, 0 if code > 0 else pid) for number, code, pid in found]
 
 
-def parent_of(pid: int) -> int:
-    """The pid of a process' parent; 0 when it is gone."""
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on (proc(5)); [] for a process that is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[4 - 3])
+            return file.read().rpartition(")")[2].split()
     except OSError:
-        return 0
+        return []
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process' parent; 0 when it is gone."""
+    fields = _stat(pid)
+    return int(fields[4 - 3]) if fields else 0
 
 
 def processes() -> list[int]:
@@ -170,30 +176,20 @@ def descendants_of(pid: int) -> list[int]:
 
 def is_running(pid: int) -> bool:
     """Whether there is such a process that has not ended: one that nobody has collected counts as ended."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def is_ending(pid: int) -> bool:
     """Whether a process is gone or on its way to it: it closes its files before its children have another parent."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return True
-    return fields[0] in "ZX" or bool(int(fields[9 - 3]) & _PF_EXITING)
+    fields = _stat(pid)
+    return not fields or fields[0] in "ZX" or bool(int(fields[9 - 3]) & _PF_EXITING)
 
 
 def began(pid: int) -> int:
     """When a process began, in the kernel's ticks since boot; 0 when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[22 - 3])
-    except OSError:
-        return 0
+    fields = _stat(pid)
+    return int(fields[22 - 3]) if fields else 0
 
 
 def ticks() -> int:
