@@ -66,7 +66,7 @@ def take(fd: int, jobs: Mapping[int, ShellJob]) -> None:
         if job is not None:
             job.shell_killed(signum)
         elif is_gone:
-            # Whose it was is not known any more, and all jobs of the node would pay.
+            # The sender's job is not known any more, and the end of the agent would end all jobs of the node.
             print(
                 f"flux-agent: ignoring {signal.strsignal(signum)} of process {sender}, which is gone", file=sys.stderr
             )

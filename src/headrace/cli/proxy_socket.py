@@ -111,7 +111,8 @@ class MessageStream:
         except BlockingIOError:
             pass
         except OSError:
-            # What the other side said before it left is still to be read, and then its end, which closes the stream.
+            # Messages that the other side sent before it left are still to be read. The read that meets its end closes
+            # the stream.
             self._unwritable = True
             self._out.clear()
         self._watch()

@@ -130,7 +130,7 @@ def _encode(argv: List[str]) -> int:
     gpus = _ids(options.get("gpus"), first)
     cores = _ids(options.get("cores", "" if gpus else "0"), first)
     if local:
-        # What a broker here would offer: in a container less than the machine has.
+        # The cores and GPUs that a broker here would offer: in a container they are fewer than the machine's.
         from headrace.broker.discovery import discover
 
         offered = discover()

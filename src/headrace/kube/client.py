@@ -23,8 +23,9 @@ OVER = ("Finished", "Failed", "Invalid")
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0
-# Seconds between two looks at what no watch tells, and for which a command waits without a word.
+# Seconds between two requests for the pods that are left.
 _LOOK = 0.5
+# Seconds that a command waits before it says what for.
 _SILENCE = 2.0
 
 

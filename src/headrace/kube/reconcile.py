@@ -407,7 +407,7 @@ def _after_end(work: _Work, cluster: MiniCluster) -> None:
     if observed.job is not None and not is_over(observed.job):
         return
     if not ((observed.cluster.get("status") or {}).get("times") or {}).get("finished"):
-        # The end is told before the MiniCluster goes: whoever waits for it sees it.
+        # The status tells of the end before the MiniCluster is deleted: a client that waits for the end sees it.
         return
     finished = _finished_at(observed, work.now)
     ttl = cluster.spec.ttl_seconds_after_finished

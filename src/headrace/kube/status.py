@@ -200,7 +200,7 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
         return FAILED, annotations[START_TIMEOUT]
     kept = before.get("phase") == (FAILED if end.failed else FINISHED)
     if lead_end is None and kept and before.get("reason"):
-        # The pods are gone, and with them what they told.
+        # The pods are gone, and their termination messages with them: the reason of the status before holds.
         return str(before["phase"]), str(before["reason"])
     code = lead_end.exit_code if lead_end else before.get("exitCode")
     said = lead_end.reason if lead_end else ""
@@ -294,7 +294,7 @@ def _conditions(
     waiting = phase in (PENDING, STARTING) and observed.job is not None
     told = _run_was_told(before, old)
     # An instance may run from beginning to end between two looks. Then the status that tells of its end has JobRunning
-    # as true, and the next one as false: who waits for that condition sees it, as with a job that takes longer.
+    # as true, and the next one as false: a client that waits for the condition sees it, as with a longer job.
     running = phase == RUNNING or bool(end and lead_end and _ran(lead_end) and not told)
     up = "BrokersUp" if phase == RUNNING else "HasRun" if running else phase
     ran = _span(status["times"]) if end else ""

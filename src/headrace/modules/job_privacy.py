@@ -1,5 +1,4 @@
-"""`access.private-mode`: guests without the role ADMIN see no jobs but their own, nor how many
-there are of others."""
+"""`access.private-mode`: guests without the role ADMIN see no jobs but their own, nor how many there are of others."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import pod_plan
 
-# What `failure` reads of a job.
+# The attributes of a job that `failure` needs (RFC 43).
 FAILURE = ("exception_occurred", "exception_type", "exception_severity", "exception_note")
 # Exit codes of a container that was killed by SIGKILL or SIGTERM.
 _KILLED = (137, 143)

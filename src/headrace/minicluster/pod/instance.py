@@ -60,7 +60,7 @@ class Instance:
         self._up = Idset()
         self._jobs = dict.fromkeys(JOB_STATES, 0)
         self._busy = Idset()
-        # What `find_failure` found of the instance's only job.
+        # The attributes of the instance's only job, where it has failed: see `find_failure`.
         self.failed_job: dict[str, Any] = {}
         self._pending: list[dict[str, Any]] = []
         # A list of pending jobs was asked for, and jobs have changed since.
