@@ -10,7 +10,7 @@ import pytest
 from headrace.broker.config import ConfigError
 from headrace.broker.config_foreign import FOREIGN
 from headrace.broker.config_keys import RefusedTable, attributes, check, doubts
-from headrace.modules.sched_graph_settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
+from headrace.modules.sched.graph.settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 
 if sys.version_info >= (3, 11):
     import tomllib

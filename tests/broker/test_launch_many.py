@@ -42,13 +42,13 @@ def test_followers_are_forked_without_what_only_leaders_and_jobs_use() -> None:
     # Each of these would be in the memory of every idle follower.
     rare = {
         *("broker.boot_pmi", "broker.boot_slurm", "broker.pmi_client", "broker.pmi2_client", "client.handle"),
-        *("agent.environments", "modules.job_exec_leader", "modules.job_exec_payload", "modules.resource_leader"),
+        *("agent.environments", "modules.job_exec.leader", "modules.job_exec.payload", "modules.resource.leader"),
         *("spec.jobspec", "spec.jobspec_validate", "spec.ranges", "spec.rset", "spec.constraint"),
-        *("modules.resource_source", "modules.node_topology"),
+        *("modules.resource.source", "modules.resource.node_topology"),
         *("spec.requests.jobs", "spec.requests.kvs", "spec.requests.sched"),
     }
     preload = "from headrace.broker import launch_many, preload; preload.preload(True)"
     code = f"import sys; sys.path[:0] = {sys.path}; {preload}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "headrace.modules.job_exec_node" in loaded
+    assert "headrace.modules.job_exec.node" in loaded
     assert not {f"headrace.{name}" for name in rare} & set(loaded)

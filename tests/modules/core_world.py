@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.modules.jobs_core import SUCCESS, Core
-from headrace.modules.jobs_queues import Queues
-from headrace.modules.jobs_record import Job, inactive_result
-from headrace.modules.jobs_replay import replay
+from headrace.jobs.record import Job, inactive_result
+from headrace.modules.job_manager.core import SUCCESS, Core
+from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.replay import replay
 from headrace.spec import jobid
 
 R: dict[str, Any] = {

@@ -12,7 +12,7 @@ from headrace.broker.events import Events
 from headrace.broker.module import ModuleContext
 from headrace.broker.router import Router
 from headrace.broker.topology import Topology
-from headrace.modules import job_exec
+from headrace.modules.job_exec import service as job_exec
 from headrace.spec import message as m
 from headrace.spec.message import Message
 

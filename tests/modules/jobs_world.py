@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.module import EMPTY, RpcError
-from headrace.modules import job_ingest, job_manager
-from headrace.modules.jobs_pipeline import Pipeline
+from headrace.modules.job_ingest import service as job_ingest
+from headrace.modules.job_manager import service as job_manager
+from headrace.modules.job_manager.pipeline import Pipeline
 from headrace.spec.message import FLAG_STREAMING, Message
 
 R: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from headrace.modules import kvs_tree as t
+from headrace.modules.kvs import tree as t
 
 
 def tree(obj: dict) -> t.Dir:

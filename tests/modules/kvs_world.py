@@ -6,7 +6,8 @@ import base64
 import errno
 
 from headrace.broker.module import RpcError
-from headrace.modules import content, kvs
+from headrace.modules.content import service as content
+from headrace.modules.kvs import service as kvs
 
 
 def val(data: bytes) -> dict:

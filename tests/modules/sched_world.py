@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.broker.module import EMPTY
-from headrace.modules import sched_graph
+from headrace.modules.sched.graph import service as sched_graph
 from headrace.spec.message import Message
 
 Jobspec = dict[str, Any]

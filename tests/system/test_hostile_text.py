@@ -22,10 +22,10 @@ from bootstrapped import cluster
 from instance import FLUX, clean_env, processes_with, start
 
 from headrace.broker import config as configuration
+from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.minicluster.plan import make_plan
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import load as load_minicluster
-from headrace.modules.jobs_policy import Policy, PolicyConfigError
 from headrace.spec import jobspec_build
 from headrace.spec.jobspec_validate import JobspecError, validate
 

@@ -1,6 +1,6 @@
 """Loads and removes modules, and answers module.* (RFC 5).
 
-A module is a file of `headrace.modules` (its name with dashes), or a .py file given by path. Each rank loads the list
+A module is a service of `headrace.modules`, or a .py file given by path. Each rank loads the list
 of its part: rank 0 holds the instance's state, the others only what must run where the jobs run.
 """
 
@@ -361,13 +361,10 @@ def find(path: str) -> ModuleType | None:
         bare_imports.complete()
         spec.loader.exec_module(module)
         return module
-    if not path.replace("-", "").replace("_", "").isalnum():
-        return None
-    full = "headrace.modules." + path.replace("-", "_")
-    try:
-        module = importlib.import_module(full)
-    except ModuleNotFoundError as exc:
-        if exc.name == full:
-            return None
-        raise
-    return module if hasattr(module, "load") else None
+    return import_service(path)
+
+
+def import_service(name: str) -> ModuleType | None:
+    """The module of a service of ours (`headrace.modules.SERVICES`), imported; None when there is none of that name."""
+    file = importlib.import_module("headrace.modules").SERVICES.get(name.replace("_", "-"))
+    return importlib.import_module(f"headrace.modules.{file}") if file else None

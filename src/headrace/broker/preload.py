@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 
 
 def preload(links: bool) -> None:
@@ -20,15 +19,15 @@ def preload(links: bool) -> None:
     from . import broker as _broker  # noqa: F401
     from . import launch as _launch  # noqa: F401
     from .discovery import discover_before_fork
-    from .modhost import FOLLOWER_MODULES
+    from .modhost import FOLLOWER_MODULES, import_service
 
     if links:
         from . import overlay_sockets as _overlay_sockets  # noqa: F401
     else:
         # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
-        from ..modules import resource_source as _resource_source  # noqa: F401
+        from headrace.modules.resource import source as _resource_source  # noqa: F401
     for name in FOLLOWER_MODULES:
-        importlib.import_module("headrace.modules." + name.replace("-", "_"))
+        import_service(name)
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.
     asyncio.new_event_loop().close()
     duration.parse("1s")

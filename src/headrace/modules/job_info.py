@@ -1,6 +1,6 @@
 """The job-info module: the name under which RFC 41 is loaded, listed and unloaded.
 
-The service itself runs where the job store is, in the job manager (jobs_info), so that no event is sent twice.
+The service itself runs where the job store is, in the job manager (job_manager/info.py), and so sends no event twice.
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""One job as bytes: for the journal, for the database, and for memory once the job is over. Pure.
+
+A submission is mostly what the submission before it was (the environment alone is some kilobytes), so its text is kept
+as what differs from reference texts. Jobs of one user differ in two places as a rule: in an argument of the command
+and in a variable of the environment, such as FLUX_JOB_CC. The text is therefore cut in front of the environment, and
+each of the two parts is kept as its difference from a reference. Records are msgpack.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+import msgspec
+
+from headrace.jobs.record import Event
+
+# Where a submission is cut. The cut only decides how well a text packs: any place gives back the same text.
+_CUT = b'"environment"'
+_REFERENCES = 256
+
+# (reference number, length of the common start, length of the common end, the part between), or
+# (-1, 0, 0, compressed text).
+Code = tuple[int, int, int, bytes]
+
+
+class _Known:
+    """The reference that the last part in this place was compared with: its start and end that both had."""
+
+    __slots__ = ("end", "number", "start")
+
+    def __init__(self, number: int, start: bytes, end: bytes) -> None:
+        self.number = number
+        self.start = start
+        self.end = end
+
+    def code(self, part: bytes) -> Code | None:
+        """The difference of `part` if it has this start and this end, too."""
+        start, end = len(self.start), len(self.end)
+        if len(part) < start + end or not part.startswith(self.start) or not part.endswith(self.end):
+            return None
+        return (self.number, start, end, part[start : len(part) - end])
+
+
+class Texts:
+    """The reference texts. `fresh` are those that are not journalled yet: [(number, text)]."""
+
+    def __init__(self) -> None:
+        self.table: list[bytes] = []
+        self.fresh: list[tuple[int, bytes]] = []
+        self._known: list[_Known | None] = [None, None]
+
+    def encode(self, text: bytes) -> tuple[Code, Code | None]:
+        """A text as the differences of its two parts; the second is None where there is none."""
+        cut = text.find(_CUT)
+        if cut < 0:
+            return self._encode(text, 0), None
+        return self._encode(text[:cut], 0), self._encode(text[cut:], 1)
+
+    def decode(self, first: Code, second: Code | None) -> bytes:
+        return self._decode(first) if second is None else self._decode(first) + self._decode(second)
+
+    def _encode(self, part: bytes, place: int) -> Code:
+        # As much of a part may be its own before it becomes a reference itself, while there is room for references.
+        most = 32 + len(part) // 8
+        known = self._known[place]
+        if known is not None:
+            code = known.code(part)
+            if code is not None and len(code[3]) <= most:
+                return code
+            code = _difference(self.table[known.number], part, known.number)
+            if len(code[3]) <= most:
+                return self._remembered(code, place)
+        closest: Code | None = None
+        for number in range(len(self.table) - 1, max(len(self.table) - 9, -1), -1):
+            code = _difference(self.table[number], part, number)
+            if len(code[3]) <= most:
+                return self._remembered(code, place)
+            if closest is None or len(code[3]) < len(closest[3]):
+                closest = code
+        if len(self.table) < _REFERENCES:
+            number = len(self.table)
+            self.table.append(part)
+            self.fresh.append((number, part))
+            return self._remembered((number, len(part), 0, b""), place)
+        if closest is not None and len(closest[3]) < len(part) // 2:
+            return closest
+        return (-1, 0, 0, zlib.compress(part, 1))
+
+    def _remembered(self, code: Code, place: int) -> Code:
+        number, start, end, _ = code
+        reference = self.table[number]
+        self._known[place] = _Known(number, reference[:start], reference[-end:] if end else b"")
+        return code
+
+    def _decode(self, code: Code) -> bytes:
+        number, start, end, own = code
+        if number < 0:
+            return zlib.decompress(own)
+        reference = self.table[number]
+        return reference[:start] + own + (reference[-end:] if end else b"")
+
+    def restore(self, number: int, text: bytes) -> None:
+        """Take a reference back from the journal or the database; they come in order."""
+        if number == len(self.table):
+            self.table.append(text)
+
+
+def _difference(reference: bytes, text: bytes, number: int) -> Code:
+    start = _common(reference, text)
+    end = _common(reference[start:][::-1], text[start:][::-1])
+    return (number, start, end, text[start : len(text) - end])
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes are alike at the start; by bisection, so that the comparing is done in C."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+class Submission(msgspec.Struct, array_like=True):
+    """What was submitted: `J` taken apart (RFC 15), and what ingest added to the jobspec. The text of the jobspec is
+    `Texts.decode(text, environment)`; a record without `environment` has all of it in `text`.
+    """
+
+    head: bytes
+    text: Code
+    tail: bytes
+    updates: dict[str, Any] | None = None
+    environment: Code | None = None
+
+
+# A log's text, or how many bytes of it are in its file, or the latter and the text that has no room there.
+SavedLog = bytes | int | tuple[int, bytes]
+
+
+class Packed(msgspec.Struct, array_like=True):
+    """A whole job."""
+
+    submission: Submission
+    events: list[Event]
+    r: dict[str, Any] | None
+    logs: dict[str, SavedLog]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Packed)
+pack = _ENCODER.encode
+unpack = _DECODER.decode
+
+
+def split_j(j: str) -> tuple[bytes, bytes, bytes]:
+    """(header, decoded payload, signature) of a `HEADER.PAYLOAD.SIGNATURE`; raises ValueError."""
+    head, dot, rest = j.partition(".")
+    payload, dot2, tail = rest.partition(".")
+    if not dot or not dot2:
+        raise ValueError("J is not of the form HEADER.PAYLOAD.SIGNATURE")
+    try:
+        return head.encode("ascii"), _from_base64(payload), tail.encode("ascii")
+    except (UnicodeEncodeError, ValueError) as exc:
+        raise ValueError(f"J: {exc}") from None
+
+
+def _from_base64(text: str) -> bytes:
+    """What a text stands for. msgspec decodes eight times as fast as the standard library, which has the words for a
+    text that is wrong. Raises ValueError.
+    """
+    try:
+        return msgspec.convert(text, bytes)
+    except msgspec.ValidationError:
+        return base64.b64decode(text, validate=True)
+
+
+def join_j(head: bytes, payload: bytes, tail: bytes) -> str:
+    """The inverse of split_j."""
+    return b".".join((head, base64.b64encode(payload), tail)).decode("ascii")
+
+
+class EventLine(msgspec.Struct, omit_defaults=True):
+    """One line of an eventlog (RFC 18)."""
+
+    timestamp: float
+    name: str
+    context: dict[str, Any] | None = None
+
+
+_JSON = msgspec.json.Encoder()
+
+
+def event_line(event: Event | list[Any]) -> bytes:
+    """An event as its line, newline included."""
+    return _JSON.encode(EventLine(event[0], event[1], event[2])) + b"\n"

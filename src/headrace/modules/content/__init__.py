@@ -1,0 +1,1 @@
+"""Blobs by their hash (RFC 10)."""

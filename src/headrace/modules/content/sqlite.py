@@ -1,0 +1,22 @@
+"""The content-sqlite module: the name under which the store behind the content service is loaded and removed.
+
+The store itself is part of the content service (service.py), which keeps blobs in memory without a `statedir`; what
+changes while this module is there is that a flush has somewhere to go, and is answered (RFC 10).
+"""
+
+from __future__ import annotations
+
+from headrace.broker.module import ModuleContext
+from headrace.broker.module_args import only
+
+NAME = "content-sqlite"
+# What flux-core takes; the file has its own journal, which is always synced.
+_WITHOUT_EFFECT = ("journal_mode", "preallocate", "synchronous", "truncate")
+
+
+async def load(ctx: ModuleContext, args: list[str]) -> None:
+    """Raises RpcError: EINVAL for an unknown argument, ENOSYS without the content service, EBUSY with another store."""
+    only(ctx, args, without_effect=_WITHOUT_EFFECT)
+    ctx.service(NAME, {})
+    await ctx.rpc("content.register-backing", {"name": NAME})
+    ctx.on_unload(lambda: ctx.call("content.unregister-backing", {}))

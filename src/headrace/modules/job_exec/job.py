@@ -1,0 +1,51 @@
+"""What the exec service knows of one job between its start request and its final release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.modules.job_exec.sim import Simulation
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+
+class Job:
+    """One job, with its ranks in ascending order."""
+
+    __slots__ = (
+        "critical",
+        "doomed",
+        "failed",
+        "id",
+        "kills",
+        "msg",
+        "ranks",
+        "requeues_left",
+        "running",
+        "runs_again",
+        "sim",
+        "timer",
+        "unsaid",
+        "userid",
+    )
+
+    def __init__(self, id: int, userid: int, msg: Message | None, ranks: list[int]) -> None:
+        self.id = id
+        self.userid = userid
+        # The start request, None as long as a job that was started ahead waits for it; `unsaid` are answers to it.
+        self.msg = msg
+        self.unsaid: list[tuple[str, dict[str, Any]]] = []
+        self.ranks = ranks
+        # Nodes, counted from 0, whose loss ends the job, None for all of them.
+        self.critical: Idset | None = None
+        self.running = False
+        self.failed = False
+        # How often it may still be queued again when it loses a node, None if it does not ask for that; and whether it
+        # has lost one and is to be queued again.
+        self.requeues_left: int | None = None
+        self.runs_again = False
+        # The signal that was to end it, 0 for none yet.
+        self.doomed = 0
+        self.kills = 0
+        self.sim: Simulation | None = None
+        self.timer: Any = None

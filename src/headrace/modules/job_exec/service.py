@@ -1,0 +1,20 @@
+"""The execution service: a part that each broker has, and on rank 0 the one that leads all jobs."""
+
+from __future__ import annotations
+
+from headrace.broker.module import ModuleContext
+from headrace.modules.job_exec.node import Node
+from headrace.spec.requests.execution import JOB_EXEC_NODE
+
+NAME = "job-exec"
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    node = Node(ctx)
+    if ctx.rank == 0:
+        # Not in the memory of all the others.
+        from headrace.modules.job_exec.leader import Leader
+
+        Leader(ctx, node, args)
+    else:
+        ctx.service(NAME, node.methods(), requests=JOB_EXEC_NODE)

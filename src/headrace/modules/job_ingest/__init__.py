@@ -1,0 +1,1 @@
+"""Checks and accepts jobs that are submitted."""

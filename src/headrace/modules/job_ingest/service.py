@@ -1,0 +1,332 @@
+"""Job submission: checks what is submitted, completes it, gives it an id and hands it to the job manager.
+
+Jobs that arrive in one turn of the loop go to the job manager in one message. Nothing is kept: the id generator starts
+above the highest id that the job manager has ever seen, so ids never repeat, whatever the clock does.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import logging
+import os
+import random
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module_args import only
+from headrace.jobs.pack import split_j
+from headrace.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
+from headrace.jobs.record import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_WAITABLE, URGENCY_DEFAULT, updated_jobspec
+from headrace.modules.job_ingest.checks import checks, refuse_direct
+from headrace.modules.job_ingest.decode import NOTHING, decode, fresh
+from headrace.spec import jobspec as js
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.jobid import MAX_GENERATOR, FluidGenerator
+from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.requests.jobs import JOB_INGEST
+
+NAME = "job-ingest"
+
+_FLAGS = 1 | FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+_HEADS = 64
+_pack = msgspec.msgpack.Encoder().encode
+# What flux-core takes for its validators, which are processes.
+_WITHOUT_EFFECT = (
+    "batch-count",
+    "buffer-size",
+    "validator",
+)
+_KNOWN = ("disable-validator", "validator-args", "validator-plugins")
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args, _KNOWN, _WITHOUT_EFFECT)
+    _Ingest(ctx, args)
+
+
+class _Ingest:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.args = args
+        self.checks = checks(ctx.config, args)
+        self.policy = _policy(ctx.config)
+        self.version = _version(ctx.config)
+        self.generator: FluidGenerator | None = None
+        self.epoch_ms = 0
+        self.early: list[Message] = []
+        self.batch: list[dict[str, Any]] = []
+        self.requests: list[Message] = []
+        self.heads: dict[bytes, int] = {}
+        # The last valid jobspec, and its text if the next one of the same text need not be checked either.
+        self.last = NOTHING
+        self.text = b""
+        self.count = 0
+        methods = {"submit": self._submit, "getinfo": self._getinfo}
+        ctx.service(NAME, methods, open=methods, requests=JOB_INGEST)
+        ctx.on_config(self._configure)
+        ctx.on_stats(lambda: {"pipeline": {"submitted": self.count}})
+        ctx.call("job-manager.getinfo", {}, self._begin)
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        self.policy, self.version, self.checks = _policy(config), _version(config), checks(config, self.args)
+        self.text = b""
+
+    def _begin(self, reply: Message) -> None:
+        if reply.errnum:
+            text = reply.text or os.strerror(reply.errnum)
+            self.ctx.log(logging.ERROR, f"job-manager.getinfo: {text}: no job can be submitted")
+            return
+        highest = reply.obj["max_jobid"]
+        now_ms = int(self.ctx.now() * 1000)
+        # The instance's epoch is such that its clock goes on where the ids of the last run ended.
+        self.epoch_ms = now_ms - ((highest >> 24) + 1 if highest else 0)
+        # MPI libraries name what they share on a node by the job id (MPICH its /dev/shm segments), and the ids of all
+        # instances count from their start: a number at random keeps jobs that were started alike apart.
+        self.generator = FluidGenerator(random.randrange(MAX_GENERATOR + 1), self.epoch_ms, highest or -1)
+        early, self.early = self.early, []
+        for msg in early:
+            try:
+                pending = self._submit(msg)
+            except RpcError as exc:
+                self.ctx.respond_error(msg, exc.errnum, exc.text)
+            else:
+                if pending is not None:
+                    self.ctx.spawn(self._late(msg, pending))
+
+    async def _late(self, msg: Message, pending: Any) -> None:
+        try:
+            await pending
+        except RpcError as exc:
+            self.ctx.respond_error(msg, exc.errnum, exc.text)
+
+    def _getinfo(self, msg: Message) -> dict[str, Any]:
+        return {"timestamp": int(self.ctx.now() * 1000) - self.epoch_ms}
+
+    # -- one submission
+
+    def _submit(self, msg: Message) -> Any:
+        """`submit {J | jobspec, urgency, flags}`: {id}."""
+        if self.generator is None:
+            self.early.append(msg)
+            return None
+        body = msg.obj
+        urgency, flags = body.get("urgency"), body.get("flags") or 0
+        if urgency is None:
+            urgency = URGENCY_DEFAULT
+        owner = bool(msg.rolemask & ROLE_OWNER)
+        if not 0 <= urgency <= 31:
+            raise RpcError(errno.EINVAL, "urgency range is [0:31]")
+        if not owner and urgency > URGENCY_DEFAULT:
+            raise RpcError(errno.EINVAL, f"only the instance owner can submit with urgency >{URGENCY_DEFAULT}")
+        if flags & ~_FLAGS:
+            raise RpcError(errno.EPROTO, f"unknown submit flags {flags!r}")
+        if flags & FLAG_NOVALIDATE and not owner:
+            raise RpcError(errno.EPERM, "only the instance owner can submit with the novalidate flag")
+        if flags & FLAG_WAITABLE and not owner:
+            raise RpcError(errno.EINVAL, "only the instance owner can submit with the waitable flag")
+        if not owner:
+            # Whoever can connect can write such a signature; it says nothing that another user could rely on.
+            raise RpcError(errno.EPERM, "only the instance owner can submit jobs signed with mechanism none")
+        head, text, tail = self._open(body, msg.userid)
+        jobspec = self._jobspec(text, bool(flags & FLAG_NOVALIDATE))
+        try:
+            updates = self.policy.updates(jobspec)
+            if updates:
+                jobspec = updated_jobspec(jobspec, updates)
+            self.policy.check(jobspec)
+        except UnknownQueue as exc:
+            raise RpcError(errno.EPERM, str(exc)) from None
+        except PolicyError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        job = {
+            "userid": msg.userid,
+            "urgency": urgency,
+            "flags": flags,
+            "jobspec": jobspec,
+            "submission": (head, text, tail, updates or None),
+        }
+        constraint = js.constraints(jobspec)
+        hosts = _hosts(constraint) if constraint else []
+        feasible = False
+        if not flags & FLAG_NOVALIDATE:
+            feasible = self.checks.feasible
+            if self.checks.least is not None:
+                refuse_direct(jobspec, self.checks.least)
+        if hosts or feasible:
+            return self._check(msg, job, hosts, feasible)
+        self._hand_over(msg, job)
+        return None
+
+    def _open(self, body: dict[str, Any], userid: int) -> tuple[bytes, bytes, bytes]:
+        """J taken apart (RFC 15), signed with mechanism `none`; or a plain jobspec."""
+        if body.get("J") is None:
+            jobspec = body.get("jobspec")
+            if jobspec is None:
+                raise RpcError(errno.EPROTO, f"{NAME}.submit: J: missing, expected str")
+            plain = jobspec.encode("utf-8") if isinstance(jobspec, str) else msgspec.json.encode(jobspec)
+            return _plain_head(userid), plain, b"none"
+        try:
+            head, text, tail = split_j(body["J"])
+        except ValueError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        signer = self.heads.get(head)
+        if signer is None:
+            signer = _signer(head)
+            if len(self.heads) < _HEADS:
+                self.heads[head] = signer
+        if signer != userid:
+            raise RpcError(errno.EPERM, f"signer={signer} != requestor={userid}")
+        return head, text, tail
+
+    def _jobspec(self, text: bytes, novalidate: bool) -> dict[str, Any]:
+        if text == self.text and text:
+            return self.last.value
+        last = self.last
+        try:
+            decoded = decode(text, last)
+            jobspec = decoded.value
+            js.validate(jobspec, None if novalidate else self.version, last.value)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise _not_a_jobspec(text) from None
+        except js.JobspecError as exc:
+            raise RpcError(errno.EPERM, str(exc)) from None
+        try:
+            _pack(list(fresh(decoded, last)))
+        except OverflowError:
+            raise RpcError(errno.EINVAL, "jobspec has a whole number of more than 64 bits") from None
+        attributes = jobspec["attributes"]
+        if not attributes or attributes.get("system") is None:
+            # RFC 14 leaves the choice, the rest of the instance need not.
+            jobspec["attributes"] = {**(attributes or {}), "system": {}}
+        self.last = decoded
+        self.text = b"" if novalidate else text
+        return jobspec
+
+    async def _check(self, msg: Message, job: dict[str, Any], hosts: list[str], feasible: bool) -> None:
+        if hosts:
+            await self._check_hosts(hosts)
+        if feasible:
+            try:
+                await self.ctx.rpc("feasibility.check", {"jobspec": job["jobspec"]})
+            except RpcError as exc:
+                # Without a scheduler there is nobody to say so; it looks at the job when it comes.
+                if exc.errnum != errno.ENOSYS:
+                    raise
+        self._hand_over(msg, job)
+
+    async def _check_hosts(self, hosts: list[str]) -> None:
+        """A host that the instance does not have is a mistake, not a wish."""
+        try:
+            status = await self.ctx.rpc("resource.status", {})
+            known = Hostlist.parse(",".join(status["R"]["execution"].get("nodelist", [])))
+        except RpcError:
+            known = None
+        if known is not None:
+            names = set(known)
+            for text in hosts:
+                for host in Hostlist.parse(text):
+                    if host not in names:
+                        raise RpcError(errno.EPERM, f"host constraint contains invalid hosts: host '{host}' not found")
+
+    # -- to the job manager
+
+    def _hand_over(self, msg: Message, job: dict[str, Any]) -> None:
+        if not self.batch:
+            self.ctx.at_flush(self._send)
+        self.batch.append(job)
+        self.requests.append(msg)
+
+    def _send(self) -> None:
+        batch, requests = self.batch, self.requests
+        self.batch, self.requests = [], []
+        if not batch:
+            return
+        assert self.generator is not None
+        ids = self.generator.take(len(batch), int(self.ctx.now() * 1000))
+        for job, id in zip(batch, ids):
+            job["id"] = id
+        self.count += len(batch)
+        self.ctx.call("job-manager.submit", {"jobs": batch}, lambda reply: self._answer(reply, requests, ids))
+
+    def _answer(self, reply: Message, requests: list[Message], ids: list[int]) -> None:
+        respond, respond_error = self.ctx.respond, self.ctx.respond_error
+        if reply.errnum:
+            for msg in requests:
+                respond_error(msg, reply.errnum, reply.text)
+            return
+        errors = {id: (text, errnum) for id, text, errnum in reply.obj["errors"]}
+        for msg, id in zip(requests, ids):
+            if id in errors:
+                text, errnum = errors[id]
+                respond_error(msg, errnum, text)
+            else:
+                respond(msg, {"id": id})
+
+
+def _hosts(constraint: dict[str, Any]) -> list[str]:
+    """Every hostlist in a constraint (RFC 31) that hosts must be in; those in a `not` exclude, and may name any."""
+    out: list[str] = []
+    for operator, values in constraint.items():
+        if operator == "hostlist":
+            out.extend(values)
+        elif operator in ("and", "or"):
+            for inner in values:
+                out.extend(_hosts(inner))
+    return out
+
+
+def _signer(head: bytes) -> int:
+    """The user id in a header of RFC 15: base64 of NUL-terminated key, type and value; raises RpcError."""
+    try:
+        parts = base64.b64decode(head, validate=True).split(b"\0")
+        fields = dict(zip(parts[0::2], parts[1::2]))
+        mechanism = fields[b"mechanism"]
+        userid = int(fields[b"userid"][1:])
+    except (ValueError, KeyError, IndexError) as exc:
+        raise RpcError(errno.EINVAL, f"J: bad header: {exc}") from None
+    if mechanism != b"snone":
+        text = mechanism[1:].decode("ascii", "replace")
+        raise RpcError(errno.EINVAL, f"J: signed with mechanism {text}: only none is supported")
+    return userid
+
+
+def _not_a_jobspec(text: bytes) -> RpcError:
+    """The refusal of a text that is no JSON object."""
+    try:
+        js.validate(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+        return RpcError(errno.EINVAL, f"jobspec is not JSON: {exc}")
+    except js.JobspecError as exc:
+        return RpcError(errno.EPERM, str(exc))
+    return RpcError(errno.EINVAL, "jobspec is not JSON")
+
+
+def _plain_head(userid: int) -> bytes:
+    return base64.b64encode(f"version\0i1\0userid\0i{userid}\0mechanism\0snone\0".encode())
+
+
+def _version(config: dict[str, Any]) -> int | None:
+    """The version that a jobspec must have, None for any, as flux-core's validator is told it."""
+    where = "ingest.validator.args"
+    try:
+        args = config.get("ingest", {}).get("validator", {}).get("args", [])
+    except AttributeError:
+        raise RpcError(errno.EINVAL, "ingest.validator: must be a table") from None
+    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+        raise RpcError(errno.EINVAL, f"{where}: must be a list of strings")
+    found = [value for name, _, value in (arg.partition("=") for arg in args) if name == "--require-version"]
+    if not found:
+        return 1
+    if found[-1] != "any" and not (found[-1].isdecimal() and int(found[-1])):
+        raise RpcError(errno.EINVAL, f"{where}: --require-version must be any or a version, not {found[-1]!r}")
+    return None if found[-1] == "any" else int(found[-1])
+
+
+def _policy(config: dict[str, Any]) -> Policy:
+    try:
+        return Policy(config)
+    except PolicyConfigError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None

@@ -1,0 +1,1 @@
+"""Lists jobs (RFC 43)."""

@@ -1,0 +1,438 @@
+"""The listing service (RFC 43): what every job was and is, for `flux jobs` and everything like it.
+
+It lives on the job manager's journal. Only why pending jobs wait is asked for, for clients that want annotations by
+name: nobody could keep that current for thousands of jobs. Jobs that are pending or running are objects; finished ones
+are packed, newest last, and unpacked only for a listing that reaches them. Long listings are made in slices between
+which the broker does its other work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module_args import only
+from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
+from headrace.modules.job_list.match import Match, MatchError
+from headrace.modules.job_list.record import ATTRS, INACTIVE, NEW, NOTHING, PENDING, RUNNING, Job, Packer, asked
+from headrace.modules.job_list.stats import Stats
+from headrace.spec.message import Message
+from headrace.spec.requests.jobs import JOB_LIST
+
+NAME = "job-list"
+
+# Jobs looked at, matching or not, between two looks at the loop: about 2 ms.
+_SLICE = 250
+# One job a message is what flux-core sends; a listing that goes on after so many gets larger messages.
+_SINGLE = 32
+_PER_MESSAGE = 125
+# The attribute in which a listing of those who ask for it by name has why pending jobs wait.
+_REASON_IN = "annotations"
+# What a scheduler annotates to a job that waits for it, and what does not hold once the job waits for something else.
+_WAITING = frozenset(("reason_pending", "jobs_ahead", "t_estimate"))
+# Seconds between two answers to a client that streams statistics.
+_STATS_PERIOD = 0.5
+# The journal's mark that the past is over: a batch of no events for no job.
+_ANY_ID = 0xFFFFFFFFFFFFFFFF
+
+
+def load(ctx: ModuleContext, args: list[str]) -> Awaitable[None]:
+    only(ctx, args)
+    # A listing during a restart must not miss jobs: the module is there once it knows the past.
+    return _Lister(ctx).caught_up
+
+
+class _Lister:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.active: dict[int, Job] = {}
+        # What the last jobspec says.
+        self.asked = NOTHING
+        self.inactive: dict[int, bytes] = {}
+        self.packer = Packer()
+        self.stats = Stats()
+        self.stats.configure(ctx.config)
+        self.waiting: dict[int, list[tuple[int, Message]]] = {}
+        self.lookups = 0
+        # What the journal said since `job-state-pause`; None: not paused.
+        self.paused: list[Message] | None = None
+        self.watchers = ctx.streams("job-stats")
+        self.stats_due = False
+        self.caught_up: asyncio.Future[None] = ctx.loop.create_future()
+        self.listings = ctx.streams("list")
+        ctx.service(
+            NAME,
+            {
+                "list": self._list,
+                "list-id": self._list_id,
+                "list-attrs": lambda msg: {"attrs": [*ATTRS[1:], "all"]},
+                "job-stats": self._job_stats,
+                "job-state-pause": self._pause,
+                "job-state-unpause": self._unpause,
+            },
+            open=("list", "list-id", "list-attrs", "job-stats"),
+            requests=JOB_LIST,
+        )
+        ctx.on_config(self._configure)
+        ctx.check_stats_request = partial(refuse_if_hidden, ctx)
+        ctx.on_stats(self._stats)
+        ctx.on_disconnect(self._disconnected)
+        ctx.subscribe("job-purge-inactive", self._purged)
+        ctx.call("job-manager.events-journal", {"full": True}, self._journal, streaming=True)
+
+    def _stats(self) -> dict[str, Any]:
+        pending, running, inactive = self.stats.groups()
+        return {
+            "jobs": {"pending": pending, "running": running, "inactive": inactive},
+            "idsync": {"lookups": self.lookups, "waits": len(self.waiting)},
+            "stats_watchers": len(self.watchers),
+        }
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        self.stats.configure(config)
+        self._stats_changed()
+
+    # -- the journal
+
+    def _caught_up(self) -> None:
+        if not self.caught_up.done():
+            self.caught_up.set_result(None)
+
+    def _pause(self, msg: Message) -> _Empty:
+        """Fall behind the job manager on purpose: for tests of those who must bear it."""
+        if self.paused is None:
+            self.paused = []
+        return EMPTY
+
+    def _unpause(self, msg: Message) -> _Empty:
+        missed, self.paused = self.paused or [], None
+        for reply in missed:
+            self._journal(reply)
+        return EMPTY
+
+    def _journal(self, reply: Message) -> None:
+        if self.paused is not None:
+            self.paused.append(reply)
+            return
+        if reply.errnum:
+            self._caught_up()
+            if reply.errnum != errno.ENODATA:
+                text = reply.text or os.strerror(reply.errnum)
+                self.ctx.log(logging.ERROR, f"job-manager.events-journal: {text}: listings stand still")
+            return
+        body = reply.obj
+        job_id = body.get("id", _ANY_ID)
+        if not body.get("events") or job_id in (_ANY_ID, -1):
+            self._caught_up()
+            return
+        job = self.active.get(job_id)
+        if job is None:
+            if job_id in self.inactive:
+                self._late(job_id, body["events"])
+                return
+            job = self.active[job_id] = Job(job_id)
+        self._take(job, body)
+        if self.watchers:
+            self._stats_changed()
+
+    def _take(self, job: Job, body: dict[str, Any]) -> None:
+        """Apply a batch of one job's events, with the jobspec and R that may come along."""
+        old, queue = job.state, job.queue
+        if "jobspec" in body:
+            jobspec = body["jobspec"]
+            # A user's jobs are much alike: the jobspec of many is one object.
+            if jobspec is not self.asked.jobspec:
+                self.asked = asked(jobspec)
+            job.take_jobspec(self.asked)
+            queue = job.queue
+        for event in body["events"]:
+            job.take_event(event["timestamp"], event["name"], event.get("context") or {})
+        if "R" in body:
+            job.take_r(body["R"])
+        if job.queue != queue and old != NEW:
+            new, job.state = job.state, old
+            self.stats.requeue(job, queue)
+            job.state = new
+        if job.state != old:
+            self.stats.move(job, old if old != NEW else 0)
+        if job.state == INACTIVE:
+            del self.active[job.id]
+            self.inactive[job.id] = self.packer.pack(job)
+        elif _rejected(job, body):
+            del self.active[job.id]
+        waiting = self.waiting.get(job.id)
+        if waiting:
+            self._wake(job, waiting)
+
+    def _late(self, job_id: int, events: list[dict[str, Any]]) -> None:
+        """Events after `clean`: a memo or an annotation is all that may still change."""
+        job = self.packer.unpack(job_id, self.inactive[job_id])
+        for event in events:
+            if event["name"] in ("memo", "annotations"):
+                job.take_event(event["timestamp"], event["name"], event.get("context") or {})
+        self.inactive[job_id] = self.packer.pack(job)
+
+    def _purged(self, msg: Message) -> None:
+        for job_id in msg.obj["jobs"]:
+            data = self.inactive.pop(job_id, None)
+            if data is not None:
+                self.stats.purge(self.packer.unpack(job_id, data))
+        if self.watchers:
+            self._stats_changed()
+
+    # -- list
+
+    def _list(self, msg: Message) -> dict[str, Any] | None:
+        body = msg.obj
+        limit, since = body["max_entries"], body.get("since") or 0.0
+        if limit < 0:
+            raise RpcError(errno.EPROTO, "invalid payload: max_entries must be a number, 0 for no limit")
+        if limit > sys.maxsize:
+            raise RpcError(errno.EPROTO, f"invalid payload: max_entries must be at most {sys.maxsize}, 0 for no limit")
+        names = _names(body["attrs"])
+        try:
+            match = Match(body.get("constraint"))
+        except MatchError as exc:
+            raise RpcError(errno.EPROTO, f"invalid payload: invalid constraint: {exc}") from None
+        walk = self._walk(match, since)
+        if is_hidden(self.ctx, msg):
+            walk = (job if job is not None and job.userid == msg.userid else None for job in walk)
+        if not msg.streaming:
+            found = (job.attributes(names) for job in walk if job is not None)
+            return {"jobs": list(itertools.islice(found, limit or None))}
+        self.listings.add(msg)
+        _Listing(self, msg, walk, names, limit, _REASON_IN in body["attrs"]).run()
+        return None
+
+    def explain(self, jobs: list[Job], attributes: list[dict[str, Any]], done: Callable[[], None]) -> None:
+        """Add to the attributes of jobs, in the same order, why the pending ones wait; `done` is called afterwards."""
+        pending = {job.id: at for at, job in enumerate(jobs) if job.state & PENDING}
+        if not pending:
+            done()
+            return
+
+        def answered(reply: Message) -> None:
+            # Without an answer the jobs are listed as they are.
+            if not reply.errnum:
+                own = frozenset(reply.obj["own"])
+                for id, notes in reply.obj["reasons"]:
+                    _annotate(attributes[pending[id]], notes, id in own)
+            done()
+
+        self.ctx.call("job-manager.reasons", {"ids": list(pending)}, answered)
+
+    def _walk(self, match: Match, since: float) -> Iterator[Job | None]:
+        """Matching jobs in the order of RFC 43; None for one that was looked at and does not match."""
+        test = match.test
+        active = [job for job in self.active.values() if job.state & match.states]
+        pending = [job for job in active if job.state & PENDING]
+        pending.sort(key=lambda job: (-1 if job.priority is None else job.priority, -job.id), reverse=True)
+        running = [job for job in active if job.state & RUNNING]
+        running.sort(key=lambda job: job.t_run or 0.0, reverse=True)
+        for job in itertools.chain(pending, running):
+            yield job if test is None or test(job) else None
+        if not match.states & INACTIVE:
+            return
+        unpack = self.packer.unpack
+        for job_id in list(reversed(self.inactive)):
+            data = self.inactive.get(job_id)
+            if data is None:
+                continue
+            job = unpack(job_id, data)
+            if since > 0 and (job.t_inactive or 0.0) <= since:
+                return
+            yield job if test is None or test(job) else None
+
+    # -- list-id
+
+    def _list_id(self, msg: Message) -> dict[str, Any] | None:
+        job_id, state = msg.obj["id"], msg.obj.get("state") or 0
+        # A request that cannot be answered is not to wait.
+        _names(msg.obj["attrs"])
+        job = self._find(job_id)
+        if job is not None:
+            if not state or job.state >= state:
+                self._answer(msg, job)
+                return None
+            self.waiting.setdefault(job_id, []).append((state, msg))
+            return None
+        # The journal may be behind: a job that the manager knows will turn up.
+        self.lookups += 1
+        self.waiting.setdefault(job_id, []).append((state, msg))
+
+        def known(reply: Message) -> None:
+            self.lookups -= 1
+            if reply.errnum and self._forget(job_id, msg):
+                self.ctx.respond_error(msg, errno.ENOENT)
+
+        self.ctx.call("job-info.lookup", {"id": job_id, "keys": ["eventlog"], "flags": 0}, known)
+        return None
+
+    def _find(self, job_id: int) -> Job | None:
+        job = self.active.get(job_id)
+        if job is None and job_id in self.inactive:
+            job = self.packer.unpack(job_id, self.inactive[job_id])
+        return job
+
+    def _wake(self, job: Job, waiting: list[tuple[int, Message]]) -> None:
+        for entry in list(waiting):
+            if job.state >= entry[0]:
+                waiting.remove(entry)
+                self._answer(entry[1], job)
+        if not waiting:
+            del self.waiting[job.id]
+
+    def _answer(self, msg: Message, job: Job) -> None:
+        """The response to `list-id`."""
+        if is_hidden(self.ctx, msg, job.userid):
+            self.ctx.respond_error(msg, errno.ENOENT)
+            return
+        attrs = msg.obj["attrs"]
+        attributes = job.attributes(_names(attrs))
+        if _REASON_IN in attrs:
+            self.explain([job], [attributes], lambda: self.ctx.respond(msg, {"job": attributes}))
+        else:
+            self.ctx.respond(msg, {"job": attributes})
+
+    def _forget(self, job_id: int, msg: Message) -> bool:
+        """Take a waiting request out; False when it was answered already."""
+        entries = self.waiting.get(job_id, [])
+        left = [entry for entry in entries if entry[1] is not msg]
+        if left:
+            self.waiting[job_id] = left
+        else:
+            self.waiting.pop(job_id, None)
+        return len(left) < len(entries)
+
+    def _disconnected(self, sender: str) -> None:
+        for job_id, entries in list(self.waiting.items()):
+            for _state, msg in entries:
+                if msg.sender == sender:
+                    self._forget(job_id, msg)
+
+    # -- job-stats
+
+    def _job_stats(self, msg: Message) -> dict[str, Any] | None:
+        refuse_if_hidden(self.ctx, msg)
+        if not msg.streaming:
+            return self.stats.as_object()
+        self.watchers.add(msg)
+        self.ctx.respond(msg, self.stats.as_object())
+        return None
+
+    def _stats_changed(self) -> None:
+        if not self.stats_due:
+            self.stats_due = True
+            self.ctx.call_later(_STATS_PERIOD, self._send_stats)
+
+    def _send_stats(self) -> None:
+        self.stats_due = False
+        self.watchers.send(self.stats.as_object())
+
+
+class _Listing:
+    """One streaming listing in progress; `explains` says that pending jobs come with the reason that they wait."""
+
+    def __init__(
+        self,
+        lister: _Lister,
+        msg: Message,
+        jobs: Iterator[Job | None],
+        names: tuple[str, ...],
+        limit: int,
+        explains: bool,
+    ) -> None:
+        self.lister = lister
+        self.msg = msg
+        self.jobs = jobs
+        self.names = names
+        self.explains = explains
+        self.left = limit or -1
+        self.sent = 0
+
+    def run(self) -> None:
+        """Answer with the next slice, then come back for more."""
+        if self.msg not in self.lister.listings:
+            return
+        found: list[Job] = []
+        more = False
+        for looked, job in enumerate(self.jobs, 1):
+            if job is not None:
+                found.append(job)
+                self.left -= 1
+                if not self.left:
+                    break
+            if looked == _SLICE:
+                more = True
+                break
+        attributes = [job.attributes(self.names) for job in found]
+        if self.explains:
+            self.lister.explain(found, attributes, lambda: self._go_on(attributes, more))
+        else:
+            self._go_on(attributes, more)
+
+    def _go_on(self, attributes: list[dict[str, Any]], more: bool) -> None:
+        """Send a slice, in messages of their sizes, and come back for the next or end."""
+        ctx, listings = self.lister.ctx, self.lister.listings
+        if self.msg not in listings:
+            return
+        at = 0
+        while at < len(attributes):
+            size = 1 if self.sent < _SINGLE else _PER_MESSAGE
+            self._send(attributes[at : at + size])
+            at += size
+        if more:
+            ctx.call_soon(self.run)
+            return
+        listings.remove(self.msg)
+        ctx.respond_error(self.msg, errno.ENODATA)
+
+    def _send(self, batch: list[dict[str, Any]]) -> None:
+        if not batch:
+            return
+        body: dict[str, Any] = {"jobs": batch}
+        if not self.sent:
+            body["version"] = 1
+        self.sent += len(batch)
+        self.lister.ctx.respond(self.msg, body)
+
+
+def _names(attrs: list[Any]) -> tuple[str, ...]:
+    """The attributes of a request; raises RpcError(EINVAL) for one that does not exist."""
+    if "all" in attrs:
+        return ATTRS
+    for name in attrs:
+        if not isinstance(name, str):
+            raise RpcError(errno.EINVAL, "attr has no string value")
+        if name not in _KNOWN:
+            raise RpcError(errno.EINVAL, f"{name} is not a valid attribute")
+    return tuple(attrs)
+
+
+_KNOWN = frozenset(ATTRS)
+
+
+def _annotate(attributes: dict[str, Any], notes: dict[str, Any], own: bool) -> None:
+    """Add why a job waits to its attributes. What a scheduler annotated by itself stays, unless the reason is the job
+    manager's `own`: then the job is not before the scheduler, and what was annotated is of an earlier time.
+    """
+    annotations = attributes.get(_REASON_IN) or {}
+    sched = annotations.get("sched", {})
+    if own:
+        sched = {key: value for key, value in sched.items() if key not in _WAITING}
+    sched = {**notes, **sched}
+    if sched:
+        attributes[_REASON_IN] = {**annotations, "sched": sched}
+
+
+def _rejected(job: Job, body: dict[str, Any]) -> bool:
+    """A job that validation refused never existed for its user; the journal says `invalidate`."""
+    return any(event["name"] == "invalidate" for event in body["events"])

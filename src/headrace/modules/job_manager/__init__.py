@@ -1,0 +1,1 @@
+"""Jobs from submission to their end: the pure core, its journal, and the services around them."""

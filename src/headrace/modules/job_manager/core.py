@@ -1,0 +1,528 @@
+"""The job manager's state machine (RFC 21, 27, 32): inputs in, records and effects out. Pure: no I/O, no clock.
+
+Every change of a job is an event first (`post`), what follows from its new state is decided afterwards (`advance`),
+and neither speaks to anybody: starts, answers and what watchers see are effects, which the caller releases when the
+records of the same step are durable; requests to the scheduler go at once. Replaying the
+records gives the same jobs (replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.jobs.record import (
+    CLEANUP,
+    DEPEND,
+    FLAG_DEBUG,
+    PRIORITY,
+    RUN,
+    RUNNING,
+    SCHED,
+    Job,
+    failure_text,
+    inactive_since,
+    merged,
+    priority_of,
+    requeues,
+    summary,
+)
+from headrace.modules.job_manager import dependencies as deps
+from headrace.modules.job_manager.deadlines import Deadlines
+from headrace.modules.job_manager.heirs import FOR_EXEC, Heirs, notes
+from headrace.modules.job_manager.limited import Limited
+from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.waiting import Waiting
+from headrace.spec import jobspec as js
+
+# Kinds of records, as the journal has them: (kind, job id, value).
+NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
+
+Record = tuple[int, int, Any]
+# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, heir)
+# ("ahead", jobs, ids, first) ("recall",).
+# Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
+# ("deadline",), and those that the service around the core adds.
+Effect = tuple[Any, ...]
+
+SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+
+# Seconds; eventlogs show it as a difference, whatever a double makes of it in this century.
+_TICK = 1.2e-6
+
+# How often a job is queued again that asks for it, unless the configuration says otherwise.
+MOST_REQUEUES = 100
+
+_TIMEOUT_NOTE = "resource allocation expired"
+
+
+class Core:
+    """All jobs of an instance. `now` (seconds since the epoch) is set by the caller before each input."""
+
+    def __init__(self, queues: Queues, owner: int) -> None:
+        self.now = 0.0
+        self.owner = owner
+        self.queues = queues
+        self.active: dict[int, Job] = {}
+        self.inactive: dict[int, int] = {}
+        self.zombies: dict[int, str] = {}
+        self.max_jobid = 0
+        self.running = 0
+        self.sched_ready = False
+        self.limited = Limited(self, 0)
+        # How often a job may be queued again that asks for it.
+        self.most_requeues = MOST_REQUEUES
+        self.alloc_pending = 0
+        self.heirs = Heirs(self)
+        # Jobs that the exec service was told to start and that have not given back what they hold, by id.
+        self.holders: dict[int, Job] = {}
+        self.exec_ready = False
+        self.records: list[Record] = []
+        # Of jobs that are over: in replay nothing of a job may follow, which would bring it back.
+        self.partings: list[Record] = []
+        self.effects: list[Effect] = []
+        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back. What is started ahead
+        # leaves a trace of its own.
+        self.requests: list[Effect] = []
+        # Jobs by their last event, with the index of their first new one: records and listings follow that order.
+        self.dirty: dict[Job, int] = {}
+        self.finished: list[Job] = []
+        self.waiting = Waiting(self)
+        # Alone we have no other clock.
+        self.deadlines = Deadlines(lambda: self.now)
+
+    def take(self) -> tuple[list[Record], list[Effect]]:
+        """The records and effects since the last call."""
+        records = self.records
+        for job, first in self.dirty.items():
+            records.append((EVENTS, job.id, (first, job.events[first:])))
+        records += self.partings
+        effects, self.records, self.partings, self.effects = self.effects, [], [], []
+        self.dirty.clear()
+        return records, effects
+
+    # -- events
+
+    def post(self, job: Job, name: str, context: dict[str, Any] | None = None) -> None:
+        """An event of a job, now. No two events of a job have one time: clients compare and sort by them."""
+        events = job.events
+        self.dirty[job] = self.dirty.pop(job, len(events))
+        was = job.state
+        job.apply((max(self.now, events[-1][0] + _TICK) if events else self.now, name, context))
+        if job.state != was:
+            self.count(job, was)
+
+    def count(self, job: Job, was: int) -> None:
+        """Keep `running` when a job's state changed."""
+        self.running += bool(job.state & RUNNING) - bool(was & RUNNING)
+
+    def advance(self, job: Job) -> None:
+        """Do what a job's state asks for, until it has to wait for somebody."""
+        if job.state == DEPEND:
+            if job.dependencies:
+                return
+            self.post(job, "depend")
+        if job.state == PRIORITY:
+            self.post(job, "priority", {"priority": priority_of(job.urgency)})
+        if job.state == SCHED:
+            self._request(job)
+        elif job.state == RUN:
+            self._start(job)
+        elif job.state == CLEANUP:
+            self._clean_up(job)
+
+    def requeues_left(self, job: Job) -> int | None:
+        """How often a job may still be queued again when it loses a node; None if it does not ask for that."""
+        if not js.system(job.jobspec).get("requeue"):
+            return None
+        return max(0, self.most_requeues - requeues(job))
+
+    def _request(self, job: Job) -> None:
+        """Bring a job in SCHED before the scheduler, or take it back from there."""
+        wanted = job.priority > 0 and self.queues.started(job.queue)
+        if job.alloc_pending:
+            if not wanted:
+                self.cancel_alloc(job)
+            return
+        if job.annotations:
+            self._forget_annotations(job)
+        if not wanted:
+            self._say_stopped(job)
+        elif self.sched_ready:
+            if self.limited.limit:
+                self.limited.push(job)
+            else:
+                self.ask(job)
+
+    def _say_stopped(self, job: Job) -> None:
+        """Annotate a job that its queue holds back as a scheduler would: who looks on asks why it waits."""
+        why = self.queues.stop_note(job.queue) if job.priority > 0 else ""
+        if why:
+            job.annotations = merged(job.annotations or {}, {"sched": {"reason_pending": why}})
+            self.effects.append(("annotations", job))
+
+    def _trace(self, job: Job, what: str) -> None:
+        """An event that only jobs with the debug flag have."""
+        if job.flags & FLAG_DEBUG:
+            self.post(job, f"debug.{what}")
+
+    def ask(self, job: Job) -> None:
+        self._trace(job, "alloc-request")
+        self.heirs.asked(job)
+        job.alloc_pending = True
+        self.alloc_pending += 1
+        self.requests.append(("alloc", job))
+
+    def cancel_alloc(self, job: Job) -> None:
+        if not job.alloc_canceled:
+            job.alloc_canceled = True
+            self.requests.append(("cancel", job.id))
+
+    def _start(self, job: Job) -> None:
+        if self.exec_ready and not job.start_sent and not job.prologs:
+            job.start_sent = True
+            self._trace(job, "start-request")
+            self.holders[job.id] = job
+            self.effects.append(("start", job))
+            self.heirs.started(job)
+
+    def _clean_up(self, job: Job) -> None:
+        if job.alloc_pending:
+            self.cancel_alloc(job)
+            return
+        if (job.start_sent and not job.released) or job.epilogs:
+            return
+        if job.has_resources:
+            if not self.heirs.may_take(job, lambda: self.advance(job)):
+                return
+            self._trace(job, "free-request")
+            self.post(job, "free")
+            self.holders.pop(job.id, None)
+            heir = self.heirs.take(job)
+            if heir is None:
+                self.requests.append(("free", job, job.r))
+            else:
+                self._inherit(job, heir)
+        self.post(job, "clean")
+        self._retire(job)
+
+    def _retire(self, job: Job) -> None:
+        """A job became inactive: keep two numbers of it, and tell those who waited for it."""
+        del self.active[job.id]
+        self.inactive[job.id] = summary(job)
+        self.finished.append(job)
+        if job.waitable:
+            self.zombies[job.id] = failure_text(job)
+        self.waiting.ended(job)
+
+    # -- submission and dependencies
+
+    def submit(self, id: int, userid: int, urgency: int, flags: int, jobspec: dict[str, Any]) -> str:
+        """A new job; returns why it is refused, or ""."""
+        if id in self.active or id in self.inactive:
+            return f"job {id} exists already"
+        job = Job(id, jobspec)
+        refusal = self.queues.refusal(job.queue)
+        if refusal:
+            return refusal
+        try:
+            needs = [deps.parse(item) for item in js.dependencies(jobspec)]
+            for need in needs:
+                self.waiting.check(job, need)
+        except deps.DependencyError as exc:
+            return str(exc)
+        self.active[id] = job
+        self.max_jobid = max(self.max_jobid, id)
+        self.records.append((NEW_JOB, id, jobspec))
+        self.post(job, "submit", {"userid": userid, "urgency": urgency, "flags": flags, "version": 1})
+        for need in needs:
+            if need.description not in (job.dependencies or ()):
+                self.post(job, "dependency-add", {"description": need.description})
+        self.post(job, "validate")
+        if needs:
+            self.waiting.join_singletons(job)
+            self.waiting.watch(job)
+        self.advance(job)
+        return ""
+
+    # -- time
+
+    def deadline(self, time: float, job: Job, what: str) -> None:
+        """Have expire() remove a job's dependency `what` at a time."""
+        self.deadlines.begin(time, job.id, what)
+        self.effects.append(("deadline",))
+
+    def next_deadline(self) -> float | None:
+        """When expire() is due next, on the steady clock of the deadlines."""
+        return self.deadlines.next(self.now)
+
+    def expire(self) -> None:
+        """Begin-times that have come, and jobs whose time is over."""
+        for job_id, what in self.deadlines.begun(self.now):
+            job = self.active.get(job_id)
+            if job is not None:
+                self.waiting.remove(job, what)
+                self.advance(job)
+        for job_id, expiration in self.deadlines.over():
+            job = self.active.get(job_id)
+            if job is not None and job.state == RUN and job.expiration == expiration:
+                self.raise_exception(job, "timeout", 0, _TIMEOUT_NOTE, self.owner)
+
+    def _limit(self, job: Job) -> None:
+        """Watch over the time limit of a running job; one that is moved does not count any more, see expire()."""
+        if job.expiration and job.started and job.state == RUN:
+            self.deadlines.limit(job.expiration, job.id, self.now)
+            self.effects.append(("deadline",))
+
+    # -- the scheduler (RFC 27)
+
+    def sched_hello(self) -> list[Job]:
+        """Jobs that hold resources."""
+        return [job for job in self.active.values() if job.has_resources]
+
+    def sched_is_ready(self, limit: int) -> int:
+        """The scheduler takes requests, `limit` at a time (0: any number); returns how many wait."""
+        self.sched_ready, self.limited = True, Limited(self, limit)
+        waiting = [job for job in self.active.values() if job.state == SCHED and not job.alloc_pending]
+        waiting.sort(key=lambda job: (-job.priority, job.id))
+        for job in waiting:
+            self._request(job)
+        return len(waiting)
+
+    def sched_gone(self) -> None:
+        """The scheduler is gone and its requests with it, also those that it was not told of yet."""
+        self.sched_ready, self.alloc_pending = False, 0
+        self.requests = [request for request in self.requests if request[0] in FOR_EXEC]
+        self.heirs.forget()
+        for job in list(self.active.values()):
+            if job.alloc_pending:
+                job.alloc_pending = job.alloc_canceled = False
+                if job.state == CLEANUP:
+                    self._clean_up(job)
+
+    def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
+        """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
+        if kind != ANNOTATE and not self.heirs.answers(id, lambda: self.alloc_reply(id, kind, r, notes, why)):
+            return
+        job = self.active.get(id)
+        if job is None or not job.alloc_pending:
+            return
+        if kind == ANNOTATE:
+            job.annotations = merged(job.annotations or {}, notes or {})
+            self.effects.append(("annotations", job))
+            return
+        wanted = job.state == SCHED and not job.alloc_canceled
+        job.alloc_pending = job.alloc_canceled = False
+        self.alloc_pending -= 1
+        if kind == SUCCESS and wanted:
+            self._allocated(job, r or {}, notes)
+        elif kind == SUCCESS:
+            # The answer crossed a cancellation or a fatal exception: give it back.
+            self.requests.append(("free", job, r))
+            self.advance(job)
+        elif kind == DENY:
+            self._forget_annotations(job)
+            self.raise_exception(job, "alloc", 0, why, self.owner)
+        else:
+            self._forget_annotations(job)
+            self.advance(job)
+        if self.limited.limit:
+            self.limited.fill()
+
+    def _inherit(self, job: Job, heir: Job) -> None:
+        """Start a job on what another held, as the scheduler would have once it had heard of it."""
+        self.alloc_pending -= heir.alloc_pending
+        heir.alloc_pending = heir.alloc_canceled = False
+        self._allocated(heir, self.heirs.resources(job, heir), notes(job, heir))
+        self.requests.append(("inherit", job, heir))
+        if self.limited.limit:
+            self.limited.fill()
+
+    def _forget_annotations(self, job: Job) -> None:
+        if job.annotations and "sched" in job.annotations:
+            job.annotations = merged(job.annotations, {"sched": None})
+            self.effects.append(("annotations", job))
+
+    def _allocated(self, job: Job, r: dict[str, Any], notes: dict[str, Any] | None) -> None:
+        annotations = merged(job.annotations, notes or {}) if job.annotations else notes
+        job.r = r
+        self.records.append((RSET, job.id, r))
+        self.post(job, "alloc", {"annotations": annotations} if annotations else None)
+        self._start(job)
+
+    # -- the exec service (RFC 32)
+
+    def exec_is_ready(self, ahead: bool = False) -> None:
+        """The exec service takes starts, also `ahead` of the time if it says so."""
+        self.exec_ready = True
+        self.heirs.ahead = ahead
+        for job in list(self.active.values()):
+            if job.state == RUN:
+                self._start(job)
+
+    def exec_gone(self, note: str) -> None:
+        """The exec service is gone: what it was running is lost."""
+        self.exec_ready = False
+        self.heirs.exec_gone()
+        for job in list(self.active.values()):
+            if job.start_sent and not job.released:
+                self.exec_failed(job.id, note)
+
+    def exec_failed(self, id: int, note: str, gone: bool = True) -> None:
+        """A start request ended in an error. Without a note nobody took it; if not `gone` there is somebody now."""
+        job = self.active.get(id)
+        if job is None or not job.start_sent:
+            return
+        job.start_sent = False
+        self.holders.pop(id, None)
+        if note:
+            self.raise_exception(job, "exec", 0, note, self.owner)
+            return
+        if gone:
+            self.exec_ready = False
+            self.heirs.exec_gone()
+        self.advance(job)
+
+    def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
+        """A response to a start request: start, finish, release, exception."""
+        job = self.active.get(id)
+        if job is None or not job.start_sent:
+            return
+        if kind == "start":
+            self.post(job, "start")
+            self._limit(job)
+            self.waiting.started(job)
+        elif "requeue" in data and job.state == RUN:
+            # The job is not over: its end does not count.
+            if kind == "release":
+                self._requeue(job)
+        elif kind == "finish":
+            if job.status is None:
+                self.post(job, "finish", {"status": data["status"]})
+            self.advance(job)
+        elif kind == "release":
+            if "heir" in data:
+                self.heirs.claim(job, data["heir"])
+            self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
+            self.advance(job)
+        elif kind == "exception":
+            extra = {"wait_status": data["wait_status"]} if "wait_status" in data else {}
+            self.raise_exception(job, data["type"], data["severity"], data.get("note") or "", self.owner, extra)
+
+    def _requeue(self, job: Job) -> None:
+        """A job lost a node and asks to be run again: it waits anew."""
+        job.start_sent = False
+        self.holders.pop(job.id, None)
+        self.requests.append(("free", job, job.r))
+        self.post(job, "free")
+        self.post(job, "requeue", {"reason": "node-failure"})
+        self.advance(job)
+
+    # -- requests about one job
+
+    def raise_exception(
+        self, job: Job, kind: str, severity: int, note: str, userid: int, extra: dict[str, Any] | None = None
+    ) -> None:
+        """An exception (RFC 21); one of severity 0 ends the job."""
+        if severity == 0 and job.state == SCHED:
+            self._forget_annotations(job)
+        context = {"type": kind, "severity": severity, "note": note, "userid": userid, **(extra or {})}
+        self.post(job, "exception", context)
+        self.effects.append(("exception", job.id, kind, severity))
+        if severity == 0:
+            self._clean_up(job)
+
+    def set_urgency(self, job: Job, urgency: int, userid: int) -> int:
+        """Returns the old urgency. The caller has checked that the job has no resources."""
+        old = job.urgency
+        self.post(job, "urgency", {"userid": userid, "urgency": urgency})
+        self._reprioritize(job)
+        return old
+
+    def _reprioritize(self, job: Job) -> None:
+        was = job.priority
+        self.advance(job)
+        if job.alloc_pending and not job.alloc_canceled and job.priority != was:
+            self.requests.append(("prioritize", [[job.id, job.priority]]))
+            self.heirs.forget()
+            if self.limited.limit:
+                self.limited.fill()
+
+    def update(self, job: Job, updates: dict[str, Any]) -> None:
+        """Set attributes of the jobspec. A pending job goes before the scheduler again."""
+        duration = updates.get("attributes.system.duration")
+        self.post(job, "jobspec-update", updates)
+        if job.state == RUN and duration is not None:
+            self._expire_at(job, job.ends_after(duration))
+            return
+        if job.state == PRIORITY:
+            if job.alloc_pending:
+                # The scheduler has the old jobspec; its answer to the cancellation brings the new one there.
+                self.cancel_alloc(job)
+            self.advance(job)
+
+    def instance_expires(self, expiration: float) -> None:
+        """The instance ends at another time: so do running jobs that have no duration of their own."""
+        if not self.heirs.settled(None, lambda: self.instance_expires(expiration)):
+            return
+        self.heirs.expiration = expiration
+        for job in list(self.active.values()):
+            if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
+                self._expire_at(job, expiration)
+
+    def _expire_at(self, job: Job, expiration: float) -> None:
+        self.post(job, "resource-update", {"expiration": expiration})
+        self.effects.append(("expiration", job.id, expiration))
+        self._limit(job)
+
+    def memo(self, job: Job, memo: dict[str, Any], volatile: bool) -> None:
+        """Attach a note to a job; a volatile one is seen by those who listen now and by nobody later."""
+        if volatile:
+            job.annotations = merged(job.annotations or {}, {"user": memo})
+            self.effects.append(("annotations", job))
+        else:
+            self.post(job, "memo", memo)
+
+    # -- queues
+
+    def start_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool) -> None:
+        self.queues.start(list(names), on, reason, checkpoint)
+        self._queues_changed()
+        for job in sorted(self.active.values(), key=lambda job: (-job.priority, job.id)):
+            if job.state == SCHED:
+                self._request(job)
+
+    def enable_queues(self, names: Iterable[str], on: bool, reason: str | None, checkpoint: bool = True) -> None:
+        self.queues.enable(list(names), on, reason, checkpoint)
+        self._queues_changed()
+
+    def _queues_changed(self) -> None:
+        self.records.append((QUEUES, 0, self.queues.save()))
+
+    # -- the end of jobs
+
+    def purge(self, ids: list[int]) -> list[int]:
+        """Forget inactive jobs; returns those that were there."""
+        gone = [id for id in ids if self.inactive.pop(id, None) is not None]
+        for id in gone:
+            self.zombies.pop(id, None)
+        if gone:
+            self.partings.append((PURGED, 0, gone))
+        return gone
+
+    def purgeable(self, age: float, number: int) -> list[int]:
+        """Inactive jobs older than `age` seconds, or older than the newest `number`; a negative limit is none."""
+        out = []
+        surplus = len(self.inactive) - number if number >= 0 else 0
+        for index, (id, known) in enumerate(self.inactive.items()):
+            old = 0 <= age < self.now - inactive_since(known)
+            if not (old or index < surplus):
+                break
+            out.append(id)
+        return out
+
+    def reap(self, id: int) -> str:
+        """A waitable job was waited for; returns why it failed, or ""."""
+        why = self.zombies.pop(id)
+        self.partings.append((REAPED, id, why))
+        return why

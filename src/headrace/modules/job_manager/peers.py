@@ -1,0 +1,281 @@
+"""The job manager's two partners: a scheduler (RFC 27) and an exec service (RFC 32), as messages.
+
+Effects of the core become requests here, responses become inputs. A partner that goes away, or answers with an error
+where the protocol has none, is gone for the core until it says hello again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from headrace.agent import begun
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.jobs.record import Job
+from headrace.modules.job_manager.core import Core
+from headrace.spec.jobspec import Bare
+from headrace.spec.message import Message
+
+# Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
+# fewer than the heirs that it still has named when it names more.
+_COMPANY = 0.005
+_ENOUGH = 16
+_GONE = "the exec service is gone"
+
+
+class Scheduler:
+    """Requests to `sched`; `touch` is called after every input to the core."""
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.touch = touch
+        self.sender = ""
+        self.tags: dict[int, int] = {}
+        self.untold: list[tuple[int, int, float]] = []
+        self.hellos = ctx.streams("sched-hello")
+        self.bare = Bare()
+
+    def hello(self, msg: Message) -> None:
+        """`sched-hello`: every job that holds resources, with its R, then ENODATA."""
+        partial = " +partial-ok" if (msg.obj or {}).get("partial-ok") is True else ""
+        self.ctx.log(logging.DEBUG, f"scheduler: hello{partial}")
+        self.hellos.add(msg)
+        self._drop()
+        for job in self.core.sched_hello():
+            body = {"id": job.id, "priority": job.priority, "userid": job.userid, "t_submit": job.t_submit, "R": job.r}
+            self.ctx.respond(msg, body)
+        self.hellos.remove(msg)
+        self.ctx.respond_error(msg, errno.ENODATA)
+
+    def ready(self, msg: Message) -> dict[str, Any]:
+        """`sched-ready {mode, limit}`."""
+        mode, limit = msg.obj["mode"], msg.obj.get("limit") or 0
+        if mode == "single":
+            mode, limit = "limited", 1
+        if mode not in ("unlimited", "limited") or (mode == "limited") != (limit > 0):
+            raise RpcError(errno.EPROTO, 'sched-ready: mode must be "unlimited", or "limited" with a limit')
+        self.ctx.log(logging.DEBUG, f"scheduler: ready {mode}")
+        self.sender = msg.sender
+        self.touch()
+        return {"count": self.core.sched_is_ready(limit)}
+
+    def disconnected(self, sender: str) -> None:
+        if sender and sender == self.sender:
+            self._drop()
+            self.touch()
+
+    def _drop(self) -> None:
+        self.sender = ""
+        for tag in self.tags.values():
+            self.ctx.forget(tag)
+        self.tags.clear()
+        self.untold.clear()
+        if self.core.sched_ready:
+            self.core.sched_gone()
+
+    def alloc(self, job: Job) -> None:
+        if not job.alloc_pending:
+            return
+        body = {
+            "id": job.id,
+            "priority": job.priority,
+            "userid": job.userid,
+            "t_submit": job.t_submit,
+            # The environment is most of a jobspec, and nothing that a scheduler allocates by.
+            "jobspec": self.bare.of(job.jobspec),
+        }
+        self._tell()
+        self.tags[job.id] = self.ctx.call("sched.alloc", body, self._reply, streaming=True)
+
+    def _reply(self, reply: Message) -> None:
+        if reply.errnum:
+            if self.core.sched_ready:
+                # ENOSYS says that the scheduler was unloaded, which is no fault: the next one gets the jobs.
+                level = logging.DEBUG if reply.errnum == errno.ENOSYS else logging.ERROR
+                self.ctx.log(level, f"sched.alloc: {_text(reply)}")
+                self._drop()
+                self.touch()
+            return
+        body = reply.obj
+        kind = body["type"]
+        if kind != 1:
+            tag = self.tags.pop(body["id"], None)
+            if tag is not None:
+                self.ctx.forget(tag)
+        self.core.now = self.ctx.now()
+        self.core.alloc_reply(body["id"], kind, body.get("R"), body.get("annotations"), body.get("note") or "")
+        self.touch()
+
+    def cancel(self, id: int) -> None:
+        # What was answered meanwhile cannot be canceled; the core gives back what it does not want.
+        if id in self.tags:
+            self._tell()
+            self.ctx.call("sched.cancel", {"id": id})
+
+    def prioritize(self, jobs: list[list[int]]) -> None:
+        self._tell()
+        self.ctx.call("sched.prioritize", {"jobs": jobs})
+
+    def free(self, job: Job, r: dict[str, Any]) -> None:
+        self._tell()
+        self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
+
+    def inherit(self, job: Job, heir: Job) -> None:
+        """Tell of a job that took over what another gave back; its own request is answered by that.
+
+        That can wait for company: each message wakes a process, and none of them changes what is free.
+        """
+        tag = self.tags.pop(heir.id, None)
+        if tag is not None:
+            self.ctx.forget(tag)
+        if not self.untold:
+            self.ctx.call_later(_COMPANY, self._tell)
+        self.untold.append((job.id, heir.id, heir.expiration))
+        if len(self.untold) == _ENOUGH:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.untold:
+            untold, self.untold = self.untold, []
+            self.ctx.call("sched.inherit", {"jobs": untold})
+
+    def heirs(self, msg: Message) -> Any:
+        """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of
+        the same request give back; the word before is void. An extension of RFC 27."""
+        if msg.sender == self.sender:
+            self.core.heirs.name(msg.obj["ids"], msg.obj["expiration"])
+        return EMPTY
+
+    def expiration(self, id: int, expiration: float) -> None:
+        self._tell()
+        self.ctx.call("sched.expiration", {"id": id, "expiration": expiration}, self._logged)
+
+    def _logged(self, reply: Message) -> None:
+        if reply.errnum and reply.errnum != errno.ENOSYS:
+            self.ctx.log(logging.WARNING, f"{reply.topic}: {_text(reply)}")
+
+
+class Exec:
+    """Requests to the exec service that said hello last.
+
+    `traces` is the file in which it leaves a trace of what it starts of its own, None if there can be no such file:
+    then it is not to start anything of its own.
+    """
+
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str | None) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.touch = touch
+        self.traces = traces
+        self.cleared = False
+        self.service = ""
+        self.sender = ""
+        self.tags: dict[int, int] = {}
+
+    def hello(self, msg: Message) -> Any:
+        """`exec-hello {service, ahead?}`; `ahead`, beyond RFC 32, says that it takes `ahead` and `recall`."""
+        if self.service:
+            self._drop("the exec service was replaced")
+        self.service, self.sender = msg.obj["service"], msg.sender
+        self.core.exec_is_ready(self.traces is not None and bool(msg.obj.get("ahead")))
+        self.touch()
+        return EMPTY
+
+    def begun(self, msg: Message) -> Any:
+        """`exec-begun {ids}`, beyond RFC 32: jobs that an exec service has started ahead, and takes along before it was
+        asked for them. They must not be started again."""
+        if msg.sender == self.sender:
+            self.core.now = self.ctx.now()
+            for id in msg.obj["ids"]:
+                self.core.heirs.lost(id, "lost with who had started it")
+            self.touch()
+        return EMPTY
+
+    def disconnected(self, sender: str) -> None:
+        if sender and sender == self.sender:
+            self._drop(_GONE)
+
+    def _drop(self, note: str) -> None:
+        for tag in self.tags.values():
+            self.ctx.forget(tag)
+        self.tags.clear()
+        self.service = self.sender = ""
+        self.core.now = self.ctx.now()
+        self.core.exec_gone(note)
+        self.touch()
+
+    def start(self, job: Job) -> None:
+        id, sender = job.id, self.sender
+        if not job.start_sent or id in self.tags:
+            # The exec service went while this waited for the disk; what came of the job then is settled.
+            return
+        body = {"id": id, "userid": job.userid, "jobspec": job.jobspec, "R": job.r, "reattach": False}
+        left = self.core.requeues_left(job)
+        if left is not None:
+            body["requeues_left"] = left
+
+        def answer(reply: Message) -> None:
+            # What another exec service, or the load of it before this one, says of the job is not about this start.
+            if self.tags.get(id) != tag:
+                return
+            if reply.errnum:
+                del self.tags[id]
+                if reply.errnum != errno.ENODATA:
+                    self.core.now = self.ctx.now()
+                    absent, gone = reply.errnum == errno.ENOSYS, self.sender == sender
+                    if absent and gone:
+                        # Unloaded: what it ran it has ended itself, this job is for the next one.
+                        self.service = self.sender = ""
+                    self.core.exec_failed(id, "" if absent else f"{reply.topic}: {_text(reply)}", gone)
+                    self.touch()
+                return
+            self._reply(reply.obj)
+
+        tag = self.tags[id] = self.ctx.call(f"{self.service}.start", body, answer, streaming=True)
+
+    def _reply(self, body: dict[str, Any]) -> None:
+        id, kind, data = body["id"], body["type"], body.get("data") or {}
+        if kind == "release" and data["final"]:
+            tag = self.tags.pop(id, None)
+            if tag is not None:
+                self.ctx.forget(tag)
+        self.core.now = self.ctx.now()
+        self.core.exec_reply(id, kind, data)
+        self.touch()
+
+    def ahead(self, jobs: list[Job], after: list[int], first: bool) -> None:
+        """Hand out `jobs`, to be started one each where one of the jobs `after` ends, or one of themselves."""
+        if self.traces and not self.cleared:
+            # Those of an earlier life are in the journal by now.
+            begun.clear(self.traces)
+            self.cleared = True
+        todo = [{"id": job.id, "userid": job.userid, "jobspec": job.jobspec} for job in jobs]
+        body = {"jobs": todo, "after": after, "first": first, "ends": self.core.heirs.expiration, "traces": self.traces}
+        self.ctx.call(f"{self.service}.ahead", body)
+
+    def recall(self) -> None:
+        """Have what was handed out and is not started back."""
+
+        life = self.core.heirs.lives
+
+        def answer(_reply: Message) -> None:
+            if self.core.heirs.lives == life:
+                self.core.now = self.ctx.now()
+                self.core.heirs.recalled()
+                self.touch()
+
+        self.ctx.call(f"{self.service}.recall", None, answer)
+
+    def kill(self, id: int, signum: int) -> None:
+        self.ctx.call(f"{self.service}.kill", {"id": id, "signum": signum})
+
+    def expiration(self, id: int, expiration: float) -> None:
+        self.ctx.call(f"{self.service}.expiration", {"id": id, "expiration": expiration})
+
+
+def _text(reply: Message) -> str:
+    return reply.text or os.strerror(reply.errnum)

@@ -1,0 +1,442 @@
+"""From a step of the core to the world: write its records, then release its effects.
+
+Everything that happened in a turn of the loop is one batch. With a journal it is written at once, which is enough to
+survive the death of this process, and synced in a thread, which is enough to survive the machine's; what gathers
+meanwhile is the next sync. Nobody hears of anything before that. Only starts do not wait for the disk in an instance of
+one broker: the tasks share the machine, so a power cut that takes a start back has ended its tasks as well, and the job
+starts again as any job that its node failed. Without a journal everything is released at once.
+
+A disk that fails holds everything up for a while: what nobody heard of cannot be forgotten. That a disk which is merely
+full comes to this is what the journal's reserve is for: new jobs are refused before, then output is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.broker import state_disk
+from headrace.broker.journal import Journal
+from headrace.broker.module import ModuleContext
+from headrace.jobs.record import CLEANUP, Event, Job
+from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Effect, Record
+from headrace.modules.job_manager.recover import LOGS, TEXT, Recovery
+from headrace.modules.job_manager.store import Store
+from headrace.spec.os_error import reason, text_of
+
+# Bytes of journal after which the state is saved and a new file begun.
+_CHECKPOINT_AT = 16 << 20
+# Active jobs packed between two looks at the loop, while a checkpoint is made.
+_SLICE = 64
+# Seconds that records nobody waits for, but who watches, wait for company before they are synced; and seconds from the
+# beginning of one such sync to the next, when there is one after the other: each costs what half a job does.
+_SYNC_DELAY = 0.004
+_SYNC_EVERY = 0.020
+# Seconds until a write, or a checkpoint, is tried again after the disk failed.
+_RETRY = 1.0
+_CHECKPOINT_AGAIN = 10.0
+# Seconds that a failing disk holds up all news. Then they go out, as nobody could end such an instance otherwise; but
+# no job is started that the journal does not know of, and no id is given out.
+_HOLD = 10.0
+# Seconds that the end of the module waits for the disk.
+_PATIENCE = 10.0
+
+_encode = msgspec.msgpack.Encoder().encode
+
+# What a batch brought for one job: the job, its new events, and the index of the first of them.
+News = tuple[Job, int, list[Event]]
+
+
+class Batch(NamedTuple):
+    """What one turn did: entries for the journal, and what to do once they are safe."""
+
+    entries: list[Record]
+    effects: list[Effect]
+    news: list[News]
+    finished: list[Job]
+
+
+class Pipeline:
+    """`request(effects)` is called at the end of each turn, `release(batch)` once a batch is durable, `start(job)` for
+    its starts, then or before; all in order."""
+
+    def __init__(
+        self,
+        ctx: ModuleContext,
+        core: Core,
+        store: Store,
+        journal: Journal | None,
+        request: Callable[[list[Effect]], None],
+        release: Callable[[Batch], None],
+        start: Callable[[Job], None],
+    ) -> None:
+        self.ctx = ctx
+        self.core = core
+        self.store = store
+        self.journal = journal
+        self.request = request
+        self.release = release
+        self.start = start
+        self.failing = False
+        self._failing_since = 0.0
+        self._why = (0, "")
+        self._retrying = False
+        self.syncs = 0
+        self.longest_sync = 0.0
+        self._start_early = journal is not None and ctx.alone
+        self._pending: list[Batch] = []
+        # Bytes of the jobs that were taken and are not written.
+        self._promised = 0
+        # Written, but not known to be on the disk.
+        self._unsynced: list[Batch] = []
+        self._syncing = False
+        self._synced_at = 0.0
+        self._rotating = False
+        self._pool = ThreadPoolExecutor(1, "journal") if journal is not None else None
+        self._unsaved: dict[int, None] = {}
+        self._gone: list[int] = []
+        # Jobs that were waited for since the journal's file was begun, and how they ended. A checkpoint has them as if
+        # they were not: whether they were is in that file, when somebody was told.
+        self._reaped: dict[int, str] = {}
+        self._texts_saved = 0
+        self._soon = False
+        self._saving = False
+        self._illegible = 0
+        # A checkpoint that could not be made is due again at this time.
+        self._overdue = 0.0
+
+    def touch(self) -> None:
+        """Something was given to the core in this turn."""
+        # The scheduler answers within the turn, so that an end and the start it makes room for share one write.
+        self.ctx.at_flush(self._ask)
+        self.ctx.at_turn_end(self._flush)
+
+    def refusal(self, jobs: int, size: int) -> tuple[int, str] | None:
+        """Why `jobs` new jobs, submissions of `size` bytes, are not taken (errno, text), or None.
+
+        None is a promise: it goes by what is promised already.
+        """
+        if self.failing:
+            return self._why
+        if self.journal is not None:
+            # What we keep of a full disk is for ends: a new job's output would be lost.
+            full = jobs and state_disk.full(self.journal.folder)
+            if full or not self._room(len(self.core.active) + jobs, size):
+                return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {state_disk.FULL}")
+        self._promised += size
+        return None
+
+    def _room(self, jobs: int, size: int) -> bool:
+        # While files change, the new one has room.
+        return self.journal is None or self._rotating or self.journal.room(jobs, self._promised + size)
+
+    def _ask(self) -> None:
+        if self.core.requests:
+            requests, self.core.requests = self.core.requests, []
+            self.request(requests)
+
+    def _flush(self) -> None:
+        core, store = self.core, self.store
+        finished, core.finished = core.finished, []
+        news = [(job, first, job.events[first:]) for job, first in core.dirty.items()]
+        records, effects = core.take()
+        if self.journal is None:
+            batch = Batch([], effects, news, finished)
+            self._release_starts(batch)
+            self.release(batch)
+            return
+        entries: list[Record] = [(TEXT, number, text) for number, text in store.texts.fresh]
+        store.texts.fresh.clear()
+        if finished:
+            size = sum(store.size_of_logs(job.id) for job in finished)
+            short = not self._room(len(core.active), size)
+            entries.extend((LOGS, job.id, store.saved_logs(job.id, short)) for job in finished)
+        for kind, id, value in records:
+            if kind == NEW_JOB:
+                value = store.submissions[id]
+            entries.append((kind, id, value))
+        self._unsaved.update((job.id, None) for job in finished)
+        for kind, id, value in records:
+            if kind == PURGED:
+                self._forget(value)
+            elif kind == REAPED:
+                self._reaped[id] = value
+        batch = Batch(entries, effects, news, finished)
+        if self.failing and not (entries or news or finished or any(effect[0] == "start" for effect in effects)):
+            # An answer to who changed nothing.
+            self.release(batch)
+            return
+        self._pending.append(batch)
+        self._write()
+
+    def _forget(self, ids: list[int]) -> None:
+        """Purged jobs leave the database with the next checkpoint, or never come there."""
+        self._gone.extend(ids)
+        for id in ids:
+            self._unsaved.pop(id, None)
+
+    # -- the journal
+
+    def _write(self) -> None:
+        """Append what is pending; begin a sync, or see to it that one begins soon."""
+        if self._rotating or self._retrying or not (self._pending or self.failing):
+            return
+        assert self.journal is not None
+        batches, self._pending = self._pending, []
+        entries = [entry for batch in batches for entry in batch.entries]
+        # Nothing is worth writing, too, when the question is whether that is possible again.
+        if entries or self.failing:
+            try:
+                self.journal.append(_encode(entries))
+            except OSError as exc:
+                self._failed(exc, batches)
+                return
+        self._promised = 0
+        urgent = self.failing
+        for batch in batches:
+            if self._start_early:
+                self._release_starts(batch)
+            urgent = urgent or bool(batch.effects)
+        self._unsynced += batches
+        if urgent:
+            self._sync()
+        else:
+            self._sync_later()
+
+    def _release_starts(self, batch: Batch) -> None:
+        for effect in batch.effects:
+            if effect[0] == "start":
+                self.start(effect[1])
+        batch.effects[:] = [effect for effect in batch.effects if effect[0] != "start"]
+
+    def _sync_later(self) -> None:
+        if not self._soon:
+            self._soon = True
+            since = self.ctx.monotonic() - self._synced_at
+            self.ctx.call_later(max(_SYNC_DELAY, _SYNC_EVERY - since), self._sync_soon)
+
+    def _sync_soon(self) -> None:
+        self._soon = False
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._syncing or not (self._unsynced or (self.failing and not self._retrying)):
+            return
+        assert self.journal is not None
+        self._syncing = True
+        self._synced_at = self.ctx.monotonic()
+        batches, self._unsynced = self._unsynced, []
+        assert self._pool is not None
+        self._pool.submit(self._sync_in_thread, batches)
+
+    def _sync_in_thread(self, batches: list[Batch]) -> None:
+        failure: OSError | None = None
+        try:
+            assert self.journal is not None
+            self.journal.sync()
+        except OSError as exc:
+            failure = exc
+        # Plain futures of a loop cost ten times what this does, on the loop.
+        self.ctx.loop.call_soon_threadsafe(self._synced, failure, batches)
+
+    def _synced(self, exc: OSError | None, batches: list[Batch]) -> None:
+        self._syncing = False
+        self.syncs += 1
+        self.longest_sync = max(self.longest_sync, self.ctx.monotonic() - self._synced_at)
+        if exc is not None:
+            # What the disk holds is not known any more, nor of what was written meanwhile: an error is told of once.
+            # The same records once more do no harm (replay knows them).
+            batches += self._unsynced
+            self._unsynced = []
+            self._failed(exc, batches)
+            return
+        if self.failing and not self._retrying:
+            self.failing = False
+            self.ctx.log(logging.WARNING, "the journal can be written again: jobs are accepted")
+        if batches:
+            whole = _merged(batches)
+            self._release_starts(whole)
+            self.release(whole)
+        if any(batch.effects for batch in self._unsynced):
+            self._sync()
+        elif self._unsynced:
+            self._sync_later()
+        if not (self._saving or self.failing) and self._checkpoint_is_due():
+            self._saving = True
+            self.ctx.spawn(self.checkpoint())
+
+    def _failed(self, exc: OSError, batches: list[Batch]) -> None:
+        """The disk is full, or worse. Jobs that run go on, what becomes of them waits here; new jobs are refused."""
+        self._pending[:0] = batches
+        now = self.ctx.monotonic()
+        if not self.failing:
+            self.failing = True
+            self._failing_since = now
+            assert self.journal is not None
+            full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            why = state_disk.FULL if full else reason(exc)
+            text = f"the journal in {self.journal.folder} cannot be written: {why}"
+            self._why = (errno.ENOSPC if full else errno.EIO, text)
+            self.ctx.log(logging.CRITICAL, f"{text}: no job is accepted")
+        elif now - self._failing_since >= _HOLD:
+            self._let_go()
+        if not self._retrying:
+            self._retrying = True
+            self.ctx.call_later(_RETRY, self._retry)
+
+    def _retry(self) -> None:
+        self._retrying = False
+        self._write()
+
+    def _let_go(self) -> None:
+        """Tell everything but starts, where those of jobs that were canceled meanwhile are none any more, and ids."""
+        batches, self._pending = self._pending, []
+        kept: list[Effect] = []
+        canceled: list[Job] = []
+        for batch in batches:
+            promises = any(entry[0] == NEW_JOB for entry in batch.entries)
+            told = []
+            for effect in batch.effects:
+                if effect[0] == "start" and effect[1].state == CLEANUP:
+                    canceled.append(effect[1])
+                elif effect[0] == "start" or (promises and effect[0] == "answer"):
+                    kept.append(effect)
+                else:
+                    told.append(effect)
+            batch.effects[:] = told
+        entries = [entry for batch in batches for entry in batch.entries]
+        self._pending.append(Batch(entries, kept, [], []))
+        self.release(_merged(batches))
+        self.core.now = self.ctx.now()
+        for job in canceled:
+            self.core.exec_reply(job.id, "release", {"ranks": "all", "final": True})
+        self.touch()
+
+    # -- checkpoints
+
+    def _checkpoint_is_due(self) -> bool:
+        assert self.journal is not None
+        if self._overdue:
+            return self.ctx.monotonic() >= self._overdue
+        return self.journal.size > _CHECKPOINT_AT
+
+    async def checkpoint(self) -> None:
+        """Save the state and begin a new journal file. Jobs may change meanwhile: replay knows what it has already."""
+        assert self.journal is not None and self._pool is not None
+        loop, store = self.ctx.loop, self.store
+        try:
+            texts = list(enumerate(store.texts.table))[self._texts_saved :]
+            # One that failed left us a new file, perhaps.
+            if self.journal.size > _CHECKPOINT_AT or not self._overdue:
+                self._rotating = True
+                try:
+                    await loop.run_in_executor(self._pool, self.journal.rotate, len(self.core.active))
+                    entries = (entry for batch in self._pending for entry in batch.entries)
+                    self._reaped = {id: why for kind, id, why in entries if kind == REAPED}
+                finally:
+                    self._rotating = False
+                    self._write()
+            number = self.journal.number
+            rows: list[tuple[int, str, bytes]] = []
+            for index, job in enumerate(list(store.active.values())):
+                if job.id in store.active:
+                    rows.append((job.id, "", store.packed(job)))
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+            # A job that finished while the active ones were packed is among these.
+            finished = [id for id in self._unsaved if id in store.places]
+            for index, id in enumerate(finished):
+                place, known = store.places.get(id), self.core.inactive.get(id)
+                if place is not None and known is not None:
+                    rows.append((id, str(known), store.spill.get(place)))
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
+            texts += [entry for entry in enumerate(store.texts.table) if entry[0] >= self._texts_saved + len(texts)]
+            gone = list(self._gone)
+            await loop.run_in_executor(None, self.journal.checkpoint, number, rows, gone, texts, self._meta())
+        except OSError as exc:
+            if not self._overdue:
+                self.ctx.log(logging.ERROR, f"checkpoint: {text_of(exc)}: the journal grows until it can be made")
+            self._overdue = self.ctx.monotonic() + _CHECKPOINT_AGAIN
+        else:
+            self._overdue = 0.0
+            self._texts_saved += len(texts)
+            for id in finished:
+                self._unsaved.pop(id, None)
+            del self._gone[: len(gone)]
+        finally:
+            self._saving = False
+
+    def _meta(self) -> dict[str, bytes]:
+        core = self.core
+        return {
+            "queues": _encode(core.queues.save()),
+            "zombies": _encode(self._reaped | core.zombies),
+            "max_jobid": _encode(core.max_jobid),
+        }
+
+    def recover(self) -> None:
+        """Load the checkpoint and replay the journal into an empty core and store."""
+        journal = self.journal
+        assert journal is not None
+        recovered = Recovery(journal, self.core, self.store)
+        self._unsaved, self._gone, self._texts_saved = recovered.unsaved, recovered.gone, recovered.texts_saved
+        if journal.torn:
+            self.ctx.log(logging.WARNING, f"journal: {journal.torn} bytes of an unfinished write were dropped")
+        if journal.damage:
+            self.ctx.log(logging.ERROR, f"journal: {journal.damage}")
+        if recovered.illegible:
+            text = f"journal: {recovered.illegible} jobs are lost, which need what was in a lost {journal.db_path}"
+            self.ctx.log(logging.ERROR, text)
+
+    async def close(self) -> None:
+        """Write what is pending, then close the journal."""
+        self._flush()
+        patience = self.ctx.monotonic() + _PATIENCE
+        while self._busy() and self.ctx.monotonic() < patience:
+            if self.failing:
+                # Timers may be gone by now.
+                self._retrying = False
+            self._write()
+            self._sync()
+            await asyncio.sleep(0.05 if self.failing else 0.001)
+        if self._pending:
+            # Who waits for that is answered at least.
+            self._let_go()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        if self.journal is not None:
+            self.journal.close()
+
+    def _busy(self) -> bool:
+        return bool(self._syncing or self._saving or self._pending or self._unsynced)
+
+    def stats(self) -> dict[str, Any]:
+        if self.journal is None:
+            return {}
+        return {
+            "bytes": self.journal.size,
+            "syncs": self.syncs,
+            "longest_sync_ms": round(self.longest_sync * 1000, 3),
+            "failing": self.failing,
+        }
+
+
+def _merged(batches: list[Batch]) -> Batch:
+    """One batch of several in their order: who watches a short job hears once of its start and end."""
+    if len(batches) == 1:
+        return batches[0]
+    news: dict[Job, News] = {}
+    for batch in batches:
+        for job, first, events in batch.news:
+            known = news.pop(job, None)
+            news[job] = (job, first, events) if known is None else (job, known[1], known[2] + events)
+    effects = [effect for batch in batches for effect in batch.effects]
+    finished = [job for batch in batches for job in batch.finished]
+    return Batch([], effects, list(news.values()), finished)

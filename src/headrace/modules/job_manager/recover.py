@@ -1,0 +1,124 @@
+"""From the files of an instance that ended, or was killed, to a core and a store as they were: a checkpoint, then the
+journal. What of the files makes no sense is refused or left out, with a word on it, and never written over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.broker.journal import Journal, JournalError, Saved
+from headrace.jobs.pack import Submission, unpack
+from headrace.jobs.record import INACTIVE, Job, summary
+from headrace.modules.job_manager.core import NEW_JOB, PURGED, Core, Record
+from headrace.modules.job_manager.replay import replay, restore, restore_inactive
+from headrace.modules.job_manager.store import Store
+
+# Kinds of journal entries next to those of the core: a reference text by number, the guest logs of a job that ends.
+TEXT, LOGS = 0, 4
+
+_decode = msgspec.msgpack.Decoder(list[tuple[int, int, Any]]).decode
+_META = ("queues", "zombies", "max_jobid")
+
+
+class Recovery:
+    """Fills an empty core and store. `unsaved` are finished jobs that no checkpoint has, `gone` purged ones that one
+    may have, `texts_saved` counts the texts of the checkpoint, `illegible` the jobs that could not be made sense of.
+
+    Raises JournalError if what the checkpoint's database has cannot be used, and OSError.
+    """
+
+    def __init__(self, journal: Journal, core: Core, store: Store) -> None:
+        self.core = core
+        self.store = store
+        self.unsaved: dict[int, None] = {}
+        self.gone: list[int] = []
+        self.texts_saved = 0
+        self.illegible = 0
+        saved = journal.load()
+        try:
+            self._load(saved)
+        except JournalError:
+            raise
+        except Exception as exc:
+            # Whatever can be wrong with bytes that we did not write.
+            raise journal.damaged(repr(exc)) from None
+        for batch in journal.replay():
+            for entry in _decode(batch):
+                self._replay(entry)
+        store.texts.fresh.clear()
+        for job in store.active.values():
+            job.shown = len(job.events)
+
+    def _load(self, saved: Saved) -> None:
+        core, store = self.core, self.store
+        for number, text in saved.texts:
+            store.texts.restore(number, text)
+        self.texts_saved = len(store.texts.table)
+        meta = {key: msgspec.msgpack.decode(value, strict=False) for key, value in saved.meta.items() if key in _META}
+        core.queues.restore(meta.get("queues", []))
+        known: list[tuple[int, int]] = []
+        for id, end, record in saved.jobs:
+            end = end or self._restore_active(id, record)
+            if end:
+                known.append((int(end), id))
+                store.restore(id, record)
+        known.sort()
+        store.order(id for _, id in known)
+        restore_inactive(core, {id: number for number, id in known})
+        # A job may end between the saving of itself and that of these; then its end is in the journal, or was not told.
+        zombies = ((int(id), text) for id, text in meta.get("zombies", {}).items())
+        core.zombies.update((id, text) for id, text in zombies if id in core.inactive)
+        core.max_jobid = max(core.max_jobid, meta.get("max_jobid", 0))
+
+    def _restore_active(self, id: int, record: bytes) -> str:
+        """Take a job that was active; its summary if it was not any more, but nobody had been told when it was saved:
+        the journal that follows begins after its end.
+        """
+        packed = unpack(record)
+        job = Job(id, self.store.original(packed.submission))
+        for event in packed.events:
+            job.apply(event)
+        if job.state == INACTIVE:
+            self.unsaved[id] = None
+            return str(summary(job))
+        job.r = packed.r
+        self.store.add(job, packed.submission)
+        restore(self.core, job)
+        self.store.restore_logs(id, packed.logs)
+        return ""
+
+    def _replay(self, entry: Record) -> None:
+        kind, id, value = entry
+        core, store = self.core, self.store
+        if kind == TEXT:
+            store.texts.restore(id, value)
+        elif kind == LOGS:
+            if id in store.active:
+                store.restore_logs(id, value)
+        elif kind == NEW_JOB:
+            if id not in core.active and id not in core.inactive:
+                self._replay_new(id, msgspec.convert(value, Submission))
+        elif kind == PURGED:
+            replay(core, entry)
+            store.forget(value)
+            self.gone.extend(value)
+            for gone in value:
+                self.unsaved.pop(gone, None)
+        else:
+            replay(core, entry)
+            for job in core.finished:
+                store.finish(job)
+                self.unsaved[job.id] = None
+            core.finished.clear()
+
+    def _replay_new(self, id: int, submission: Submission) -> None:
+        try:
+            job = Job(id, self.store.original(submission))
+        except IndexError:
+            # Its text was in a database that is not there any more.
+            self.illegible += 1
+        else:
+            self.store.add(job, submission)
+            restore(self.core, job)

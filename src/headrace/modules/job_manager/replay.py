@@ -1,0 +1,98 @@
+"""Back from the journal: replaying records into an empty core, and taking up what a crash interrupted. Pure.
+
+A record that is known already changes nothing, so a checkpoint may be newer than the first records that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from headrace.jobs.record import CLEANUP, DEPEND, INACTIVE, PENDING, RUN, Event, Job, failure_text, summary
+from headrace.modules.job_manager.core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
+from headrace.spec import jobspec as js
+
+_LOST_NOTE = "lost when the broker restarted"
+
+
+def replay(core: Core, record: Record) -> None:
+    """Take a record that Core.take() gave before a restart; finished jobs gather in `core.finished`."""
+    kind, id, value = record
+    if kind == QUEUES:
+        core.queues.restore(value)
+    elif kind == PURGED:
+        for gone in value:
+            core.inactive.pop(gone, None)
+            core.zombies.pop(gone, None)
+    elif kind == REAPED:
+        core.zombies.pop(id, None)
+    elif id in core.inactive:
+        return
+    elif kind == NEW_JOB:
+        if id not in core.active:
+            restore(core, Job(id, value))
+    elif id not in core.active:
+        # Purged since.
+        return
+    elif kind == EVENTS:
+        _replay_events(core, core.active[id], *value)
+    elif kind == RSET:
+        core.active[id].r = value
+
+
+def restore(core: Core, job: Job) -> None:
+    """Take a job that was active."""
+    core.active[job.id] = job
+    core.max_jobid = max(core.max_jobid, job.id)
+    core.count(job, 0)
+
+
+def restore_inactive(core: Core, known: dict[int, int]) -> None:
+    """Take summaries of finished jobs, by id, in the order in which they finished."""
+    core.inactive.update(known)
+    core.max_jobid = max(core.max_jobid, *known, 0)
+
+
+def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) -> None:
+    was = job.state
+    for event in events[max(len(job.events) - first, 0) :]:
+        job.apply((event[0], event[1], event[2]))
+    core.count(job, was)
+    if job.state == INACTIVE:
+        del core.active[job.id]
+        core.inactive[job.id] = summary(job)
+        core.finished.append(job)
+        if job.waitable:
+            core.zombies[job.id] = failure_text(job)
+
+
+def restart(core: Core, begun: AbstractSet[int] = frozenset()) -> None:
+    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask).
+
+    `begun` are jobs that may have been started ahead, without a word of it in the journal.
+    """
+    jobs = sorted(core.active.values(), key=lambda job: job.id)
+    for job in jobs:
+        core.waiting.join_singletons(job)
+    for job in jobs:
+        if job.id in core.active:
+            take_up(core, job, job.id in begun)
+
+
+def take_up(core: Core, job: Job, begun: bool, lost_note: str = _LOST_NOTE) -> None:
+    """Have a job go on that was pending; end one that ran, for the reason `lost_note`, or queue it anew."""
+    ran = job.state == RUN or (begun and bool(job.state & PENDING))
+    left = core.requeues_left(job) if ran else None
+    requeue = bool(left)
+    core.post(job, "flux-restart", {"requeue": True} if requeue else None)
+    if ran and not requeue:
+        note = f"{lost_note}: {js.REQUEUED_ENOUGH}" if left == 0 else lost_note
+        context = {"type": "exec", "severity": 0, "note": note, "userid": core.owner}
+        core.post(job, "exception", context)
+    if job.state == CLEANUP and job.has_resources:
+        # The scheduler starts anew and was never told of them.
+        core.post(job, "free")
+    if job.state == DEPEND:
+        core.waiting.watch(job)
+    if job.id in core.active:
+        core.advance(job)

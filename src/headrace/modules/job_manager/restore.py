@@ -1,0 +1,145 @@
+"""Jobs of another instance, from an archive of its KVS, taken up in this one as if it had had them (`flux restore`).
+
+What is over stays as it was. What waits waits here, and is refused by the scheduler where this instance is too small
+for it. What ran when the archive was written is ended with a reason, or queued anew where it asks for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.jobs.pack import Submission, split_j
+from headrace.jobs.record import FLAG_WAITABLE, INACTIVE, Event, Job, failure_text, summary, updated_r
+from headrace.modules.job_manager.core import NEW_JOB, RSET, Core
+from headrace.modules.job_manager.replay import take_up
+from headrace.modules.job_manager.store import GUEST_LOGS, Store
+
+LOST_NOTE = "it ran when the instance that it was restored from was saved"
+
+_ENVIRONMENT = ("attributes", "system", "environment")
+
+
+class RestoreError(ValueError):
+    """A job whose data make no sense; the text says what of them."""
+
+
+class _Line(msgspec.Struct):
+    """An event (RFC 18)."""
+
+    timestamp: float
+    name: str
+    context: dict[str, Any] | None = None
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def add(core: Core, store: Store, id: int, data: dict[str, str]) -> Job | None:
+    """Take the job `id` with the values of its RFC 16 keys; None when it is known already. Raises RestoreError.
+
+    A job that is not over rests until `go_on`.
+    """
+    if id in core.active or id in core.inactive or id in store:
+        return None
+    submission, jobspec = _submission(store, data)
+    events = _events(data.get("eventlog", ""))
+    job = Job(id, jobspec)
+    try:
+        for event in events:
+            job.apply(event)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise RestoreError(f"eventlog: {exc!r}") from None
+    if job.has_resources or job.started or job.state == INACTIVE:
+        job.r = _r(data, events)
+    core.records.append((NEW_JOB, id, jobspec))
+    if job.r is not None:
+        core.records.append((RSET, id, job.r))
+    core.dirty[job] = 0
+    core.max_jobid = max(core.max_jobid, id)
+    store.add(job, submission)
+    for name in GUEST_LOGS:
+        if data.get(name):
+            store.append(id, name, data[name].encode("utf-8", "surrogateescape"))
+    if job.state != INACTIVE:
+        core.active[id] = job
+        core.count(job, 0)
+        return job
+    core.inactive[id] = summary(job)
+    core.finished.append(job)
+    if job.flags & FLAG_WAITABLE:
+        core.zombies[id] = failure_text(job)
+    return job
+
+
+def go_on(core: Core, jobs: list[Job]) -> None:
+    """Take up those of `jobs` that are not over, once all are here: they may depend on each other."""
+    waiting = sorted((job for job in jobs if core.active.get(job.id) is job), key=lambda job: job.id)
+    for job in waiting:
+        core.waiting.join_singletons(job)
+    for job in waiting:
+        if job.id in core.active:
+            take_up(core, job, False, LOST_NOTE)
+
+
+def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[str, Any]]:
+    """What was submitted, and the jobspec that the job goes on with: as ingest stored it, with the environment."""
+    try:
+        head, text, tail = split_j(data["J"]) if "J" in data else (b"", data["jobspec"].encode(), b"")
+        original: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        stored: dict[str, Any] = msgspec.json.decode(data.get("jobspec", text), type=dict[str, Any])
+    except KeyError:
+        raise RestoreError("there is neither J nor jobspec") from None
+    except ValueError as exc:
+        raise RestoreError(f"jobspec: {exc}") from None
+    updates: dict[str, Any] = {}
+    _differences(original, stored, (), updates)
+    first, second = store.texts.encode(text)
+    submission = Submission(head, first, tail, updates or None, second)
+    jobspec = store.original(submission)
+    if not all(key in jobspec for key in ("resources", "tasks", "attributes")):
+        raise RestoreError("jobspec: resources, tasks or attributes are missing")
+    return submission, jobspec
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], path: tuple[str, ...], out: dict[str, Any]) -> None:
+    """What ingest changed in a jobspec, by dotted path; null where it took something out. The environment is in the
+    submission alone."""
+    for key in [*old, *(key for key in new if key not in old)]:
+        here = (*path, key)
+        if here == _ENVIRONMENT:
+            continue
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            _differences(before, after, here, out)
+        elif before != after and "." not in key:
+            out[".".join(here)] = after
+
+
+def _events(text: str) -> list[Event]:
+    events: list[Event] = []
+    try:
+        for line in text.splitlines():
+            event = _decode_line(line)
+            events.append((event.timestamp, event.name, event.context))
+    except msgspec.DecodeError as exc:
+        raise RestoreError(f"eventlog: {exc}") from None
+    if not events or events[0][1] != "submit":
+        raise RestoreError("eventlog: it does not begin with submit")
+    return events
+
+
+def _r(data: dict[str, str], events: list[Event]) -> dict[str, Any] | None:
+    """R with all updates, None where the job had none."""
+    if "R" not in data:
+        return None
+    try:
+        r: dict[str, Any] = msgspec.json.decode(data["R"], type=dict[str, Any])
+        r["execution"]["R_lite"]
+    except (KeyError, TypeError, msgspec.DecodeError) as exc:
+        raise RestoreError(f"R: {exc!r}") from None
+    for _time, name, context in events:
+        if name == "resource-update" and context:
+            r = updated_r(r, context)
+    return r

@@ -1,0 +1,422 @@
+"""The job manager: the service around the pure core (core.py), and the owner of the job store and its journal.
+
+A request is checked here, given to the core, and answered when what it changed is durable (pipeline.py). Everything
+that can be decided without a message or a clock is in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from headrace.agent import begun
+from headrace.broker.journal import Journal
+from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module_args import only
+from headrace.broker.module_rest import Return
+from headrace.jobs.pack import Submission, event_line
+from headrace.jobs.policy import Policy, PolicyConfigError
+from headrace.jobs.record import Job
+from headrace.modules.common.privacy import refuse_if_hidden
+from headrace.modules.job_manager import restore
+from headrace.modules.job_manager.admin import Admin
+from headrace.modules.job_manager.core import MOST_REQUEUES, Core, Effect
+from headrace.modules.job_manager.info import JobInfo
+from headrace.modules.job_manager.losses import Losses
+from headrace.modules.job_manager.peers import Exec, Scheduler
+from headrace.modules.job_manager.pipeline import Batch, Pipeline
+from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.reasons import Reasons
+from headrace.modules.job_manager.replay import restart
+from headrace.modules.job_manager.requests import Requests
+from headrace.modules.job_manager.store import GUEST_LOGS, Store
+from headrace.modules.job_manager.watch import EventsJournal
+from headrace.spec import jobid
+from headrace.spec.message import Message
+from headrace.spec.requests.jobs import JOB_MANAGER, JOB_STORE
+
+NAME = "job-manager"
+
+# What partners begin with that are loaded while this module is away: to look is answered, to take part waits for us.
+_LOOKS = frozenset((f"{NAME}.events-journal", f"{NAME}.getinfo"))
+_HELLOS = frozenset((f"{NAME}.sched-hello", f"{NAME}.exec-hello"))
+# The longest sleep until a deadline: clocks are set, and machines are suspended.
+_LONGEST_SLEEP = 60.0
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    only(ctx, args)
+    _Manager(ctx)
+
+
+class _Manager:
+    def __init__(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.policy = _policy(ctx.config)
+        self.core = Core(Queues(self.policy.names), ctx.broker.owner)
+        self.core.most_requeues = _most_requeues(ctx.config)
+        statedir = ctx.attrs.get("statedir", "")
+        folder = statedir or ctx.attrs.get("rundir", "") or os.environ.get("TMPDIR") or "/tmp"
+        self.losses = Losses(ctx)
+        self.store = Store(folder, self.losses.add)
+        self.core.deadlines.steady = ctx.monotonic
+        self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
+        self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
+        # What the exec service has started ahead must be known when its agent is killed, or we are.
+        path = os.path.join(ctx.attrs.get("rundir"), ".begun")
+        begun_before: frozenset[int] = frozenset()
+        if self.journal is not None:
+            self.core.now = ctx.now()
+            self.pipeline.recover()
+            path = os.path.join(self.journal.folder, "begun")
+            begun_before = begun.read(path)
+        traces: str | None = path
+        try:
+            begun.reserve(path)
+        except OSError as exc:
+            ctx.log(logging.WARNING, f"{path}: {exc.strerror}: no job is started ahead of the time")
+            traces = None
+        touch = self.pipeline.touch
+        self.sched = Scheduler(ctx, self.core, touch)
+        self.exec = Exec(ctx, self.core, touch, traces)
+        self.events = EventsJournal(ctx, self.store)
+        self.info = JobInfo(ctx, self.store)
+        self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
+        self.admin = Admin(ctx, self.core, self.store, touch, self.requests.settled)
+        # Jobs of an archive, of which some are still to come.
+        self._restored: list[Job] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._serve()
+        ctx.subscribe("resource-expiration", self._instance_expires)
+        ctx.on_disconnect(self._disconnected)
+        ctx.on_config(self._configure)
+        ctx.on_stats(self._stats)
+        ctx.on_unload(self._unload)
+        ctx.returns = Return(self._resume, self._holds, _HELLOS)
+        if self.journal is not None:
+            restart(self.core, begun_before)
+            touch()
+
+    def _serve(self) -> None:
+        self.ctx.check_stats_request = partial(refuse_if_hidden, self.ctx)
+        requests, admin = self.requests, self.admin
+        open_methods: dict[str, Callable[[Message], Any]] = {
+            "list": admin.list,
+            "raise": self._if_room(requests.raise_),
+            "raiseall": requests.raiseall,
+            "kill": requests.kill,
+            "killall": requests.killall,
+            "urgency": self._if_room(requests.urgency),
+            "memo": self._if_room(requests.memo),
+            "update": self._if_room(requests.update),
+            "getattr": requests.getattr,
+            "getinfo": admin.getinfo,
+            "queue-list": admin.queue_list,
+            "queue-status": admin.queue_status,
+            "alloc-query": admin.alloc_query,
+            "resource-status": admin.resource_status,
+            "history.get": admin.history,
+        }
+        owner_methods = {
+            "wait": requests.wait,
+            "submit": self._submit,
+            "restore": self._restore,
+            "queue-enable": admin.queue_enable,
+            "queue-start": admin.queue_start,
+            "drain": admin.drain,
+            "idle": admin.idle,
+            "purge": admin.purge,
+            "purge-id": admin.purge_id,
+            "events-journal": self.events.open,
+            "sched-hello": self.sched.hello,
+            "sched-ready": self.sched.ready,
+            "sched-heirs": self.sched.heirs,
+            "reasons": Reasons(self.ctx, self.core).ask,
+            "exec-hello": self.exec.hello,
+            "exec-begun": self.exec.begun,
+        }
+        self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods, requests=JOB_MANAGER)
+        methods = {"lookup": self._lookup, "append": self._append}
+        self.ctx.service("job-store", methods, requests=JOB_STORE)
+
+    def _if_room(self, handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+        """Refuse what adds to the journal and ends no job when there is only room left for ends."""
+
+        def handle(msg: Message) -> Any:
+            if (msg.obj or {}).get("severity") != 0:
+                full = self.pipeline.refusal(0, len(msg.payload or b""))
+                if full is not None:
+                    raise RpcError(*full)
+            return handler(msg)
+
+        return handle
+
+    # -- jobs come in
+
+    def _submit(self, msg: Message) -> None:
+        """`submit {jobs}` from ingest, each {id, userid, urgency, flags, jobspec, submission: [J's header, payload,
+        signature, updates]}; answers {errors: [[id, text, errno]]}.
+        """
+        core = self.core
+        core.now = self.ctx.now()
+        errors: list[list[Any]] = []
+        jobs = msg.obj["jobs"]
+        full = self.pipeline.refusal(len(jobs), sum(map(_submission_size, jobs)))
+        if full is not None:
+            self.ctx.respond(msg, {"errors": [[body["id"], full[1], full[0]] for body in jobs]})
+            return
+        for body in jobs:
+            id = body["id"]
+            head, text, tail, updates = body["submission"]
+            first, second = self.store.texts.encode(text)
+            submission = Submission(head, first, tail, updates, second)
+            refusal = core.submit(id, body["userid"], body["urgency"], body["flags"], body["jobspec"])
+            if refusal:
+                errors.append([id, refusal, errno.EINVAL])
+            else:
+                job = core.active.get(id)
+                # A job whose dependency failed meanwhile is over already.
+                job = job or next(done for done in core.finished if done.id == id)
+                self.store.add(job, submission)
+        core.effects.append(("answer", msg, {"errors": errors}))
+        self.pipeline.touch()
+
+    def _restore(self, msg: Message) -> None:
+        """`restore {jobs: [{id, data: {KEY: text}}], final}`: jobs of another instance (restore.py); those that
+        are not over go on after the last request of a row, whose `final` is true. Answers {errors: [[id, text]]}.
+        """
+        core = self.core
+        core.now = self.ctx.now()
+        full = self.pipeline.refusal(len(msg.obj["jobs"]), len(msg.payload or b""))
+        if full is not None:
+            raise RpcError(*full)
+        errors: list[list[Any]] = []
+        for body in msg.obj["jobs"]:
+            try:
+                job = restore.add(core, self.store, body["id"], body["data"])
+            except restore.RestoreError as exc:
+                errors.append([body["id"], str(exc)])
+            else:
+                if job is None:
+                    errors.append([body["id"], "there is a job of this id"])
+                else:
+                    self._restored.append(job)
+        if msg.obj["final"]:
+            jobs, self._restored = self._restored, []
+            restore.go_on(core, jobs)
+        core.effects.append(("answer", msg, {"errors": errors}))
+        self.pipeline.touch()
+
+    # -- what was decided goes out
+
+    def _request(self, requests: list[Effect]) -> None:
+        sched = self.sched
+        for request in requests:
+            kind = request[0]
+            if kind == "alloc":
+                sched.alloc(request[1])
+            elif kind == "free":
+                sched.free(request[1], request[2])
+            elif kind == "inherit":
+                sched.inherit(request[1], request[2])
+            elif kind == "ahead":
+                self.exec.ahead(*request[1:])
+            elif kind == "cancel":
+                sched.cancel(request[1])
+            elif kind == "recall":
+                self.exec.recall()
+            else:
+                sched.prioritize(request[1])
+
+    def _release(self, batch: Batch) -> None:
+        for job, first, events in batch.news:
+            job.shown = first + len(events)
+        self.info.publish(batch.news)
+        self.events.publish(batch.news)
+        for job in batch.finished:
+            self.store.finish(job)
+        for effect in batch.effects:
+            kind = effect[0]
+            if kind == "answer":
+                self.ctx.respond(effect[1], effect[2])
+            else:
+                self._release_rare(effect)
+        if batch.finished:
+            self.admin.jobs_ended()
+            self.requests.jobs_ended(batch.finished)
+
+    def _start(self, job: Job) -> None:
+        self.exec.start(job)
+
+    def _release_rare(self, effect: Effect) -> None:
+        kind = effect[0]
+        if kind == "deadline":
+            self._arm()
+        elif kind == "exception":
+            self.ctx.publish("job-exception", {"id": effect[1], "type": effect[2], "severity": effect[3]})
+        elif kind == "expiration":
+            self.sched.expiration(effect[1], effect[2])
+            self.exec.expiration(effect[1], effect[2])
+        elif kind == "annotations":
+            self.events.annotations(effect[1].id, self.ctx.now(), effect[1].annotations)
+        elif kind == "purged":
+            self.store.forget(effect[1])
+            self.ctx.publish("job-purge-inactive", {"jobs": effect[1]})
+        elif kind == "empty-answer":
+            self.ctx.respond(effect[1])
+
+    # -- time
+
+    def _arm(self) -> None:
+        due = self.core.next_deadline()
+        if due is None or (self._timer is not None and self._timer_due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self.ctx.call_later(min(due - self.ctx.monotonic(), _LONGEST_SLEEP), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.ctx.at_rest is not None:
+            return
+        self.core.now = self.ctx.now()
+        try:
+            self.core.expire()
+        finally:
+            # A fault in one job's handling must not put off the time limits of all others.
+            self.core.effects.append(("deadline",))
+            self.pipeline.touch()
+
+    def _instance_expires(self, event: Message) -> None:
+        self.core.now = self.ctx.now()
+        self.core.instance_expires(event.obj["expiration"])
+        self.pipeline.touch()
+
+    # -- the job store's own service
+
+    def _lookup(self, msg: Message) -> dict[str, Any]:
+        """`job-store.lookup {path}`: {"val": text} or {"dir": names}, see docs/dev/interfaces.md."""
+        path: str = msg.obj["path"]
+        parts = path.split(".") if path else []
+        store = self.store
+        ids = [*store.places, *store.active] if len(parts) < 4 else []
+        if len(parts) < 4:
+            depth = len(parts)
+            names = {
+                name[depth] for name in (jobid.encode(id, "dothex").split(".") for id in ids) if name[:depth] == parts
+            }
+            if not names and parts:
+                raise RpcError(errno.ENOENT)
+            return {"dir": sorted(names)}
+        try:
+            id = jobid.parse(".".join(parts[:4]))
+        except ValueError:
+            raise RpcError(errno.ENOENT) from None
+        if id not in store:
+            raise RpcError(errno.ENOENT)
+        return _entry(store, id, ".".join(parts[4:]))
+
+    def _append(self, msg: Message) -> None:
+        """`job-store.append {logs: [[id, log, entries]]}`: entries are [time, name, context]."""
+        for id, name, entries in msg.obj["logs"]:
+            if id in self.store.active and name in GUEST_LOGS:
+                self.store.append(id, name, b"".join(map(event_line, entries)))
+                self.info.appended(id)
+
+    # -- the module's life
+
+    def _disconnected(self, sender: str) -> None:
+        self.sched.disconnected(sender)
+        self.exec.disconnected(sender)
+        self.requests.disconnected(sender)
+        self.admin.disconnected(sender)
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        policy, most_requeues = _policy(config), _most_requeues(config)
+        self.core.most_requeues = most_requeues
+        self.policy = self.requests.policy = policy
+        self.core.queues.configure(policy.names)
+        self.admin.configure(config)
+
+    def _stats(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "journal": self.events.stats(),
+            "active_jobs": len(self.core.active),
+            "inactive_jobs": len(self.core.inactive),
+            "max_jobid": self.core.max_jobid,
+            "housekeeping": {"running": {}, "config": {"release-after": -1.0, "command": ""}},
+        }
+        heirs = self.core.heirs.stats()
+        if any(heirs.values()):
+            out["heirs"] = heirs
+        durable = self.pipeline.stats()
+        if durable:
+            out["durable"] = durable
+        return out
+
+    def _holds(self, topic: str) -> bool:
+        """What is for the core waits while we rest; the job store and job-info stay, as the KVS of Flux would."""
+        ours = (NAME + ".", "sched.", "resource-", self.exec.service + ".")
+        return topic not in _LOOKS and topic.startswith(ours)
+
+    def _resume(self, args: list[str]) -> None:
+        only(self.ctx, args)
+        self._configure(self.ctx.config)
+        self._arm()
+
+    async def _unload(self) -> None:
+        await self.pipeline.close()
+        self.losses.close()
+        self.store.spill.close()
+
+
+def _entry(store: Store, id: int, key: str) -> dict[str, Any]:
+    keys = store.keys(id)
+    if key in keys:
+        try:
+            return {"val": store.lookup(id, key)}
+        except (KeyError, FileNotFoundError):
+            raise RpcError(errno.ENOENT) from None
+        except OSError as exc:
+            raise RpcError(exc.errno or errno.EIO, exc.strerror or "") from None
+    prefix = f"{key}." if key else ""
+    names = sorted({name[len(prefix) :].partition(".")[0] for name in keys if name.startswith(prefix)})
+    if not names:
+        raise RpcError(errno.ENOENT)
+    return {"dir": names}
+
+
+def _submission_size(body: dict[str, Any]) -> int:
+    """Bytes of one job of `submit`. Raises RpcError(EPROTO) for a submission of another shape: only ingest of the same
+    broker, whose payloads are not JSON, can hand over bytes.
+    """
+    parts = body["submission"]
+    if len(parts) == 4:
+        head, text, tail, _updates = parts
+        if isinstance(head, bytes) and isinstance(text, bytes) and isinstance(tail, bytes):
+            return len(head) + len(text) + len(tail)
+    expected = "jobs: each submission must be [header, payload, signature, updates], the first three as bytes"
+    raise RpcError(errno.EPROTO, f"job-manager.submit: {expected}")
+
+
+def _most_requeues(config: dict[str, Any]) -> int:
+    """`most-requeues` of the table [headrace]. Raises RpcError."""
+    table = config.get("headrace", {})
+    most = table.get("most-requeues", MOST_REQUEUES) if isinstance(table, dict) else MOST_REQUEUES
+    if isinstance(most, int) and not isinstance(most, bool) and most >= 0:
+        return most
+    raise RpcError(errno.EINVAL, f"headrace.most-requeues: {most}: must be a whole number, 0 or more")
+
+
+def _policy(config: dict[str, Any]) -> Policy:
+    try:
+        return Policy(config)
+    except PolicyConfigError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None

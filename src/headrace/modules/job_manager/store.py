@@ -1,0 +1,277 @@
+"""The job store: jobspec, R, eventlog and guest logs of every job, active or finished (RFC 16).
+
+The data of a job has this one home. Active jobs are objects; at `clean` all of a job is packed and moves out of memory.
+Lookups are by RFC 16 key (`jobspec`, `R`, `eventlog`, `J`, `guest.exec.eventlog` ...).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from headrace.jobs.pack import Packed, SavedLog, Submission, Texts, event_line, join_j, pack, unpack
+from headrace.jobs.record import Event, Job, updated_jobspec, updated_r
+from headrace.modules.job_manager.logs import Log, Spill
+from headrace.spec import jobid, stdio
+from headrace.spec import jobspec as js
+from headrace.spec.os_error import reason
+
+GUEST_LOGS = ("guest.exec.eventlog", "guest.output", "guest.input")
+_JSON = msgspec.json.Encoder()
+# A finished job's log up to this size goes into its packed record, a longer one stays in its file.
+_INLINE = 64 << 10
+# The same where room is kept for what is still to come of other jobs; and logs that come to nothing more important.
+_INLINE_SHORT = 512
+_DISPENSABLE = ("guest.output", "guest.input")
+# Bytes of a log that are given out as one value. On its way a value is in memory half a dozen times.
+MOST_TEXT = 64 << 20
+
+
+class Store:
+    """`active` holds jobs until finish() packs them. Files are made below `folder`. `tell` is given the id of a job
+    whose output is lost, and why.
+    """
+
+    def __init__(self, folder: str, tell: Callable[[int, str], None] = lambda _id, _text: None) -> None:
+        self.tell = tell
+        self.active: dict[int, Job] = {}
+        self.folder = folder
+        self.texts = Texts()
+        self.submissions: dict[int, Submission] = {}
+        self.logs: dict[int, dict[str, Log]] = {}
+        self.places: dict[int, int] = {}
+        self.spill = Spill(folder)
+        # A lookup of several keys, or a watch of several logs, reads the same finished job again and again.
+        self._recent: tuple[int, Packed] | None = None
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.active or id in self.places
+
+    def log(self, id: int, name: str) -> Log:
+        """A guest log of an active job, made if it is not there."""
+        logs = self.logs.get(id)
+        if logs is None:
+            logs = self.logs[id] = {}
+        log = logs.get(name)
+        if log is None:
+            log = logs[name] = Log(self._log_path(id, name))
+        return log
+
+    def append(self, id: int, name: str, lines: bytes) -> None:
+        """Add whole lines to a guest log of an active job. What neither memory nor disk has room for is lost, which is
+        said once, there and to `tell`.
+        """
+        log = self.log(id, name)
+        said = log.cut
+        if not log.append(lines) and not said:
+            self._say_lost(id, name, log)
+
+    def _say_lost(self, id: int, name: str, log: Log) -> None:
+        text = f"output is lost: {self.folder}: {log.cut}"
+        if name == "guest.output":
+            log.hold(event_line((time.time(), "log", stdio.log(4, text, None, "output"))))
+        self.tell(id, text)
+
+    def _log_path(self, id: int, name: str) -> str:
+        return os.path.join(self.folder, "output", f"{jobid.encode(id, 'dothex')}.{name}")
+
+    # -- from active to finished
+
+    def add(self, job: Job, submission: Submission) -> None:
+        self.active[job.id] = job
+        self.submissions[job.id] = submission
+
+    def size_of_logs(self, id: int) -> int:
+        """Bytes of the guest logs of an active job that are in memory."""
+        return sum(log.size - log.spilled for log in self.logs.get(id, {}).values())
+
+    def saved_logs(self, id: int, short: bool = False) -> dict[str, SavedLog]:
+        """The guest logs of an active job as a record has them; long ones are completed in their files.
+
+        For a `short` record the output for which there is no room in a file is lost, too.
+        """
+        out: dict[str, SavedLog] = {}
+        longest = _INLINE_SHORT if short else _INLINE
+        for name, log in self.logs.get(id, {}).items():
+            if log.spilled or log.size > longest:
+                try:
+                    log.spill()
+                    out[name] = log.spilled
+                    continue
+                except OSError as exc:
+                    # The record may still find room.
+                    if short and name in _DISPENSABLE and len(log.tail) > _INLINE_SHORT:
+                        log.trim(reason(exc))
+                        self._say_lost(id, name, log)
+            out[name] = (log.spilled, log.tail) if log.spilled else log.tail
+        return out
+
+    def packed(self, job: Job) -> bytes:
+        """All of an active job as one record."""
+        return pack(Packed(self.submissions[job.id], job.events, job.r, self.saved_logs(job.id)))
+
+    def finish(self, job: Job) -> None:
+        """Move a job that is clean out of memory."""
+        self.places[job.id] = self.spill.put(self.packed(job))
+        del self.active[job.id]
+        del self.submissions[job.id]
+        self.logs.pop(job.id, None)
+
+    def restore(self, id: int, record: bytes) -> None:
+        """Take a finished job back from the database."""
+        self.places[id] = self.spill.put(record)
+
+    def order(self, ids: Iterable[int]) -> None:
+        """Put the finished jobs that restore() took back in the order of their ends."""
+        self.places = {id: self.places[id] for id in ids}
+
+    def restore_logs(self, id: int, logs: dict[str, SavedLog]) -> None:
+        """Give an active job its logs back."""
+        self.logs[id] = {name: self._restored(id, name, saved) for name, saved in logs.items()}
+
+    def _restored(self, id: int, name: str, saved: SavedLog) -> Log:
+        if isinstance(saved, bytes):
+            saved = (0, saved)
+        elif isinstance(saved, int):
+            saved = (saved, b"")
+        log = Log(self._log_path(id, name), saved[0])
+        log.hold(saved[1])
+        return log
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Remove finished jobs and their files."""
+        for id in ids:
+            record = self.record(id)
+            place = self.places.pop(id, None)
+            if place is None or record is None:
+                continue
+            for name, saved in record.logs.items():
+                self._restored(id, name, saved).discard()
+            self.spill.drop(place)
+            self._recent = None
+
+    def record(self, id: int) -> Packed | None:
+        """The record of a finished job; None if there is no such job."""
+        if self._recent is not None and self._recent[0] == id:
+            return self._recent[1]
+        place = self.places.get(id)
+        if place is None:
+            return None
+        record = unpack(self.spill.get(place))
+        self._recent = (id, record)
+        return record
+
+    # -- lookups
+
+    def _submission(self, id: int) -> Submission:
+        found = self.submissions.get(id)
+        if found is None:
+            record = self.record(id)
+            if record is None:
+                raise KeyError(id)
+            found = record.submission
+        return found
+
+    def events(self, id: int) -> list[Event]:
+        """The main eventlog, as far as it may be shown; raises KeyError for an unknown job."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.events[: job.shown]
+        record = self.record(id)
+        if record is None:
+            raise KeyError(id)
+        return record.events
+
+    def owner(self, id: int) -> int:
+        """The user id of a job; raises KeyError for an unknown one."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.userid
+        return int((self.events(id)[0][2] or {})["userid"])
+
+    def jobspec(self, id: int, current: bool) -> dict[str, Any]:
+        """The jobspec as others see it: as ingest stored it or with all updates, the environment left out as real Flux
+        does (only `J` has it). Raises KeyError.
+        """
+        job = self.active.get(id)
+        if job is not None and current:
+            return js.without_environment(job.jobspec)
+        jobspec = self.original(self._submission(id))
+        if current:
+            for _, name, context in self.events(id):
+                if name == "jobspec-update" and context:
+                    jobspec = updated_jobspec(jobspec, context)
+        return js.without_environment(jobspec)
+
+    def text(self, submission: Submission) -> bytes:
+        """The jobspec as it was submitted, byte for byte."""
+        return self.texts.decode(submission.text, submission.environment)
+
+    def original(self, submission: Submission) -> dict[str, Any]:
+        """The jobspec as ingest stored it, with the environment: what a job is started from."""
+        jobspec: dict[str, Any] = msgspec.json.decode(self.text(submission))
+        return updated_jobspec(jobspec, submission.updates) if submission.updates else jobspec
+
+    def r(self, id: int, current: bool) -> dict[str, Any] | None:
+        """R as an object, None before there is one; raises KeyError for an unknown job."""
+        job = self.active.get(id)
+        if job is not None:
+            return job.r
+        record = self.record(id)
+        if record is None:
+            raise KeyError(id)
+        r = record.r
+        if r is not None and current:
+            for _, name, context in record.events:
+                if name == "resource-update" and context:
+                    r = updated_r(r, context)
+        return r
+
+    def guest_log(self, id: int, name: str) -> Log | None:
+        """A guest log of any job, None if nothing was written to it."""
+        if id in self.active:
+            return self.logs.get(id, {}).get(name)
+        record = self.record(id)
+        if record is None or name not in record.logs:
+            return None
+        return self._restored(id, name, record.logs[name])
+
+    def guest_names(self, id: int) -> list[str]:
+        if id in self.active:
+            return list(self.logs.get(id, {}))
+        record = self.record(id)
+        return list(record.logs) if record is not None else []
+
+    def lookup(self, id: int, key: str, current: bool = False) -> str:
+        """The value of an RFC 16 key as text. Raises KeyError when there is none, OSError(EFBIG) if it is too long."""
+        if key == "eventlog":
+            return b"".join(map(event_line, self.events(id))).decode("utf-8", "surrogateescape")
+        if key == "jobspec":
+            return _JSON.encode(self.jobspec(id, current)).decode("utf-8", "surrogateescape")
+        if key == "R":
+            r = self.r(id, current)
+            if r is None:
+                raise KeyError(key)
+            return _JSON.encode(r).decode()
+        if key == "J":
+            submission = self._submission(id)
+            return join_j(submission.head, self.text(submission), submission.tail)
+        log = self.guest_log(id, key)
+        if log is None:
+            raise KeyError(key)
+        if log.size > MOST_TEXT:
+            text = f"{key} has {log.size >> 20} MiB, more than one answer may ({MOST_TEXT >> 20} MiB): watch it instead"
+            raise OSError(errno.EFBIG, text)
+        return log.text().decode("utf-8", "surrogateescape")
+
+    def keys(self, id: int) -> list[str]:
+        """The RFC 16 keys that a job has."""
+        keys = ["J", "eventlog", "jobspec", *self.guest_names(id)]
+        if self.r(id, False) is not None:
+            keys.append("R")
+        return sorted(keys)

@@ -1,0 +1,144 @@
+"""Who waits for what: the jobs in DEPEND, by what would let them go on. Pure, a part of the core.
+
+The table is derived: it is built from the dependency-add events of active jobs, whether they were just submitted or
+came back from the journal, so nothing of it is ever saved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from headrace.jobs.record import DEPEND, Job, inactive_excepted, inactive_result, inactive_started
+from headrace.modules.job_manager import dependencies as deps
+from headrace.spec import jobspec as js
+
+if TYPE_CHECKING:
+    from headrace.modules.job_manager.core import Core
+
+
+class Waiting:
+    """Jobs by antecedent, and groups of singletons by user and name."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._dependents: dict[int, dict[tuple[int, str], str]] = {}
+        self._singletons: dict[tuple[int, str], set[int]] = {}
+        self._singleton_names: dict[int, tuple[int, str]] = {}
+        # Jobs that ended and whose dependents did not hear of it yet; a chain of them ends one after the other.
+        self._over: deque[Job] = deque()
+        self._telling = False
+
+    def check(self, job: Job, need: deps.Need) -> None:
+        """Raises DependencyError when a new job asks for what can never be."""
+        if need.kind == deps.SINGLETON:
+            if not (js.system(job.jobspec).get("job") or {}).get("name"):
+                raise deps.DependencyError("dependency: singleton: the job must have a name")
+        elif need.job:
+            known = self._progress(need.job)
+            if known is None or need.job == job.id:
+                text = need.description.partition("=")[2]
+                raise deps.DependencyError(f"dependency: {need.kind}: job not found: {text}")
+            if deps.verdict(need.kind, *known) is False:
+                raise deps.DependencyError(deps.refusal(need.kind, need.job))
+
+    def _progress(self, id: int) -> tuple[bool, int | None, bool] | None:
+        """(has it started, its result or None, had it a fatal exception); None for a job that does not exist."""
+        job = self.core.active.get(id)
+        if job is not None:
+            return job.started, None, False
+        known = self.core.inactive.get(id)
+        if known is None:
+            return None
+        return inactive_started(known), inactive_result(known), inactive_excepted(known)
+
+    def watch(self, job: Job) -> None:
+        """Take up whatever a job in DEPEND waits for; what is met already is removed at once."""
+        for description in list(job.dependencies or ()):
+            need = deps.from_description(description)
+            if need is None:
+                continue
+            if need.kind == deps.SINGLETON:
+                if min(self._singletons[self._singleton_names[job.id]]) == job.id:
+                    self.remove(job, description)
+            elif need.job:
+                self._dependents.setdefault(need.job, {})[job.id, description] = need.kind
+                self._judge(job, need.job, need.kind, description)
+            else:
+                self.core.deadline(need.time, job, description)
+
+    def _judge(self, job: Job, antecedent: int, kind: str, description: str) -> None:
+        known = self._progress(antecedent)
+        met = deps.verdict(kind, *known) if known is not None else False
+        if met is None:
+            return
+        dependents = self._dependents.get(antecedent, {})
+        dependents.pop((job.id, description), None)
+        if not dependents:
+            self._dependents.pop(antecedent, None)
+        if job.state != DEPEND:
+            return
+        if met:
+            self.remove(job, description)
+        else:
+            self.core.raise_exception(job, "dependency", 0, deps.refusal(kind, antecedent), self.core.owner)
+
+    def remove(self, job: Job, description: str) -> None:
+        """A dependency is met."""
+        if job.dependencies is not None and description in job.dependencies:
+            self.core.post(job, "dependency-remove", {"description": description})
+
+    def started(self, job: Job) -> None:
+        """A job started: some may have waited for that."""
+        if job.id in self._dependents:
+            self._settle(job.id)
+
+    def ended(self, job: Job) -> None:
+        """A job became inactive. What ends by that in turn is told when this is done."""
+        self._over.append(job)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._over:
+                self._tell(self._over.popleft())
+        finally:
+            self._telling = False
+
+    def _tell(self, job: Job) -> None:
+        if job.id in self._dependents:
+            self._settle(job.id)
+        if job.id in self._singleton_names:
+            self._next_singleton(job)
+
+    def _settle(self, antecedent: int) -> None:
+        for (id, description), kind in list(self._dependents.get(antecedent, {}).items()):
+            job = self.core.active.get(id)
+            if job is None:
+                self._dependents[antecedent].pop((id, description), None)
+                continue
+            self._judge(job, antecedent, kind, description)
+            if job.state == DEPEND:
+                self.core.advance(job)
+        if not self._dependents.get(antecedent):
+            self._dependents.pop(antecedent, None)
+
+    def join_singletons(self, job: Job) -> None:
+        """Count an active job among those of its name, if it is a singleton."""
+        if any(item["scheme"] == deps.SINGLETON for item in js.dependencies(job.jobspec)):
+            key = (job.userid, js.name(job.jobspec))
+            self._singletons.setdefault(key, set()).add(job.id)
+            self._singleton_names[job.id] = key
+
+    def _next_singleton(self, job: Job) -> None:
+        key = self._singleton_names.pop(job.id)
+        group = self._singletons[key]
+        group.discard(job.id)
+        if not group:
+            del self._singletons[key]
+            return
+        following = self.core.active.get(min(group))
+        # One that is not active any more is to be told of next.
+        if following is not None and following.state == DEPEND:
+            self.remove(following, deps.SINGLETON)
+            self.core.advance(following)

@@ -1,0 +1,156 @@
+"""The job manager's journal of events (job-manager.events-journal): every event of every job, as it happens.
+
+Job list lives on it. A consumer that asks for the full past gets it in slices, finished jobs first; a job's live events
+wait until its past was sent. A message with no events and no job marks the end of the past.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.module import ModuleContext
+from headrace.jobs.record import SCHED, Event
+from headrace.modules.job_manager.pipeline import News
+from headrace.modules.job_manager.store import Store
+from headrace.spec.jobspec import Bare
+from headrace.spec.message import Message
+
+_ANY = -1
+# Finished jobs sent between two looks at the loop: about 2 ms.
+_SLICE = 50
+
+
+class _Consumer:
+    __slots__ = ("allow", "deny", "past")
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.allow = _names(body, "allow")
+        self.deny = _names(body, "deny")
+        self.past: dict[int, None] = {}
+
+    def wants(self, name: str) -> bool:
+        return (self.allow is None or name in self.allow) and (self.deny is None or name not in self.deny)
+
+
+class EventsJournal:
+    """All consumers of the journal."""
+
+    def __init__(self, ctx: ModuleContext, store: Store) -> None:
+        self.ctx = ctx
+        self.store = store
+        self.streams = ctx.streams("events-journal")
+        self.consumers: dict[Message, _Consumer] = {}
+        self.streams.on_remove = lambda msg: self.consumers.pop(msg, None)  # type: ignore[assignment]
+        self.events = 0
+        self.bare = Bare()
+
+    def open(self, msg: Message) -> None:
+        """Handle a request {full, allow?, deny?}."""
+        body = msg.obj or {}
+        consumer = _Consumer(body)
+        self.streams.add(msg)
+        self.consumers[msg] = consumer
+        if body.get("full"):
+            # Finished jobs by their end: job-list lists them so (RFC 43) and learns of them here.
+            consumer.past = dict.fromkeys([*self.store.places, *sorted(self.store.active)])
+            self._send_past(msg, consumer)
+        else:
+            for job in self.store.active.values():
+                self._send(msg, consumer, job.id, job.events[: job.shown], True)
+            self.ctx.respond(msg, {"id": _ANY, "events": []})
+
+    def _send_past(self, msg: Message, consumer: _Consumer) -> None:
+        if self.consumers.get(msg) is not consumer:
+            return
+        for id in list(consumer.past)[:_SLICE]:
+            del consumer.past[id]
+            try:
+                self._send(msg, consumer, id, self.store.events(id), True)
+            except KeyError:
+                # Purged since.
+                continue
+            job = self.store.active.get(id)
+            if job is not None and job.state == SCHED and job.annotations:
+                # What a scheduler says of a waiting job is in no eventlog.
+                event = (self.ctx.now(), "annotations", {"annotations": job.annotations})
+                self._respond(msg, consumer, id, [event], {})
+        if consumer.past:
+            self.ctx.call_soon(self._send_past, msg, consumer)
+        else:
+            self.ctx.respond(msg, {"id": _ANY, "events": []})
+
+    def _send(self, msg: Message, consumer: _Consumer, id: int, events: list[Event], extras: bool) -> None:
+        if events:
+            self._respond(msg, consumer, id, events, self._extras(id, events) if extras else {})
+
+    def _extras(self, id: int, events: list[Event]) -> dict[str, Any]:
+        """jobspec and R, with the events that bring them about."""
+        out: dict[str, Any] = {}
+        for _, name, _ in events:
+            if name == "submit":
+                out["jobspec"] = self.store.jobspec(id, False)
+            elif name == "alloc":
+                r = self.store.r(id, True)
+                if r is not None:
+                    out["R"] = r
+        return out
+
+    def _respond(self, msg: Message, consumer: _Consumer, id: int, events: list[Event], extras: dict[str, Any]) -> None:
+        if consumer.allow is None and consumer.deny is None:
+            lines = [event_object(event) for event in events]
+        else:
+            lines = [event_object(event) for event in events if consumer.wants(event[1])]
+        if lines:
+            self.ctx.respond(msg, {"id": id, "events": lines, **extras})
+
+    def publish(self, news: list[News]) -> None:
+        """Events that are durable now, job by job."""
+        consumers = list(self.consumers.items())
+        for job, first, events in news:
+            allocated = job.r is not None and any(event[1] == "alloc" for event in events)
+            if allocated:
+                events = _with_annotations(events)
+            self.events += len(events)
+            if not consumers:
+                continue
+            extras: dict[str, Any] = {}
+            if first == 0:
+                extras["jobspec"] = self.bare.of(job.jobspec)
+            if allocated:
+                extras["R"] = job.r
+            for msg, consumer in consumers:
+                if job.id not in consumer.past:
+                    self._respond(msg, consumer, job.id, events, extras)
+
+    def annotations(self, id: int, time: float, annotations: dict[str, Any] | None) -> None:
+        """Volatile annotations: an event of this journal that no eventlog has."""
+        self.events += 1
+        event = (time, "annotations", {"annotations": annotations or {}})
+        for msg, consumer in list(self.consumers.items()):
+            if id not in consumer.past:
+                self._respond(msg, consumer, id, [event], {})
+
+    def stats(self) -> dict[str, Any]:
+        return {"listeners": len(self.consumers), "events": self.events}
+
+
+def _with_annotations(events: list[Event]) -> list[Event]:
+    """`events` with an `annotations` event before each `alloc` that has some, as flux-core's journal has it."""
+    found: list[Event] = []
+    for event in events:
+        if event[1] == "alloc" and event[2] and "annotations" in event[2]:
+            found.append((event[0], "annotations", event[2]))
+        found.append(event)
+    return found
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """An event as RFC 18 has it in JSON."""
+    if event[2] is None:
+        return {"timestamp": event[0], "name": event[1]}
+    return {"timestamp": event[0], "name": event[1], "context": event[2]}
+
+
+def _names(body: dict[str, Any], key: str) -> frozenset[str] | None:
+    value = body.get(key)
+    return None if value is None else frozenset(map(str, value))

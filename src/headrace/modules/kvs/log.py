@@ -1,0 +1,154 @@
+"""What makes the KVS survive `kill -9`: a log of versions in SQLite, one synced transaction per batch of commits.
+
+The log holds operations, not blobs, so it stays as small as what clients wrote; when it has outgrown the trees, the
+trees themselves replace it. Every method may wait for the disk, so the loop calls them through `background.Background`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.modules.kvs.pack import pack, unpack
+from headrace.modules.kvs.tree import Dir, DirRef, KvsError, Missing, Node
+from headrace.modules.kvs.txn import Op, apply, pack_ops, unpack_ops
+
+# The log is replaced by the trees when it holds more bytes than this and than twice the trees.
+_COMPACT_BYTES = 4 << 20
+
+
+class LogError(ValueError):
+    """What the log holds is not what was written to it."""
+
+
+class Space(NamedTuple):
+    """A namespace as the log knows it; `owner` is a user id, `seq` its version."""
+
+    name: str
+    owner: int
+    flags: int
+    seq: int
+    root: Dir | DirRef
+
+
+def version_record(name: str, seq: int, ops: list[Op], opened: list[DirRef]) -> bytes:
+    """A new version of a namespace; `opened` as `apply` gave it, so that a replay needs nothing but the log."""
+    loaded = {node.ref: pack(node) for node in opened}
+    return msgspec.msgpack.encode(["version", name, seq, pack_ops(ops), loaded])
+
+
+def create_record(space: Space) -> bytes:
+    return msgspec.msgpack.encode(["create", space.name, space.owner, space.flags, space.seq, pack(space.root)])
+
+
+def remove_record(name: str) -> bytes:
+    return msgspec.msgpack.encode(["remove", name])
+
+
+class Log:
+    """The log at `path`. Raises sqlite3.Error from every method that touches the file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, record BLOB NOT NULL, crc INTEGER)")
+        if "crc" not in (column for _, column, *_ in self._db.execute("PRAGMA table_info(log)")):
+            # Begun before records had one; SQLite itself looks at no value.
+            self._db.execute("ALTER TABLE log ADD COLUMN crc INTEGER")
+        self._bytes = self._base = int(self._db.execute("SELECT total(length(record)) FROM log").fetchone()[0])
+
+    def replay(self) -> dict[str, Space]:
+        """The namespaces after everything in the log, empty for a new one. Raises LogError, too."""
+        spaces: dict[str, Space] = {}
+        for id, raw, crc in self._db.execute("SELECT id, record, crc FROM log ORDER BY id"):
+            try:
+                if crc is not None and zlib.crc32(raw) != crc:
+                    raise ValueError("other bytes than were written")
+                _replay(spaces, raw)
+            except Exception as exc:
+                # Whatever can be wrong with bytes that we did not write.
+                raise LogError(f"record {id} of the log is not one: {exc!r}") from None
+        return spaces
+
+    def append(self, records: list[bytes]) -> None:
+        """Write and sync `records`; all of them or, when this raises, none."""
+        self._db.execute("BEGIN")
+        try:
+            self._insert(records)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+        self._bytes += sum(map(len, records))
+
+    @property
+    def overgrown(self) -> bool:
+        return self._bytes > max(_COMPACT_BYTES, 2 * self._base)
+
+    def compact(self, spaces: list[Space]) -> None:
+        """Replace the log by the namespaces as they stand after its last record."""
+        records = [create_record(space) for space in spaces]
+        self._db.execute("BEGIN")
+        try:
+            self._db.execute("DELETE FROM log")
+            self._insert(records)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._rollback()
+            raise
+        self._bytes = self._base = sum(map(len, records))
+
+    def _insert(self, records: list[bytes]) -> None:
+        rows = ((record, zlib.crc32(record)) for record in records)
+        self._db.executemany("INSERT INTO log (record, crc) VALUES (?, ?)", rows)
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _replay(spaces: dict[str, Space], raw: bytes) -> None:
+    kind, name, *rest = msgspec.msgpack.decode(raw)
+    if kind == "create":
+        owner, flags, seq, packed = rest
+        spaces[name] = Space(name, owner, flags, seq, _root(packed))
+    elif kind == "remove":
+        spaces.pop(name, None)
+    else:
+        seq, ops, loaded = rest
+        old = spaces[name]
+        spaces[name] = old._replace(seq=seq, root=_replay_ops(old.root, unpack_ops(ops), name, loaded))
+
+
+def _replay_ops(root: Dir | DirRef, ops: list[Op], name: str, loaded: dict[str, Any]) -> Dir:
+    while True:
+        try:
+            return apply(root, ops, name, [])
+        except Missing as need:
+            if not isinstance(need.node, DirRef):
+                raise
+            need.node.loaded = _directory(loaded[need.node.ref])
+
+
+def _root(packed: list[Any]) -> Dir | DirRef:
+    """A namespace's root, which is a reference alone if its blob was not in the content store."""
+    node: Node = unpack(packed)
+    if not isinstance(node, (Dir, DirRef)):
+        raise KvsError(0, "the log names something else than a directory as a root")
+    return node
+
+
+def _directory(packed: list[Any]) -> Dir:
+    node = _root(packed)
+    if not isinstance(node, Dir):
+        raise KvsError(0, "the log names a reference where it must have a directory")
+    return node

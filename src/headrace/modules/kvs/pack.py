@@ -1,0 +1,40 @@
+"""The KVS's trees packed for its log: nothing is hashed, and blobs of values stay apart so that references survive a
+restart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.modules.kvs.tree import Blob, Dir, DirRef, Node, Symlink, Val, ValRef
+
+_VAL, _PARTS, _DIR, _DIRREF, _SYMLINK = range(5)
+
+
+def pack(node: Node) -> list[Any]:
+    """The node as lists, strings and bytes (for msgpack), with everything below it."""
+    if isinstance(node, Val):
+        return [_VAL, node.data]
+    if isinstance(node, ValRef):
+        return [_PARTS, [blob.ref if blob.data is None else blob.data for blob in node.blobs[: node.count]]]
+    if isinstance(node, Symlink):
+        return [_SYMLINK, node.target, node.namespace]
+    if isinstance(node, DirRef):
+        if node.loaded is None:
+            return [_DIRREF, node.ref]
+        node = node.loaded
+    return [_DIR, {name: pack(entry) for name, entry in node.entries.items()}]
+
+
+def unpack(packed: list[Any]) -> Node:
+    """The node of `pack`."""
+    kind, data = packed[0], packed[1]
+    if kind == _VAL:
+        return Val(data)
+    if kind == _PARTS:
+        return ValRef([Blob(None, part) if isinstance(part, str) else Blob(part) for part in data])
+    if kind == _SYMLINK:
+        return Symlink(data, packed[2])
+    if kind == _DIRREF:
+        return DirRef(data)
+    return Dir({name: unpack(entry) for name, entry in data.items()})

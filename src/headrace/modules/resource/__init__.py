@@ -1,0 +1,1 @@
+"""What resources there are, and which can be used (RFC 28, RFC 44)."""

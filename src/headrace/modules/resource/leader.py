@@ -1,0 +1,506 @@
+"""The resource service of rank 0: what this instance has, which of it is up, and who may use it (RFC 28, RFC 44).
+
+It keeps the inventory; the other ranks are in follower.py. A scheduler acquires the whole of it and is told, rank
+by rank, what comes and goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.modules.resource import source
+from headrace.modules.resource.follower import count_node, send_topology
+from headrace.modules.resource.handover import Handover, adopt, leave
+from headrace.modules.resource.inventory import Event, Inventory, TargetError, ids
+from headrace.modules.resource.log import ResourceLog
+from headrace.modules.resource.resize import Resizer, reshape
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+from headrace.spec.os_error import text_of
+from headrace.spec.requests.resource import LEADER
+from headrace.spec.rset import ResourceSet, RsetError
+
+# Whose R need not be what this machine has: another instance's or somebody's word counts.
+_UNCHECKED = ("job-info", "resource-reload")
+# The reason for which ranks are drained whose broker is lost.
+_LOST = "broker was lost"
+# Seconds that nodes may report after the quorum is there, before what they have is assumed.
+_LATE = 1.0
+
+
+class Leader:
+    """The inventory of rank 0 and the `resource` service."""
+
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.args = args
+        self.forced_down = 0
+        hosts = list(Hostlist.parse(ctx.attrs.get("hostlist")))
+        self.inventory = Inventory(ctx.size, hosts or [ctx.attrs.get("hostname")] * ctx.size)
+        self.found: dict[int, source.Found] = {}
+        # Whether the time has begun after which nodes that nobody has seen yet are in R, too.
+        self.hurried = False
+        self.method = ""
+        # How an earlier load of this module came to the R that we have from the KVS.
+        self.origin = ""
+        self.ready = False
+        self.usable = 0
+        self.muted = False
+        self.acquirers = ctx.streams("acquire")
+        # What the acquirers of an earlier load know, until it is known which brokers are online.
+        self.inherited: Handover | None = None
+        self.journal = ctx.streams("journal")
+        self.waiting_up: list[tuple[int, Message]] = []
+        self.log = ResourceLog(ctx, lambda: self.inventory.rset)
+        # Drains and undrains that were asked for are made one after the other.
+        self.changing = asyncio.Lock()
+        self.table = self._table(ctx.config)
+        self.resizer = Resizer(self)
+        ctx.service(
+            "resource",
+            {
+                "status": lambda msg: self.inventory.status(),
+                "sched-status": self._sched_status,
+                "get": self._get,
+                "acquire": self._acquire,
+                "acquire-mute": self._mute,
+                "journal": self._journal,
+                "drain": self._drain,
+                "undrain": self._undrain,
+                "reload": self._reload,
+                "monitor-waitup": self._wait_up,
+                "monitor-force-down": self._force_down,
+                "gather": self._add,
+                "topo-get": lambda msg: send_topology(ctx, msg),
+                **self.resizer.methods(),
+            },
+            open=("status", "sched-status", "get", "topo-get"),
+            requests=LEADER,
+        )
+        ctx.on_config(self._configure)
+        ctx.on_stats(self._stats)
+        ctx.on_unload(self._unload)
+        ctx.on_growth(self.resizer.grown)
+        self.configured = self.inventory.rset = source.configured(ctx.config)
+        # Who looks at a state with one broker has the configuration of many.
+        if ctx.attrs.get("broker.recovery-mode", "0") != "1":
+            try:
+                self._excluded(self.table)
+            except TargetError as exc:
+                raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
+        ctx.spawn(self._start())
+
+    def _table(self, config: dict[str, Any]) -> dict[str, Any]:
+        table = config.get("resource", {})
+        if not isinstance(table, dict):
+            raise RpcError(errno.EINVAL, "resource: must be a table")
+        for key in ("no-update-watch", "norestrict", "noverify"):
+            if not isinstance(table.get(key, False), bool):
+                raise RpcError(errno.EINVAL, f"resource.{key}: must be true or false")
+        exclude = table.get("exclude", "")
+        if not isinstance(exclude, str):
+            raise RpcError(errno.EINVAL, "resource.exclude: must be an idset or a hostlist")
+        return table
+
+    async def _start(self) -> None:
+        """Take over the eventlog of an earlier life, find R, then follow the brokers as they come and go."""
+        events = await self.log.read()
+        # Its hosts are those that drains name.
+        again = self.inventory.rset = await self._again(events) if self.configured is None else self.configured
+        self.inventory.replay(events)
+        self.record(self.inventory.restart(self.ctx.now()))
+        if self.configured is not None:
+            self._define(self.configured, "configuration")
+        elif again is not None:
+            self._define(again, "kvs")
+            await self._inherit()
+        else:
+            await self._inherit()
+        self._add_found([count_node(self.ctx)])
+        self._follow("broker.torpid", self._torpid)
+        # In recovery mode (`flux start --recovery`) a state is looked at: what is online would be given to its jobs.
+        if "monitor-force-up" in self.args:
+            self._online((1 << self.ctx.size) - 1)
+        elif self.ctx.attrs.get("broker.recovery-mode", "0") != "1":
+            self._follow("broker.online", self._online)
+
+    async def _again(self, events: list[Event]) -> ResourceSet | None:
+        """R from the KVS if an earlier load of this module, in this life of the broker, put it there.
+
+        The other ranks counted their nodes for that one. Where a script loads modules, it may also put an R there
+        before this one, as those of tests do.
+        """
+        started = float(self.ctx.attrs.get("broker.starttime", "") or "inf")
+        defined = [event for event in events if event["name"] == "resource-define" and event["timestamp"] >= started]
+        methods = [(event.get("context") or {}).get("method", "") for event in defined]
+        self.origin = next((method for method in reversed(methods) if method != "kvs"), "")
+        if not defined and "broker.rc1_path" not in self.ctx.attrs:
+            return None
+        try:
+            reply = await self.ctx.rpc("kvs.lookup", {"key": "resource.R", "namespace": "primary", "flags": 0})
+            return ResourceSet.from_obj(msgspec.json.decode(base64.b64decode(reply["val"]["data"])))
+        except (RpcError, RsetError, KeyError, TypeError, ValueError) as exc:
+            self.ctx.log(logging.WARNING, f"resource.R cannot be read: {exc}")
+            return None
+
+    async def _inherit(self) -> None:
+        """Take R of the job we run in, if there is none yet, and go on to follow its expiration."""
+        uri, job = self.ctx.attrs.get("parent-uri"), self.ctx.attrs.get("jobid")
+        if not uri or not job:
+            return
+        watch = not self.table.get("no-update-watch", False)
+        states = source.inherited(
+            uri, job, self.inventory.hosts, watch, lambda text: self.ctx.log(logging.DEBUG, f"job {job}: {text}")
+        )
+        try:
+            rset = await states.__anext__()
+        except StopAsyncIteration:
+            return
+        except (RpcError, RsetError, OSError, ValueError) as exc:
+            self.ctx.log(
+                logging.WARNING, f"R of job {job} in the enclosing instance: {text_of(exc)}; counting nodes instead"
+            )
+            return
+        if not self.method:
+            self._define(rset, "job-info")
+        self._expire_at(rset.expiration)
+        self.ctx.spawn(self._follow_parent(states))
+
+    async def _follow_parent(self, states: AsyncIterator[ResourceSet]) -> None:
+        # An enclosing instance that is gone has nothing more to say.
+        with contextlib.suppress(RpcError, RsetError, OSError):
+            async for rset in states:
+                self._expire_at(rset.expiration)
+
+    def _expire_at(self, expiration: float) -> None:
+        """The time of the whole instance was changed: tell the scheduler (RFC 28), and the job manager."""
+        event = self.inventory.expire_at(expiration, self.ctx.now())
+        if event is not None:
+            self.log.save_r = True
+            self.acquirers.send(event["context"])
+            self.ctx.publish("resource-expiration", event["context"])
+            self.record(event)
+
+    # -- what each broker found
+
+    def _add(self, msg: Message) -> Any:
+        self._add_found(msg.obj["nodes"])
+        return EMPTY
+
+    def _add_found(self, nodes: list[source.Found]) -> None:
+        inventory = self.inventory
+        verified = self.method in ("configuration", "kvs") and self.origin not in _UNCHECKED
+        verified = verified and not self.table.get("noverify", "noverify" in self.args)
+        counted = []
+        for found in nodes:
+            self.found[found[0]] = found
+            if self.method == "dynamic-discovery" or inventory.assumed >> found[0] & 1:
+                counted.append(found)
+            elif verified:
+                self._verify(found)
+        if counted:
+            reshape(self, counted)
+            inventory.assumed &= ~sum(1 << found[0] for found in counted)
+            self.changed()
+        if not self.method and len(self.found) == self.ctx.size:
+            self._discovered(list(self.found.values()))
+        elif self.hurried:
+            # Those of the quorum may have been online before their count was here.
+            self._at_quorum(self.inventory.online)
+
+    def _discovered(self, nodes: list[source.Found]) -> None:
+        try:
+            self._define(source.gathered(nodes), "dynamic-discovery")
+        except RsetError as exc:
+            self.ctx.log(logging.ERROR, f"discovered resources do not fit together: {exc}")
+
+    def _at_quorum(self, online: int) -> None:
+        """With a `broker.quorum` of less than all, an instance does not wait for those that may never come."""
+        need = int(self.ctx.attrs.get("broker.quorum"))
+        if self.method or not online.bit_count() >= need < self.ctx.size:
+            return
+        if not self._expects_late_nodes() and not online & ~Idset(self.found).bits:
+            self._go_without()
+        elif not self.hurried:
+            self.hurried = True
+            self.ctx.call_later(_LATE, self._go_without)
+
+    def _expects_late_nodes(self) -> bool:
+        """Whether brokers beyond the quorum may be a moment behind it, as those of one launch are. Pods beyond those
+        that a MiniCluster begins with do not exist yet."""
+        table = self.ctx.config.get("headrace", {})
+        return not isinstance(table, dict) or table.get("expects-late-nodes") is not False
+
+    def _go_without(self) -> None:
+        """Define R with nodes that were not seen yet: each is taken to be like most, until it comes and was counted."""
+        if self.method:
+            return
+        assumed = Idset(range(self.ctx.size)) - Idset(self.found)
+        self.inventory.assumed |= assumed.bits
+        likely = source.like_most(self.found.values(), {rank: self.inventory.hosts[rank] for rank in assumed})
+        self.ctx.log(logging.INFO, f"rank {assumed} is not here yet and taken to be like the others")
+        self._discovered([*self.found.values(), *likely])
+
+    def _verify(self, found: source.Found) -> None:
+        rset = self.inventory.rset
+        if rset is not None and found[0] not in rset.ranks:
+            self.ctx.log(logging.WARNING, f"rank {found[0]} ({found[1]}) not found in expected ranks: it gets no jobs")
+        lacks = source.missing(rset, found) if rset is not None else ""
+        if lacks:
+            reason = f"missing resources: {lacks}"
+            self.ctx.log(logging.ERROR, f"draining: rank {found[0]} ({found[1]}) {reason}")
+            self.record(self.inventory.drain(1 << found[0], reason, "update", self.ctx.now()))
+
+    def _define(self, rset: ResourceSet, method: str) -> None:
+        self.method = method
+        self.log.save_r = True
+        self.record(self.inventory.define(rset, method, self.ctx.now()))
+        try:
+            self._exclude(self._excluded(self.table))
+        except TargetError as exc:
+            self.ctx.log(logging.ERROR, f"resource.exclude: {exc}")
+        self._doubt_queues(self.ctx.config)
+        self.ready = True
+        self.inherited = adopt(self.ctx, self.acquirers, self.inventory.schedulable())
+        if self.inherited is not None:
+            self.usable = self.inherited.usable
+            self.acquirers.send({"expiration": rset.expiration})
+        else:
+            self.usable = self.inventory.usable()
+            for msg in self.acquirers:
+                self._offer(msg)
+        self.resizer.defined()
+
+    def learn_hosts(self) -> None:
+        """Take the brokers that there are now for the instance: hosts may be added to it."""
+        self.inventory.size = self.ctx.size
+        self.inventory.hosts = list(Hostlist.parse(self.ctx.attrs.get("hostlist"))) or self.inventory.hosts
+
+    def _excluded(self, table: dict[str, Any]) -> int:
+        text = table.get("exclude", "")
+        return self.inventory.targets(text) if text else 0
+
+    def _exclude(self, ranks: int) -> None:
+        """What is excluded is not drained as well, also not when it comes back."""
+        drained = ranks & self.inventory.drained_bits()
+        if drained:
+            self.record(self.inventory.undrain(drained, "excluded", "force", self.ctx.now()))
+        self.inventory.exclude = ranks
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        """A reloaded configuration: `exclude` changes at once, the resources themselves need a restart."""
+        table = self._table(config)
+        try:
+            self._exclude(self._excluded(table))
+        except TargetError as exc:
+            raise RpcError(errno.EINVAL, f"resource.exclude: {exc}") from None
+        self.table = table
+        self._doubt_queues(config)
+        self.changed()
+
+    def _doubt_queues(self, config: dict[str, Any]) -> None:
+        """Queues of which no host is in R: no job of theirs can ever run."""
+        # Who looks at a state with one broker has the configuration of many.
+        if self.inventory.rset is None or self.ctx.attrs.get("broker.recovery-mode", "0") == "1":
+            return
+        for name, hosts in source.queues_without_hosts(config, self.inventory.rset):
+            self.ctx.log(logging.WARNING, f"queues.{name}.hosts: no host of {hosts} is among the resources")
+
+    # -- brokers come and go
+
+    def _follow(self, group: str, update: Callable[[int], None]) -> None:
+        def changed(reply: Message) -> None:
+            if reply.errnum:
+                if reply.errnum != errno.ENODATA:
+                    self.ctx.log(logging.ERROR, f"groups.get {group}: {reply.text or os.strerror(reply.errnum)}")
+                return
+            update(Idset.parse(reply.obj["members"]).bits)
+
+        self.ctx.call("groups.get", {"name": group}, changed, nodeid=0, streaming=True)
+
+    def _online(self, ranks: int) -> None:
+        ranks &= ~self.forced_down
+        came, went = ranks & ~self.inventory.online, self.inventory.online & ~ranks
+        for event in self.inventory.set_online(ranks, self.ctx.now()):
+            self.record(event)
+        self._drain_lost(came, went)
+        self.inherited = None
+        self.changed()
+        self._at_quorum(ranks)
+        for entry in list(self.waiting_up):
+            if ranks.bit_count() >= entry[0]:
+                self.waiting_up.remove(entry)
+                self.ctx.respond(entry[1])
+
+    def _drain_lost(self, came: int, went: int) -> None:
+        """With `drain-lost` of the table [headrace], drain ranks whose broker is lost until it is back."""
+        table, inventory = self.ctx.config.get("headrace", {}), self.inventory
+        if isinstance(table, dict) and table.get("drain-lost") is True:
+            lost = went & self.ctx.broker.lost.bits & ~inventory.drained_bits()
+            self.record(inventory.drain(lost, _LOST, "update", self.ctx.now()) if lost else None)
+        back = [
+            rank for rank in Idset.from_bits(came & inventory.drained_bits()) if inventory.drained[rank].reason == _LOST
+        ]
+        if back:
+            self.record(inventory.undrain(Idset(back).bits, "broker is back", "force", self.ctx.now()))
+
+    def _torpid(self, ranks: int) -> None:
+        for event in self.inventory.set_torpid(ranks, self.ctx.now()):
+            self.record(event)
+
+    # -- events
+
+    def record(self, event: Event | None, kept: bool = False) -> None:
+        """Publish one event to the journal's readers, keep it in the KVS, and tell the scheduler what it changed."""
+        if event is None:
+            return
+        body: dict[str, Any] = {"events": [event]}
+        if event["name"] == "resource-define":
+            body["R"] = self.inventory.status()["R"]
+        self.journal.send(body)
+        if event["name"] in ("drain", "undrain"):
+            context = " ".join(f"{key}={value}" for key, value in event["context"].items())
+            self.ctx.log(logging.INFO, f"{event['name']} {context}")
+        if not kept:
+            self.log.add(event)
+        self.changed()
+
+    def changed(self) -> None:
+        if not self.ready or self.inherited is not None:
+            return
+        usable = self.inventory.usable()
+        up, down = usable & ~self.usable, self.usable & ~usable
+        self.usable = usable
+        if (up or down) and not self.muted:
+            body = {}
+            if up:
+                body["up"] = ids(up)
+            if down:
+                body["down"] = ids(down)
+            self.acquirers.send(body)
+
+    def _unload(self) -> None:
+        self.log.close()
+        if self.ready:
+            leave(self.ctx, self.acquirers, self.inventory.schedulable(), self.usable)
+
+    # -- requests
+
+    def _acquire(self, msg: Message) -> None:
+        if len(self.acquirers):
+            raise RpcError(errno.EBUSY, "resources are already acquired by another scheduler")
+        self.acquirers.add(msg)
+        if self.ready:
+            self._offer(msg)
+
+    def _offer(self, msg: Message) -> None:
+        inventory = self.inventory
+        self.ctx.respond(msg, {"resources": inventory.schedulable().to_obj(), "up": ids(self.usable)})
+
+    def _mute(self, msg: Message) -> Any:
+        self.muted = True
+        return EMPTY
+
+    def _journal(self, msg: Message) -> None:
+        self.journal.add(msg)
+        body: dict[str, Any] = {"events": list(self.inventory.events)}
+        if self.inventory.rset is not None:
+            body["R"] = self.inventory.rset.to_obj()
+        if body["events"]:
+            self.ctx.respond(msg, body)
+        self.ctx.respond(msg, {"events": []})
+
+    def _get(self, msg: Message) -> dict[str, Any]:
+        if self.inventory.rset is None:
+            raise RpcError(errno.EAGAIN, "resources are not known yet")
+        return {"R": self.inventory.rset.to_obj()}
+
+    def _targets(self, msg: Message) -> tuple[int, str]:
+        targets, mode = msg.obj["targets"], msg.obj.get("mode") or ""
+        try:
+            return self.inventory.targets(targets), mode
+        except TargetError as exc:
+            raise RpcError(errno.EINVAL, f"invalid targets: {exc}") from None
+
+    async def _drain(self, msg: Message) -> Any:
+        async with self.changing:
+            ranks, mode = self._targets(msg)
+            try:
+                event = self.inventory.drain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
+            except TargetError as exc:
+                raise RpcError(errno.EEXIST if "already" in str(exc) else errno.EINVAL, str(exc)) from None
+            return await self._change(msg, event)
+
+    async def _undrain(self, msg: Message) -> Any:
+        async with self.changing:
+            ranks, mode = self._targets(msg)
+            try:
+                event = self.inventory.undrain_event(ranks, msg.obj.get("reason"), mode, self.ctx.now())
+            except TargetError as exc:
+                raise RpcError(errno.EINVAL, str(exc)) from None
+            return await self._change(msg, event)
+
+    async def _change(self, msg: Message, event: Event | None) -> Any:
+        """Make what `event` says once it is kept; at once for who waits for no answer."""
+        if event is not None:
+            if not msg.noresponse:
+                await self.log.keep(event)
+            self.record(self.inventory.take(event), kept=not msg.noresponse)
+        return EMPTY
+
+    def _reload(self, msg: Message) -> Any:
+        """Another R from a file, for tests and disaster recovery: only while no scheduler holds the resources."""
+        path = msg.obj["path"]
+        rset = source.from_xml_folder(path) if msg.obj.get("xml") else source.from_file(path)
+        if len(self.acquirers):
+            raise RpcError(errno.EBUSY, "resources are busy (unload scheduler?)")
+        foreign = rset.ranks - Idset(range(self.ctx.size))
+        if foreign and not msg.obj.get("force"):
+            raise RpcError(errno.EINVAL, f"{path}: ranks {foreign} are not in this instance of {self.ctx.size}")
+        self._define(rset, "resource-reload")
+        return EMPTY
+
+    def _wait_up(self, msg: Message) -> Any:
+        need = msg.obj["up"]
+        if not 0 <= need <= self.ctx.size:
+            raise RpcError(errno.EINVAL, f"up must be 0 to {self.ctx.size} brokers")
+        if self.inventory.online.bit_count() >= need:
+            return EMPTY
+        self.waiting_up.append((need, msg))
+        return None
+
+    def _force_down(self, msg: Message) -> Any:
+        """Take ranks for lost, whatever their brokers are."""
+        try:
+            ranks = Idset.parse(msg.obj["ranks"]).bits
+        except ValueError as exc:
+            raise RpcError(errno.EPROTO, f"ranks must be an idset: {exc}") from None
+        self.forced_down |= ranks
+        self._online(self.inventory.online)
+        return EMPTY
+
+    async def _sched_status(self, msg: Message) -> dict[str, Any]:
+        """All, down and allocated resources as R; the scheduler knows what is allocated."""
+        inventory = self.inventory
+        rset = inventory.schedulable()
+        down = rset.select_ranks(Idset.from_bits(rset.ranks.bits & ~inventory.usable()))
+        try:
+            allocated = (await self.ctx.rpc("sched.resource-status", {}))["allocated"]
+        except RpcError:
+            allocated = ResourceSet().to_obj()
+        return {"all": rset.to_obj(), "down": down.to_obj(), "allocated": allocated}
+
+    def _stats(self) -> dict[str, Any]:
+        rset = self.inventory.rset or ResourceSet()
+        return {"method": self.method, "nodes": rset.nnodes, "acquired": len(self.acquirers), "muted": self.muted}

@@ -1,0 +1,1 @@
+"""Schedulers: what both share, first come first served, and the resource graph."""

@@ -1,0 +1,82 @@
+"""How a scheduler learns what runs already, before it takes requests (RFC 27): the same for every scheduler."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import ModuleContext
+from headrace.modules.sched.common.options import Log, Options
+from headrace.spec import jobid
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+# job-info.lookup: the R with every update applied (RFC 43).
+_CURRENT = 2
+
+
+def hello(
+    ctx: ModuleContext,
+    options: Options,
+    log: Log,
+    recover: Callable[[int, dict[str, Any], int], None],
+    resources: Callable[[], str],
+) -> None:
+    """Have `recover(id, R, ranks it gave back as a bit set)` called for each running job, then say that it is ready.
+
+    `resources()` is what the log says of the scheduler's resources then. A job whose resources `recover` refuses with a
+    ValueError gets a fatal exception: it would share them unknowingly.
+    """
+
+    def take(job: int, r: dict[str, Any], freed: str) -> None:
+        try:
+            recover(job, r, Idset.parse(freed).bits)
+        except ValueError as exc:
+            lost(job, str(exc))
+
+    def lost(job: int, why: str) -> None:
+        log(logging.ERROR, f"resources of job {job} cannot be recovered: {why}")
+        note = f"failed to reallocate R: {why}"
+        ctx.call("job-manager.raise", {"id": job, "severity": 0, "type": "scheduler-restart", "note": note})
+
+    def answered(reply: Message) -> None:
+        if reply.errnum == errno.ENODATA:
+            ctx.call("job-manager.sched-ready", options.sched_ready, accepted)
+        elif reply.errnum:
+            log(logging.ERROR, f"job-manager.sched-hello: {reply.text or os.strerror(reply.errnum)}")
+        else:
+            job = reply.obj
+            who = f"id={jobid.encode(job['id'])} priority={job['priority']} userid={job['userid']}"
+            log(logging.DEBUG, f"hello: {who} t_submit={job['t_submit']:.1f}")
+            if "R" in job:
+                take(job["id"], job["R"], job.get("free", ""))
+            else:
+                look_up(job["id"], job.get("free", ""))
+
+    def look_up(job: int, freed: str) -> None:
+        def found(answer: Message) -> None:
+            if answer.errnum:
+                lost(job, answer.text or os.strerror(answer.errnum))
+            else:
+                take(job, msgspec.json.decode(answer.obj["R"]), freed)
+
+        ctx.call("job-info.lookup", {"id": job, "keys": ["R"], "flags": _CURRENT}, found)
+
+    def accepted(reply: Message) -> None:
+        if reply.errnum:
+            log(logging.ERROR, f"job-manager.sched-ready: {reply.text or os.strerror(reply.errnum)}")
+        else:
+            log(logging.INFO, f"ready: {options} {resources()}")
+
+    ctx.call("job-manager.sched-hello", {"partial-ok": options.partial_ok}, answered, streaming=True)
+
+
+def acquire_ended(ctx: ModuleContext, reply: Message, known: bool) -> None:
+    """Tell of an error instead of news about resources; `known` says that there were some before."""
+    then = "changes of nodes are not heard of until the scheduler is reloaded" if known else "nothing can be scheduled"
+    ctx.log(logging.ERROR, f"resource.acquire: {reply.text or os.strerror(reply.errnum)}: {then}")

@@ -1,0 +1,127 @@
+"""`sched.reasons`: why jobs wait and when they will start, worked out when somebody asks (an extension of RFC 27).
+
+Nothing is kept for it while jobs come and go, so that scheduling costs the same whether thousands of jobs wait or ten.
+An answer for thousands is made in slices of a few milliseconds, between which the scheduler does its work. Estimates
+are made in the order of the queues and only as far as the jobs that were asked for; those that are younger than half a
+second serve the next request, too, because a long listing asks in pieces.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
+
+from headrace.broker.module import ModuleContext
+from headrace.modules.sched.common.forecast import Place
+from headrace.spec.message import Message
+
+# Seconds that one slice of work takes, and that estimates are good for.
+_SLICE = 0.002
+_FRESH = 0.5
+
+# (job, its place if known) -> its annotations `reason_pending` and the like; None for a job that does not wait.
+Explain = Callable[[int, "Place | None"], "dict[str, Any] | None"]
+Forecast = Callable[[], Iterator["tuple[int, Place] | None"]]
+
+
+def text(short: str, ahead: int) -> str:
+    """`reason_pending`: what is short, if anything is, and how many jobs of the queue are before this one."""
+    behind = f"behind {ahead} job{'s' if ahead != 1 else ''}" if ahead else ""
+    return "; ".join(filter(None, (short, behind))) or "about to be scheduled"
+
+
+class _Ask:
+    """A request that is being answered; `restarted` once estimates were begun anew for a job that was in none."""
+
+    def __init__(self, msg: Message, ids: list[int]) -> None:
+        self.msg = msg
+        self.ids = deque(ids)
+        self.found: list[list[Any]] = []
+        self.restarted = False
+
+
+class Reasons:
+    """The requests, and the estimates of the last half second."""
+
+    def __init__(self, ctx: ModuleContext, explain: Explain, forecast: Forecast) -> None:
+        self._ctx = ctx
+        self._explain = explain
+        self._forecast = forecast
+        self._asks: deque[_Ask] = deque()
+        self._working = False
+        self._places: dict[int, Place] = {}
+        self._rest: Iterator[tuple[int, Place] | None] | None = None
+        self._begun = -inf
+        # Counts slices of work; the scheduler's state is the same throughout one.
+        self.slice = 0
+
+    def ask(self, msg: Message) -> None:
+        """`sched.reasons {ids}`: {reasons: [[id, {reason_pending, jobs_ahead, t_estimate}]]}, without estimates that
+        nobody can make, and without jobs that do not wait here."""
+        self._asks.append(_Ask(msg, msg.obj["ids"]))
+        if not self._working:
+            self._working = True
+            self._ctx.call_soon(self._work)
+
+    def _work(self) -> None:
+        """One slice."""
+        self.slice += 1
+        now = self._ctx.monotonic
+        until = now() + _SLICE
+        while self._asks and now() < until:
+            ask = self._asks[0]
+            if not ask.ids:
+                self._asks.popleft()
+                self._ctx.respond(ask.msg, {"reasons": ask.found})
+            elif self._placed(ask, until):
+                self._answer(ask, ask.ids.popleft())
+        if self._asks:
+            self._ctx.call_soon(self._work)
+            return
+        self._working = False
+        self._ctx.call_later(_FRESH, self._forget)
+
+    def _answer(self, ask: _Ask, id: int) -> None:
+        place = self._places.get(id)
+        notes = self._explain(id, place)
+        if notes is None:
+            return
+        if place is not None and place.start < inf:
+            notes.setdefault("t_estimate", place.start)
+        ask.found.append([id, notes])
+
+    def _placed(self, ask: _Ask, until: float) -> bool:
+        """Whether the first job of a request has a place, or will have none; goes on looking for it until then."""
+        now = self._ctx.monotonic
+        if now() - self._begun > _FRESH:
+            self._begin()
+        id = ask.ids[0]
+        while id not in self._places:
+            if self._rest is None:
+                if ask.restarted or self._explain(id, None) is None:
+                    return True
+                # It came after these estimates were begun.
+                ask.restarted = True
+                self._begin()
+                continue
+            try:
+                step = next(self._rest)
+            except StopIteration:
+                self._rest = None
+                continue
+            if step is not None:
+                self._places[step[0]] = step[1]
+            if now() > until:
+                return False
+        return True
+
+    def _begin(self) -> None:
+        self._places = {}
+        self._rest = self._forecast()
+        self._begun = self._ctx.monotonic()
+
+    def _forget(self) -> None:
+        if not self._working:
+            self._places, self._rest, self._begun = {}, None, -inf

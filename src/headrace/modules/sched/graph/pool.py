@@ -1,0 +1,502 @@
+"""The graph scheduler without messages: the graph in use, who holds what of it, and the queues in front of it.
+
+Pure: time is an argument, in whole seconds, and decisions are returned. All queues share one graph. What concerns them
+together is settled here: a job that outlives its limit takes back the promises of every queue, and what one job gives
+back is news to all. A job without a time limit counts as very long rather than endless, so that whoever waits for its
+resources can be promised a start at all, and nobody overtakes it for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from headrace.graph import Allocation, Graph, Outcome, Scheduler, parse_jobspec, rv1
+from headrace.graph.policies import Policy
+from headrace.graph.request import JobRequest, Request, RequestError
+from headrace.graph.scheduler import Loss
+from headrace.modules.sched.common.r import Shares, each, shares_of_r
+from headrace.modules.sched.graph.fair import Fair
+from headrace.modules.sched.graph.jgf import graph_of, name_by_rank
+from headrace.modules.sched.graph.r import Nodes
+from headrace.modules.sched.graph.settings import Settings
+from headrace.queueing import Decision, Queue
+from headrace.queueing.line import shape_of
+from headrace.queueing.queue import OVERRUN, overrun
+from headrace.spec import jobspec as js
+from headrace.spec.constraint import validate as validate_constraint
+from headrace.spec.idset import Idset
+from headrace.spec.rset import ResourceSet
+
+# Seconds that a job without a time limit is planned to run.
+UNLIMITED = 10 * 365 * 24 * 3600
+# Types whose release makes a moment worth trying; the first orders nodes where the policy does not.
+_FILTERS = ("core", "gpu", "node")
+_REQUESTS_KEPT = 4096
+# Questions to the graph that a queue may ask in one pass, of about .1 ms each.
+EFFORT = 32
+
+
+class RepairableScheduler(Scheduler):
+    """A scheduler for which what is down will come up again: only what no repair could give is impossible.
+
+    So the answer depends on the request and on properties alone, and is kept: it is asked for every job that waits.
+    """
+
+    def __init__(self, graph: Graph, policy: Policy) -> None:
+        super().__init__(graph, policy, _FILTERS)
+        self._possible: dict[str, Outcome] = {}
+
+    def satisfiable(self, request: JobRequest) -> Outcome:
+        shape = shape_of(request)
+        found = self._possible.get(shape)
+        if found is None:
+            if len(self._possible) >= _REQUESTS_KEPT:
+                self._possible.clear()
+            graph = self.graph
+            up, graph.up = graph.up, bytearray(b"\1") * len(graph)
+            try:
+                found = self._possible[shape] = super().satisfiable(request)
+            finally:
+                graph.up = up
+        return found
+
+    def set_property(self, v: int, key: str, value: str) -> None:
+        super().set_property(v, key, value)
+        self._possible.clear()
+
+    def grow(self, part: Graph) -> list[int]:
+        added = super().grow(part)
+        self._possible.clear()
+        return added
+
+    def shrink(self, ranks: int, take: bool = False) -> Loss:
+        loss = super().shrink(ranks, take)
+        self._possible.clear()
+        return loss
+
+
+class Held:
+    """What a running job holds, until when (seconds since the epoch, 0: no limit), and the queue it came from."""
+
+    __slots__ = ("expiration", "queue", "shares")
+
+    def __init__(self, shares: Shares, expiration: float, queue: str) -> None:
+        self.shares = shares
+        self.expiration = expiration
+        self.queue = queue
+
+
+def _refuse_twins(requests: Sequence[Request]) -> None:
+    """Of several requests for one type beside each other the matcher serves the last, as Fluxion's does, and a job
+    would run on less than it asked for. Raises RequestError."""
+    types = [request.type for request in requests if request.type not in ("slot", "xor_slot")]
+    for request in requests:
+        if types.count(request.type) > 1:
+            raise RequestError(f"resources: {request.type} is asked for twice side by side: ask once, for all of it")
+        _refuse_twins(request.with_)
+
+
+class Pool:
+    """The resources of an instance with their jobs. Ranks start down; `set_up` brings them into play.
+
+    Raises GraphError or RsetError for an R that makes no graph.
+    """
+
+    def __init__(self, r: Mapping[str, Any], settings: Settings) -> None:
+        self.settings = settings
+        self.rset = ResourceSet.from_obj(r)
+        self.graph = graph_of(r, self.rset)
+        self.nodes = Nodes(self.graph)
+        self.scheduler: Scheduler = RepairableScheduler(self.graph, settings.match_policy)
+        self.up = 0
+        self.queues: dict[str, Queue] = {}
+        self.where: dict[int, str] = {}
+        self.held: dict[int, Held] = {}
+        # For those who ask: seconds it took to build this, jobs started, jobs refused.
+        self.load_time = 0.0
+        self.matched = self.refused = 0
+        self.fair = Fair(settings.fair_share)
+        self._ends: list[tuple[int, int]] = []
+        # Whether every vertex is up, and in which generation of the graph.
+        self._up_in = (-1, False)
+        self._requests: dict[tuple[bytes, float, bytes], JobRequest] = {}
+        for v in self.nodes.vertex.values():
+            self.scheduler.set_status(v, False)
+
+    # Resources
+
+    def set_up(self, ranks: int) -> None:
+        """Bring ranks (a bit set) into play; unknown ones are ignored."""
+        self._set_status(ranks & self.nodes.all & ~self.up, True)
+        self.up |= ranks & self.nodes.all
+
+    def set_down(self, ranks: int) -> None:
+        """Take ranks out of play: jobs keep what they hold there, new jobs get nothing."""
+        self._set_status(ranks & self.up, False)
+        self.up &= ~ranks
+
+    def _set_status(self, ranks: int, up: bool) -> None:
+        for rank in each(ranks):
+            self.scheduler.set_status(self.nodes.vertex[rank], up)
+        if ranks:
+            self.touch()
+
+    def remove(self, ranks: int) -> None:
+        """Forget ranks that left the instance (RFC 28 shrink); jobs keep what they hold elsewhere."""
+        for queue in self.queues.values():
+            queue.drop_plans()
+        for jobid in self.scheduler.shrink(ranks, take=True).ended:
+            self._queue(self.held[jobid].queue).running.discard(jobid)
+        self.rset = self.rset.exclude_ranks(Idset.from_bits(ranks))
+        self.nodes = Nodes(self.graph)
+        self.up &= ~ranks
+        for held in self.held.values():
+            held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
+        self.touch()
+
+    def add(self, r: Mapping[str, Any]) -> None:
+        """Have further ranks, which start down, of an R that has no others.
+
+        Raises GraphError, with nothing changed, for ranks that are there already, and RsetError.
+        """
+        part, more = rv1.from_object(r), ResourceSet.from_obj(r)
+        name_by_rank(part)
+        rset = self.rset.union(more)
+        added = self.scheduler.grow(part)
+        for queue in self.queues.values():
+            queue.drop_plans()
+        self.rset = rset
+        self.nodes = Nodes(self.graph)
+        for v in added:
+            if self.graph.type[v] == "node":
+                self.scheduler.set_status(v, False)
+        self.touch()
+
+    def change_properties(self, add: Mapping[str, int], remove: Mapping[str, int]) -> None:
+        """Properties by name gain and lose ranks (bit sets)."""
+        graph, properties = self.graph, self.nodes.properties
+        for name, ranks in add.items():
+            for rank in each(ranks & self.nodes.all):
+                self.scheduler.set_property(self.nodes.vertex[rank], name, "")
+            properties[name] = properties.get(name, 0) | (ranks & self.nodes.all)
+        for name, ranks in remove.items():
+            for rank in each(ranks & self.nodes.all):
+                graph.properties.get(self.nodes.vertex[rank], {}).pop(name, None)
+            properties[name] = properties.get(name, 0) & ~ranks
+        rset = self.rset.without_properties(lambda _name: False)
+        for name, ranks in properties.items():
+            if ranks & rset.ranks.bits:
+                rset = rset.with_property(name, Idset.from_bits(ranks & rset.ranks.bits))
+        self.rset = rset
+        self._rebuild(self.scheduler.policy)
+
+    def configure(self, settings: Settings) -> None:
+        """Take other settings; jobs that wait are planned anew, jobs that run keep what they have."""
+        if settings.fair_share != self.settings.fair_share:
+            self.fair.configure(settings.fair_share)
+        self.settings = settings
+        self._rebuild(settings.match_policy)
+
+    def _rebuild(self, policy: Policy) -> None:
+        """A new scheduler and new queues with the same jobs."""
+        old, waiting = self.scheduler, self.queues
+        self.scheduler = RepairableScheduler(self.graph, policy)
+        for jobid in self.held:
+            allocation = old.jobs.get(jobid)
+            if allocation is not None:
+                self.scheduler.add(jobid, allocation.selection, allocation.start, allocation.end, False)
+        self.queues = {}
+        for name, queue in waiting.items():
+            for jobid in queue.first(len(queue.pending)):
+                entry = queue.pending[jobid]
+                self._queue(name).submit(jobid, entry.request, -entry.place[0], entry.place[1])
+            self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
+
+    # Jobs
+
+    def request(self, jobspec: Mapping[str, Any]) -> JobRequest:
+        """What a jobspec asks for. Raises RequestError or ConstraintError."""
+        system = js.system(jobspec)  # type: ignore[arg-type]
+        texts = [msgspec.json.encode(part) for part in (jobspec["resources"], system.get("constraints"))]
+        return self.request_of(texts[0], system.get("duration") or 0, texts[1])
+
+    def request_of(self, resources: bytes, duration: float, constraints: bytes) -> JobRequest:
+        """What a jobspec with these parts (JSON) asks for; equal ones are one object.
+
+        Raises RequestError or ConstraintError.
+        """
+        key = (resources, duration, constraints)
+        found = self._requests.get(key)
+        if found is None:
+            if len(self._requests) >= _REQUESTS_KEPT:
+                self._requests.clear()
+            constraint = msgspec.json.decode(constraints)
+            if constraint:
+                validate_constraint(constraint)
+            wanted = parse_jobspec({"resources": msgspec.json.decode(resources)}, self.graph.units).resources
+            _refuse_twins(wanted)
+            found = self._requests[key] = JobRequest(wanted, min(ceil(duration) or UNLIMITED, UNLIMITED), constraint)
+        return found
+
+    def _queue(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            own = self.settings.for_queue(name)
+            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, EFFORT)
+        return queue
+
+    def submit(
+        self, jobid: int, request: JobRequest, priority: int, queue: str, userid: int = 0, t_submit: float | None = None
+    ) -> None:
+        """A job waits now. Raises ValueError for an id that is in use."""
+        self._queue(queue).submit(jobid, request, self.fair.enter(jobid, userid, priority), t_submit)
+        self.where[jobid] = queue
+
+    def cancel(self, jobid: int) -> bool:
+        """A waiting job is given up; False if it does not wait."""
+        self.fair.forget(jobid)
+        return self._withdraw(jobid)
+
+    def _withdraw(self, jobid: int) -> bool:
+        name = self.where.pop(jobid, None)
+        if name is None:
+            return False
+        queue = self.queues[name]
+        if jobid in queue.planned and len(self.queues) > 1:
+            self.touch()
+        queue.cancel(jobid)
+        return True
+
+    def reprioritize(self, jobid: int, priority: int) -> None:
+        """Another priority for a waiting job; unknown jobs are ignored."""
+        if jobid in self.where:
+            self._rank(jobid, self.fair.weigh(jobid, priority))
+
+    def _rank(self, jobid: int, priority: int) -> None:
+        queue = self.queues[self.where[jobid]]
+        if queue.pending[jobid].place[0] != -priority:
+            queue.reprioritize(jobid, priority)
+
+    def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
+        """Book what a queue has given to a job, and say what it is."""
+        shares = self.nodes.shares(allocation)
+        self._hold(jobid, Held(shares, expiration, self.where.pop(jobid)), allocation)
+        return shares
+
+    def forget(self, jobid: int) -> None:
+        """A queue has refused a job."""
+        self.refused += 1
+        del self.where[jobid]
+        self.fair.forget(jobid)
+
+    def recover(self, jobid: int, r: Mapping[str, Any], freed: int, now: int) -> None:
+        """Enter a job that already runs, without the ranks it gave back.
+
+        Raises GraphError, RsetError or SpanConflictError when that is not possible.
+        """
+        shares = tuple(share for share in shares_of_r(r) if not freed >> share.rank & 1)
+        expiration = float(r["execution"].get("expiration") or 0.0)
+        start = min(int(r["execution"].get("starttime") or now), now)
+        end = _end(start, expiration)
+        allocation = self.scheduler.add(jobid, self.nodes.selection(shares), start, max(end, now + OVERRUN), False)
+        self.held[jobid] = Held(shares, expiration, "")
+        self._queue("").running.add(jobid)
+        self._will_end(jobid, allocation)
+        self.touch()
+
+    def free(self, jobid: int, now: int = 0) -> bool:
+        """A job gives back all it holds; False for one that holds nothing."""
+        known = self._give_back(jobid, now)
+        self.fair.forget(jobid)
+        return known
+
+    def _give_back(self, jobid: int, now: int) -> bool:
+        held = self.held.pop(jobid, None)
+        if held is None:
+            return False
+        self._charge(jobid, held.shares, now)
+        queue = self._queue(held.queue)
+        if jobid in self.scheduler.jobs:
+            queue.finish(jobid)
+        else:
+            queue.running.discard(jobid)
+        if len(self.queues) > 1:
+            self.touch()
+        return True
+
+    def _charge(self, jobid: int, shares: Shares, now: int) -> None:
+        """A job gives back some of what it holds."""
+        allocation = self.scheduler.jobs.get(jobid)
+        if allocation is not None and now > allocation.start:
+            self.fair.charge(jobid, sum(share.cores.bit_count() for share in shares), allocation.start, now)
+
+    def heirs(self, count: int, now: int) -> list[int]:
+        """Waiting jobs that may take over, in this order, what a job of the same request gives back.
+
+        Only where it cannot matter that nobody chooses: there is nothing else that the first of them could have, nobody
+        else who waits for it and nothing promised beyond; and no vertex is down, which whoever comes next must not get.
+        """
+        waiting = [queue for queue in self.queues.values() if queue.pending]
+        if len(waiting) != 1 or waiting[0].policy.keeps or not self._all_up():
+            return []
+        alike = waiting[0].alike(count)
+        return alike if self._taken(waiting[0].pending[alike[0]].request, now) else []
+
+    def _all_up(self) -> bool:
+        if self._up_in[0] != self.scheduler.generation:
+            self._up_in = (self.scheduler.generation, 0 not in self.graph.up)
+        return self._up_in[1]
+
+    def _taken(self, request: JobRequest, now: int) -> bool:
+        """Whether nothing is left of something that a request needs."""
+        root = self.graph.root
+        wanted = {part.type for top in request.resources for part in _parts(top)}
+        return any(not self.scheduler.free(root, type, now) for type in _FILTERS if type in wanted)
+
+    def inherit(self, jobid: int, heir: int, now: int, expiration: float) -> bool:
+        """A job has taken over all that another held, whatever was decided for it meanwhile.
+
+        False if there was nothing to take over.
+        """
+        held, allocation = self.held.get(jobid), self.scheduler.jobs.get(jobid)
+        end = max(_end(now, expiration), now + 1)
+        if held is not None and allocation is not None and (allocation.start, allocation.end) == (now, end):
+            queue = self._queue(held.queue)
+            if heir in queue.pending and heir not in queue.planned:
+                # Short jobs: nothing changes but who it is.
+                queue.hand_over(jobid, heir)
+                del self.where[heir], self.held[jobid]
+                self.fair.forget(jobid)
+                self._hold(heir, Held(held.shares, expiration, held.queue), allocation)
+                return True
+        if heir in self.where:
+            self._withdraw(heir)
+        elif heir in self.held:
+            self._give_back(heir, now)
+        self.free(jobid, now)
+        if held is None or allocation is None:
+            return False
+        for queue in self.queues.values():
+            queue.drop_plans()
+        # Nobody has it: it was given back just now, and no promise is left.
+        taken = self.scheduler.enter(heir, allocation.selection, now, end, False)
+        self._queue(held.queue).hold(heir, taken)
+        self._hold(heir, Held(held.shares, expiration, held.queue), taken)
+        return True
+
+    def _hold(self, jobid: int, held: Held, allocation: Allocation) -> None:
+        """A job that waited has something now."""
+        self.held[jobid] = held
+        self._will_end(jobid, allocation)
+        self.matched += 1
+
+    def release(self, jobid: int, ranks: int, now: int = 0) -> bool:
+        """A job gives back what it holds on some ranks; False for one that holds nothing."""
+        held = self.held.get(jobid)
+        if held is None:
+            return False
+        part = [share for share in held.shares if ranks >> share.rank & 1]
+        held.shares = tuple(share for share in held.shares if not ranks >> share.rank & 1)
+        if part:
+            self._charge(jobid, tuple(part), now)
+            self.scheduler.release(jobid, self.nodes.selection(part))
+            if jobid not in self.scheduler.jobs:
+                self._queue(held.queue).running.discard(jobid)
+            self.touch()
+        return True
+
+    def set_expiration(self, jobid: int, expiration: float) -> None:
+        """Another end for a running job. Raises KeyError."""
+        self.held[jobid].expiration = expiration
+        held = self.scheduler.jobs.get(jobid)
+        if held is not None:
+            end = _end(held.start, expiration)
+            for queue in self.queues.values():
+                queue.drop_plans(end)
+            self._reach(jobid, held, end)
+            self.touch()
+
+    def _reach(self, jobid: int, held: Allocation, end: int) -> None:
+        self.scheduler.cancel(jobid)
+        self._will_end(jobid, self.scheduler.add(jobid, held.selection, held.start, max(end, held.start + 1), False))
+
+    def _will_end(self, jobid: int, allocation: Allocation) -> None:
+        if allocation.end - allocation.start < UNLIMITED:
+            heappush(self._ends, (allocation.end, jobid))
+            if len(self._ends) > 2 * len(self.held) + 1024:
+                self._ends = [entry for entry in self._ends if entry[1] in self.held]
+                heapify(self._ends)
+
+    # Scheduling
+
+    def schedule(self, now: int) -> list[Decision]:
+        """One pass over all queues, a few milliseconds each; while `unfinished`, another call goes on with the rest."""
+        self._hold_overrun(now)
+        for jobid, priority in self.fair.news(self.where, now):
+            self._rank(jobid, priority)
+        decisions: list[Decision] = []
+        for queue in sorted(self.queues.values(), key=_urgency) if len(self.queues) > 1 else self.queues.values():
+            decisions += queue.schedule(now)
+        return decisions
+
+    @property
+    def unfinished(self) -> bool:
+        return any(queue.unfinished for queue in self.queues.values())
+
+    def next_start(self) -> int | None:
+        """When the next promise falls due."""
+        return min((start for queue in self.queues.values() if (start := queue.next_start()) is not None), default=None)
+
+    def _hold_overrun(self, now: int) -> None:
+        """Jobs past their end still hold their resources: promises that counted on them are made anew."""
+        late = []
+        while self._ends and self._ends[0][0] <= now:
+            end, jobid = heappop(self._ends)
+            allocation = self.scheduler.jobs.get(jobid)
+            if allocation is not None and jobid in self.held and allocation.end == end:
+                late.append((jobid, allocation))
+        # A job without an expiration was planned to end all the same, and is not late.
+        ends = [now + overrun(max(now - _end(each.start, self.held[jobid].expiration), 0)) for jobid, each in late]
+        for queue in self.queues.values() if late else ():
+            queue.drop_plans(max(ends))
+        for (jobid, allocation), until in zip(late, ends, strict=True):
+            self._reach(jobid, allocation, until)
+
+    def touch(self) -> None:
+        """Something changed that waiting jobs of every queue may have waited for."""
+        for queue in self.queues.values():
+            queue.touch()
+
+    def check(self, request: JobRequest) -> Outcome:
+        """Whether everything that is configured, up and idle, could run the job."""
+        return self.scheduler.satisfiable(request)
+
+    def allocated(self) -> dict[int, tuple[int, int]]:
+        """Cores and GPUs (bit sets) that jobs hold, by rank."""
+        found: dict[int, tuple[int, int]] = {}
+        for held in self.held.values():
+            for rank, cores, gpus in held.shares:
+                have = found.get(rank, (0, 0))
+                found[rank] = (have[0] | cores, have[1] | gpus)
+        return found
+
+
+def _end(start: int, expiration: float) -> int:
+    """When a job is planned to end that began at `start`."""
+    return ceil(min(expiration, start + UNLIMITED)) if expiration else start + UNLIMITED
+
+
+def _parts(request: Request) -> Iterator[Request]:
+    yield request
+    for part in request.with_:
+        yield from _parts(part)
+
+
+def _urgency(queue: Queue) -> int:
+    first = queue.first(1)
+    return queue.pending[first[0]].place[0] if first else 0

@@ -1,0 +1,128 @@
+"""Why each job of the graph scheduler's queues waits, and what its start depends on. Pure, a part of the pool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Hashable, Iterator
+from heapq import merge
+from math import inf
+from typing import Any
+
+from headrace.graph.request import JobRequest, total_needs
+from headrace.modules.sched.common import forecast as sched_forecast
+from headrace.modules.sched.common.forecast import STEP, Supply, Waiting, forecast
+from headrace.modules.sched.common.reasons import text
+from headrace.modules.sched.graph.pool import UNLIMITED, Pool
+from headrace.modules.sched.graph.why import PROMISED, shortage
+from headrace.queueing.line import Place
+from headrace.queueing.queue import Queue
+
+# Running jobs counted between two steps.
+_PER_STEP = 200
+# A start further away than this was planned behind a job without a time limit, and says nothing.
+_FAR = UNLIMITED // 2
+
+
+class Explainer:
+    """The reasons of a pool's waiting jobs. Jobs that ask for the same lack the same: it is counted once until the
+    pool or the time changes, which the caller says with `state`."""
+
+    def __init__(self) -> None:
+        self._short: dict[str, str] = {}
+        self._state: object = None
+
+    def explain(self, pool: Pool, jobid: int, now: int, state: object) -> dict[str, Any] | None:
+        """The annotations of a job: `reason_pending`, `jobs_ahead` and, if it is promised a start, `t_estimate`; None
+        for a job that does not wait."""
+        name = pool.where.get(jobid)
+        if name is None:
+            return None
+        queue = pool.queues[name]
+        entry = queue.pending[jobid]
+        ahead = queue.line.before(entry.place)
+        notes: dict[str, Any] = {
+            "reason_pending": text(self._shortage(pool, queue, entry.shape, entry.request, now, state), ahead),
+            "jobs_ahead": ahead,
+        }
+        plan = queue.planned.get(jobid)
+        if plan is not None and now < plan.start < now + _FAR:
+            notes["t_estimate"] = float(plan.start)
+        return notes
+
+    def _shortage(self, pool: Pool, queue: Queue, shape: str, request: JobRequest, now: int, state: object) -> str:
+        if state != self._state:
+            self._short, self._state = {}, state
+        short = self._short.get(shape)
+        if short is None:
+            short = self._short[shape] = shortage(pool.scheduler, request, now)
+        # Without backfill nothing is promised: the jobs before it are all that it waits for.
+        return "" if short is PROMISED and not queue.policy.backfill else short
+
+
+def places(pool: Pool, now: int) -> Iterator[tuple[int, sched_forecast.Place] | None]:
+    """Where the jobs of all queues stand, by priority and arrival (`forecast.forecast`)."""
+    return forecast(_waiting(pool), lambda constraint: _supply(pool, constraint), now)
+
+
+def _waiting(pool: Pool) -> Iterator[Waiting]:
+    needs: dict[str, tuple[Hashable, int, int]] = {}
+    lines = [_line(queue) for queue in pool.queues.values() if queue.pending]
+    for (_, _, jobid), ahead, queue in merge(*lines, key=lambda item: item[0]):
+        entry = queue.pending.get(jobid)
+        if entry is None:
+            continue
+        found = needs.get(entry.shape)
+        if found is None:
+            found = needs[entry.shape] = _needs(pool, entry.request)
+        plan = queue.planned.get(jobid)
+        length = entry.request.duration
+        yield Waiting(jobid, ahead, *found, inf if length >= UNLIMITED else length, plan.start if plan else 0.0)
+
+
+def _line(queue: Queue) -> Iterator[tuple[Place, int, Queue]]:
+    """The jobs of a queue as it is now, each with how many are before it."""
+    return ((place, ahead, queue) for ahead, place in enumerate(queue.line.order))
+
+
+def _needs(pool: Pool, request: JobRequest) -> tuple[Hashable, int, int]:
+    """Which nodes a job may use, and how many cores and GPUs of them; whole nodes count as average ones."""
+    key = json.dumps(request.constraint, sort_keys=True) if request.constraint else None
+    needs = total_needs(request.resources)
+    whole = request.resources[0].exclusive or "node" in pool.scheduler.policy.whole
+    nodes = needs.get("node", 0) if whole else 0
+    totals = pool.graph.totals[pool.graph.root]
+    cores, gpus = (
+        max(needs.get(kind, 0), nodes * (totals.get(kind, 0) // max(len(pool.nodes.vertex), 1)))
+        for kind in ("core", "gpu")
+    )
+    return key, cores, gpus
+
+
+def _supply(pool: Pool, constraint: Hashable) -> Generator[None, None, Supply]:
+    """What is free of the nodes that a constraint (JSON, None for all nodes) leaves, and when the rest ends."""
+    allowed = pool.scheduler.allowed(json.loads(constraint)) if isinstance(constraint, str) else None
+    vertex = pool.nodes.vertex
+    ranks = 0
+    for rank, v in vertex.items():
+        if pool.up >> rank & 1 and (allowed is None or v in allowed):
+            ranks |= 1 << rank
+    held_cores = held_gpus = 0
+    ends = []
+    for count, (jobid, held) in enumerate(list(pool.held.items()), 1):
+        if count % _PER_STEP == 0:
+            yield STEP
+        cores = gpus = 0
+        for share in held.shares:
+            if ranks >> share.rank & 1:
+                cores += share.cores.bit_count()
+                gpus += share.gpus.bit_count()
+        allocation = pool.scheduler.jobs.get(jobid)
+        if allocation is not None and cores + gpus:
+            held_cores += cores
+            held_gpus += gpus
+            length = allocation.end - allocation.start
+            ends.append((inf if length >= _FAR else float(allocation.end), cores, gpus))
+    totals = pool.graph.totals
+    whole = [totals[v] for rank, v in vertex.items() if ranks >> rank & 1]
+    have = {kind: sum(total.get(kind, 0) for total in whole) for kind in ("core", "gpu")}
+    return Supply(have["core"] - held_cores, have["gpu"] - held_gpus, ends)

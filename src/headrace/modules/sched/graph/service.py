@@ -1,0 +1,424 @@
+"""The graph scheduler: RFC 27 towards the job manager, RFC 28 towards the resource module.
+
+Messages and time live here, everything else in the other files here. What arrives in a turn of the loop is
+scheduled in one pass at its end. A pass is bounded to a few milliseconds; what is left to do is done in later turns, so
+that the broker's other work goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.graph import GraphError
+from headrace.graph.request import JobRequest, RequestError
+from headrace.graph.writers import graph_object, short_graph_object
+from headrace.modules.sched.common import options
+from headrace.modules.sched.common.hello import acquire_ended, hello
+from headrace.modules.sched.common.jobspec import MALFORMED, malformed, of_request
+from headrace.modules.sched.common.r import in_use, summary
+from headrace.modules.sched.common.reasons import Reasons
+from headrace.modules.sched.graph import queries, settings
+from headrace.modules.sched.graph.pool import UNLIMITED, Pool
+from headrace.modules.sched.graph.reasons import Explainer, places
+from headrace.modules.sched.graph.why import refusal, shortage
+from headrace.queueing import Refused, Started
+from headrace.spec.constraint import ConstraintError
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+from headrace.spec.requests.sched import FEASIBILITY, SCHED
+from headrace.spec.rset import ResourceSet
+
+NAME = "sched-graph"
+
+_SUCCESS, _ANNOTATE, _DENY, _CANCEL = 0, 1, 2, 3
+_NOWHERE = "what was asked for is on no node with a rank: ask for a node or a core, too, which says where tasks run"
+# Seconds a job waits before it is told why; a busy system changes heads faster than anybody can read.
+_EXPLAIN_AFTER = 0.1
+# How many of the first waiting jobs of a queue are told.
+_EXPLAIN_JOBS = 16
+# How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
+# when half of them have.
+_HEIRS = 64
+# An estimate further away says nothing.
+_FAR = UNLIMITED // 2
+
+
+class _System(msgspec.Struct):
+    duration: float | None = None
+    queue: str | None = None
+    constraints: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Attributes(msgspec.Struct):
+    system: _System = msgspec.field(default_factory=_System)
+
+
+class _Jobspec(msgspec.Struct):
+    resources: msgspec.Raw
+    attributes: _Attributes | None = None
+
+
+class _Alloc(msgspec.Struct):
+    """What is read of a `sched.alloc`: thousands wait, most ask for the same, and their environments are long."""
+
+    id: int
+    priority: int
+    jobspec: _Jobspec
+    userid: int = 0
+    t_submit: float = 0.0
+
+
+_decode_alloc = msgspec.json.Decoder(_Alloc).decode
+
+
+class _Job:
+    """A pending request."""
+
+    __slots__ = ("annotated", "duration", "id", "msg", "request")
+
+    def __init__(self, id: int, msg: Message, request: JobRequest, duration: float) -> None:
+        self.id = id
+        self.msg = msg
+        self.request = request
+        self.duration = duration
+        self.annotated: dict[str, Any] = {}
+
+
+def load(ctx: ModuleContext, args: list[str]) -> None:
+    _Scheduler(ctx, args)
+
+
+class _Scheduler:
+    def __init__(self, ctx: ModuleContext, args: list[str]) -> None:
+        self.ctx = ctx
+        self.options, self.log = options.read(ctx, args)
+        self.settings = self._read(ctx.config)
+        self.pool: Pool | None = None
+        self.expiration = 0.0
+        self.jobs: dict[int, _Job] = {}
+        self.now = 0
+        self.continuing = False
+        self.explaining = False
+        self.due: Any = None
+        self.heirs: deque[int] = deque()
+        self.passes = 0
+        self.explainer = Explainer()
+        reasons = Reasons(ctx, lambda id, _place: self._reason(id), lambda: places(self._pool(), self._time()))
+        ctx.service(
+            "sched",
+            {
+                "alloc": self._alloc,
+                "cancel": self._cancel,
+                "free": self._free,
+                "inherit": self._inherit,
+                "prioritize": self._prioritize,
+                "expiration": self._expiration,
+                "reasons": reasons.ask,
+                "resource-status": self._resource_status,
+            },
+            open=("resource-status",),
+            requests=SCHED,
+        )
+        ctx.service("feasibility", {"check": self._check}, open=("check",), requests=FEASIBILITY)
+        # Scripts ask Flux's default scheduler by its name for statistics, and set its debug bits.
+        ctx.service("sched-simple", {})
+        queries.register(
+            ctx, self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
+        )
+        ctx.on_stats(self._stats)
+        ctx.on_config(self._configure)
+        ctx.call("resource.acquire", None, self._resources, streaming=True)
+
+    def _stats(self) -> dict[str, Any]:
+        running = len(self.pool.held) if self.pool is not None else 0
+        return {"pending": len(self.jobs), "running": running, "passes": self.passes}
+
+    def _read(self, config: dict[str, Any]) -> settings.Settings:
+        try:
+            found = settings.read(config, self.options.rest)
+        except (settings.SettingsError, options.OptionError) as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        for name in sorted(found.queues.keys() - config.get("queues", {}).keys()):
+            text = f"{settings.QMANAGER}: there is no queue {name}: what is set for it has no effect"
+            self.log(logging.WARNING, text)
+        return found
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        new = self._read(config)
+        if new != self.settings:
+            self.settings = new
+            if self.pool is not None:
+                self.pool.configure(new)
+                self._changed()
+
+    def _pool(self) -> Pool:
+        if self.pool is None:
+            raise RpcError(errno.EAGAIN, "resources are not known yet")
+        return self.pool
+
+    def _time(self) -> int:
+        """Now in whole seconds, never going back."""
+        self.now = max(self.now, int(self.ctx.now()))
+        return self.now
+
+    # -- passes
+
+    def _changed(self) -> None:
+        """Something was given to the pool in this turn."""
+        self.ctx.at_flush(self._schedule)
+
+    def _schedule(self) -> None:
+        pool = self.pool
+        if pool is None:
+            return
+        self.passes += 1
+        for decision in pool.schedule(self._time()):
+            if isinstance(decision, Started):
+                self._start(decision)
+            elif isinstance(decision, Refused):
+                self._refuse(decision)
+        self._name_heirs()
+        if pool.unfinished:
+            if not self.continuing:
+                self.continuing = True
+                self.ctx.call_soon(self._continue)
+            return
+        self._wake_for_promises()
+        if self.jobs and not self.explaining:
+            self.explaining = True
+            self.ctx.call_later(_EXPLAIN_AFTER, self._explain)
+
+    def _continue(self) -> None:
+        self.continuing = False
+        self._schedule()
+
+    def _name_heirs(self) -> None:
+        """Tell the job manager who comes next, if that is as good as decided."""
+        pool = self._pool()
+        ids = [] if pool.unfinished else pool.heirs(_HEIRS, self.now)
+        told = list(self.heirs)
+        if ids != told and (len(told) < _HEIRS // 2 or ids[: len(told)] != told):
+            self.heirs = deque(ids)
+            self.ctx.call("job-manager.sched-heirs", {"ids": ids, "expiration": self.expiration})
+
+    def _wake_for_promises(self) -> None:
+        if self.due is not None:
+            self.due.cancel()
+            self.due = None
+        start = self._pool().next_start()
+        if start is not None and start < self.now + _FAR:
+            self.due = self.ctx.call_later(start - self.ctx.now(), self._schedule)
+
+    def _start(self, decision: Started) -> None:
+        pool, job = self._pool(), self.jobs.pop(decision.jobid)
+        now = self.ctx.now()
+        expiration = now + job.duration if job.duration else self.expiration
+        if self.expiration:
+            expiration = min(expiration, self.expiration)
+        shares = pool.started(job.id, decision.allocation, expiration)
+        if not shares:
+            pool.free(job.id, self._time())
+            self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": _NOWHERE})
+            self._changed()
+            return
+        r = pool.nodes.write(shares, now, expiration)
+        if self.settings.match_format != "rv1_nosched":
+            write = short_graph_object if self.settings.match_format == "rv1_shorthand" else graph_object
+            r["scheduling"] = write(pool.graph, decision.allocation)
+        sched: dict[str, Any] = dict.fromkeys(job.annotated)
+        sched["resource_summary"] = summary(r)
+        self.ctx.respond(job.msg, {"id": job.id, "type": _SUCCESS, "annotations": {"sched": sched}, "R": r})
+
+    def _refuse(self, decision: Refused) -> None:
+        pool, job = self._pool(), self.jobs.pop(decision.jobid)
+        pool.forget(job.id)
+        note = refusal(pool.scheduler, job.msg.obj["jobspec"], job.request, decision.failure)
+        self.ctx.respond(job.msg, {"id": job.id, "type": _DENY, "note": note})
+
+    # -- resources come, go and change (RFC 28)
+
+    def _resources(self, reply: Message) -> None:
+        if reply.errnum:
+            acquire_ended(self.ctx, reply, self.pool is not None)
+            return
+        body = reply.obj
+        if self.pool is None:
+            begin = self.ctx.monotonic()
+            try:
+                self.pool = self._load(body["resources"])
+            except ValueError as exc:
+                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing can be scheduled")
+                return
+            self.pool.load_time = self.ctx.monotonic() - begin
+            self.expiration = self.pool.rset.expiration
+            self._update(body)
+            hello(self.ctx, self.options, self.log, self._recover, self._resource_summary)
+        else:
+            self._update(body)
+            self._changed()
+
+    def _load(self, r: dict[str, Any]) -> Pool:
+        """The pool of R's own graph, or of its nodes where that graph is of no use. Raises GraphError or RsetError."""
+        try:
+            return Pool(r, self.settings)
+        except GraphError as exc:
+            if "scheduling" not in r:
+                raise
+            self.log(logging.WARNING, f"the graph in R cannot be used, its nodes, cores and GPUs are: {exc}")
+            return Pool({key: value for key, value in r.items() if key != "scheduling"}, self.settings)
+
+    def _update(self, body: dict[str, Any]) -> None:
+        pool = self._pool()
+        if "shrink" in body:
+            pool.remove(Idset.parse(body["shrink"]).bits)
+        if "grow" in body:
+            try:
+                pool.add(body["grow"])
+            except ValueError as exc:
+                self.log(logging.ERROR, f"resource.acquire: {exc}: nothing is scheduled on what was added")
+        if "down" in body:
+            pool.set_down(Idset.parse(body["down"]).bits)
+        if "up" in body:
+            pool.set_up(Idset.parse(body["up"]).bits)
+        if "expiration" in body:
+            self.expiration = float(body["expiration"])
+            # Scripts look for this line of the scheduler that instances in jobs have by default, by its name in Flux.
+            self.log(logging.INFO, f"as sched-simple: resource expiration updated to {self.expiration:.2f}")
+        if "property-add" in body or "property-remove" in body:
+            add, remove = (
+                {name: Idset.parse(ranks).bits for name, ranks in body.get(key, {}).items()}
+                for key in ("property-add", "property-remove")
+            )
+            pool.change_properties(add, remove)
+
+    def _recover(self, job: int, r: dict[str, Any], freed: int) -> None:
+        self._pool().recover(job, r, freed, self._time())
+
+    def _resource_summary(self) -> str:
+        return f"match-policy={self.settings.match_policy.name} Rv1 {summary(self._pool().rset.to_obj())}"
+
+    # -- requests of the job manager (RFC 27)
+
+    def _alloc(self, msg: Message) -> None:
+        pool = self._pool()
+        body = _decode_alloc((msg.payload or b"").rstrip(b"\0"))
+        system = body.jobspec.attributes.system if body.jobspec.attributes is not None else _System()
+        duration = system.duration or 0
+        try:
+            request = pool.request_of(bytes(body.jobspec.resources), duration, bytes(system.constraints))
+        except (RequestError, ConstraintError) as exc:
+            self.ctx.respond(msg, {"id": body.id, "type": _DENY, "note": str(exc)})
+            return
+        self.jobs[body.id] = _Job(body.id, msg, request, duration)
+        pool.submit(body.id, request, body.priority, system.queue or "", body.userid, body.t_submit)
+        self._changed()
+
+    def _cancel(self, msg: Message) -> None:
+        id = msg.obj["id"]
+        job = self.jobs.pop(id, None)
+        if job is not None:
+            self._pool().cancel(id)
+            self.ctx.respond(job.msg, {"id": id, "type": _CANCEL})
+            self._changed()
+
+    def _prioritize(self, msg: Message) -> None:
+        for job, priority in msg.obj["jobs"]:
+            self._pool().reprioritize(job, priority)
+        # The job manager gave up what it was told when it sent this.
+        self.heirs.clear()
+        self._changed()
+
+    def _free(self, msg: Message) -> Any:
+        body, pool = msg.obj, self._pool()
+        id = body["id"]
+        if body.get("final", True) or "R" not in body:
+            known = pool.free(id, self._time())
+        else:
+            known = pool.release(id, ResourceSet.from_obj(body["R"]).ranks.bits, self._time())
+        if known:
+            self._changed()
+        else:
+            self.log(logging.ERROR, f"sched.free: job {id} holds no resources")
+        return EMPTY
+
+    def _inherit(self, msg: Message) -> Any:
+        """Jobs have taken over what others held, as we said or before they heard that we say it no more."""
+        pool, now = self._pool(), self._time()
+        for id, heir, expiration in msg.obj["jobs"]:
+            self.jobs.pop(heir, None)
+            if heir in self.heirs:
+                self.heirs.remove(heir)
+            if not pool.inherit(id, heir, now, expiration):
+                self.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
+        self._changed()
+        return EMPTY
+
+    def _expiration(self, msg: Message) -> Any:
+        id, expiration = msg.obj["id"], float(msg.obj["expiration"])
+        if id not in self._pool().held:
+            raise RpcError(errno.ENOENT, f"job {id} holds no resources")
+        if expiration < 0:
+            raise RpcError(errno.EINVAL, "expiration must not be negative")
+        if self.expiration and expiration > self.expiration:
+            raise RpcError(errno.EINVAL, "expiration is after that of the instance itself")
+
+        self._pool().set_expiration(id, expiration)
+        self._changed()
+        return EMPTY
+
+    def _check(self, msg: Message) -> Any:
+        jobspec = of_request(msg)
+        pool = self._pool()
+        try:
+            request = pool.request(jobspec)
+            outcome = pool.check(request)
+        except (RequestError, ConstraintError) as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        except MALFORMED as exc:
+            raise malformed(exc) from None
+        if outcome.unsatisfiable:
+            raise RpcError(errno.EINVAL, refusal(pool.scheduler, jobspec, request, outcome.failure))
+        return EMPTY
+
+    def _resource_status(self, msg: Message) -> dict[str, Any]:
+        pool = self._pool()
+        rset = pool.rset
+        down = rset.select_ranks(Idset.from_bits(pool.nodes.all & ~pool.up))
+        allocated = in_use(rset, pool.allocated())
+        return {
+            name: plain.replace(scheduling=None).to_obj()
+            for name, plain in (("all", rset), ("down", down), ("allocated", allocated))
+        }
+
+    # -- why jobs wait
+
+    def _explain(self) -> None:
+        self.explaining = False
+        pool, now = self._pool(), self._time()
+        for queue in pool.queues.values():
+            told = queue.first(_EXPLAIN_JOBS if queue.policy.backfill else 1)
+            for i, id in enumerate(told):
+                job = self.jobs[id]
+                notes: dict[str, Any] = {"reason_pending": shortage(pool.scheduler, job.request, now)}
+                plan = queue.planned.get(id)
+                if plan is None and i == 0:
+                    plan = pool.scheduler.reserve(id, job.request, now).allocation
+                    if plan is not None:
+                        pool.scheduler.cancel(id)
+                if plan is not None and now < plan.start < now + _FAR:
+                    notes["t_estimate"] = float(plan.start)
+                if notes != job.annotated:
+                    change = {**dict.fromkeys(job.annotated), **notes}
+                    job.annotated = notes
+                    self.ctx.respond(job.msg, {"id": id, "type": _ANNOTATE, "annotations": {"sched": change}})
+
+    def _reason(self, id: int) -> dict[str, Any] | None:
+        """The reason of a waiting job for somebody who asks; None for one that does not wait here."""
+        now = self._time()
+        return self.explainer.explain(self._pool(), id, now, (self.passes, now))

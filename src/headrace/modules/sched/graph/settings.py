@@ -1,0 +1,157 @@
+"""How the graph scheduler is configured: Fluxion's tables and keys, and the same keys as module arguments.
+
+Kept apart from the module because a reloaded configuration is read as a whole before anything of it is taken, and
+because every refusal has to name the key, what it was and what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from headrace.graph.policies import Policy
+from headrace.graph.policies import by_name as match_policy
+from headrace.modules.sched.common.options import unknown
+from headrace.queueing import POLICIES as QUEUE_POLICIES
+from headrace.spec import duration
+
+QMANAGER = "sched-fluxion-qmanager"
+RESOURCE = "sched-fluxion-resource"
+MATCH_FORMATS = ("rv1", "rv1_nosched", "rv1_shorthand")
+
+_QUEUE_PARAMS = ("queue-depth", "max-queue-depth")
+_POLICY_PARAMS = ("reservation-depth", "max-reservation-depth")
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: the message names the key, its value and what would be right."""
+
+
+class QueueSettings(NamedTuple):
+    """One queue: the policy, how many jobs a pass looks at to backfill, how many are promised a start.
+
+    `reservations` None leaves it to the policy.
+    """
+
+    policy: str = "fcfs"
+    depth: int = 500
+    reservations: int | None = None
+
+
+class Settings(NamedTuple):
+    """Everything that is configured.
+
+    `asked` has the texts as they were given, by key, which is what `params` shows.
+    """
+
+    queue: QueueSettings
+    queues: dict[str, QueueSettings]
+    match_policy: Policy
+    match_format: str
+    asked: dict[str, str]
+    # Seconds after which half of what users have used is forgotten; 0: nobody asks what they have.
+    fair_share: float = 0.0
+
+    def for_queue(self, name: str) -> QueueSettings:
+        return self.queues.get(name, self.queue)
+
+
+def read(config: Mapping[str, Any], args: Sequence[str] = ()) -> Settings:
+    """The settings of a configuration and module arguments `key=value`, which win.
+
+    Raises SettingsError, and OptionError for an argument that nobody knows. Other keys of a configuration are the
+    broker's to name (`broker/config_keys.py`).
+    """
+    asked: dict[str, str] = {}
+    for name, known in ((QMANAGER, QMANAGER_KEYS), (RESOURCE, RESOURCE_KEYS)):
+        table = config.get(name, {})
+        if not isinstance(table, Mapping):
+            raise SettingsError(f"{name}: must be a table, not {table!r}")
+        for key, value in table.items():
+            if key in known:
+                if not isinstance(value, str):
+                    raise SettingsError(f"{name}.{key}: must be a string, not {value!r}")
+                asked[key] = value
+    for arg in args:
+        key, _, value = arg.partition("=")
+        if key not in QMANAGER_KEYS and key not in RESOURCE_KEYS:
+            raise unknown(arg, (*QMANAGER_KEYS, *RESOURCE_KEYS))
+        asked[key] = value
+    return Settings(
+        queue=_queue(asked, "queue-policy", "queue-params", "policy-params"),
+        queues=_per_queue(asked),
+        match_policy=_match_policy(asked.get("match-policy", "lonode")),
+        match_format=_one_of("match-format", asked.get("match-format", "rv1_nosched"), MATCH_FORMATS),
+        asked=asked,
+        fair_share=_fair_share(asked.get("fair-share", "")),
+    )
+
+
+_PER_QUEUE = ("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue")
+# The last is not Fluxion's.
+QMANAGER_KEYS = ("queue-policy", "queue-params", "policy-params", *_PER_QUEUE, "fair-share")
+RESOURCE_KEYS = ("match-policy", "match-format")
+
+
+def _one_of(key: str, value: str, names: Sequence[str]) -> str:
+    if value not in names:
+        raise SettingsError(f"{key}: must be one of {', '.join(names)}, not {value!r}")
+    return value
+
+
+def _queue(asked: Mapping[str, str], policy_key: str, queue_key: str, params_key: str) -> QueueSettings:
+    policy = _one_of(policy_key, asked.get("queue-policy", QueueSettings().policy), tuple(QUEUE_POLICIES))
+    queue = _numbers(queue_key, asked.get("queue-params", ""), _QUEUE_PARAMS)
+    params = _numbers(params_key, asked.get("policy-params", ""), _POLICY_PARAMS)
+    depth = queue.get("queue-depth", QueueSettings().depth)
+    reservations = QUEUE_POLICIES[policy].reservations
+    if policy == "hybrid":
+        reservations = params.get("reservation-depth", reservations)
+    if policy in ("hybrid", "conservative") and "max-reservation-depth" in params:
+        most = params["max-reservation-depth"]
+        reservations = most if reservations is None else min(reservations, most)
+    changed = reservations != QUEUE_POLICIES[policy].reservations
+    return QueueSettings(policy, min(depth, queue.get("max-queue-depth", depth)), reservations if changed else None)
+
+
+def _per_queue(asked: Mapping[str, str]) -> dict[str, QueueSettings]:
+    """`batch:easy debug:fcfs` and the like: what differs for queues by name."""
+    own: dict[str, dict[str, str]] = {}
+    for key in _PER_QUEUE:
+        for item in asked.get(key, "").split():
+            name, colon, value = item.partition(":")
+            if not (name and colon and value):
+                raise SettingsError(f"{key}: must be QUEUE:VALUE, several of them with spaces between, not {item!r}")
+            own.setdefault(name, {})[key.removesuffix("-per-queue")] = value
+    return {name: _queue({**asked, **values}, *_PER_QUEUE) for name, values in own.items()}
+
+
+def _fair_share(text: str) -> float:
+    try:
+        found = duration.parse(text) if text else 0.0
+    except ValueError:
+        found = -1.0
+    if not (found > 0 if text else found == 0) or found == inf:
+        raise SettingsError(
+            f"fair-share: must be the time in which half of what was used is forgotten, as 7d, not {text!r}"
+        )
+    return found
+
+
+def _numbers(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = item.partition("=")
+        if name not in names or not (value.isascii() and value.isdigit() and int(value)):
+            wanted = " and ".join(f"{name}=N" for name in names)
+            raise SettingsError(f"{key}: must be {wanted} with N a positive integer, not {item!r}")
+        found[name] = int(value)
+    return found
+
+
+def _match_policy(text: str) -> Policy:
+    try:
+        return match_policy(text)
+    except ValueError as exc:
+        raise SettingsError(f"match-policy: {exc}") from None

@@ -1,0 +1,1 @@
+"""The first-come-first-served scheduler."""
