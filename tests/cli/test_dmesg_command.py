@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headrace.cli import dmesg
+from headrace.cli.messages import dmesg
 
 LINE = "<14>1 2026-11-21T05:37:24.123456Z 3 kvs - - - it is full"
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.broker.boot_config import read_certificate
 from headrace.cli import keygen
-from headrace.cli.errors import CommandError
+from headrace.cli.common.errors import CommandError
 
 
 def test_a_certificate_is_its_owners_only_whatever_was_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headrace.cli import job_control
+from headrace.cli.job import control
 
 # The recordings name a host `node0` that had another name when Flux wrote this list, and so no brackets.
 HOSTS = [(r"node0,node0,node0", "node[0,0,0]")]
@@ -135,7 +135,7 @@ def test_duration_update_is_sent_in_seconds(flux, playback):
     [("f4fr", True), ("fqvbJP", True), ("\u01924fr", True), ("foo", False), ("for", False), ("5", False)],
 )
 def test_what_follows_the_job_to_cancel_is_another_job_or_the_note(word, is_one):
-    assert job_control._is_id(word) is is_one
+    assert control._is_id(word) is is_one
 
 
 def test_raise_carries_type_severity_and_note(flux, playback):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from headrace.cli.getopts import Command
+from headrace.cli.common.getopts import Command
 
 # Commands whose operands are the command line of another program.
 RUNNERS = {"alloc", "batch", "bulksubmit", "env", "exec", "pmi exec", "proxy", "run", "start", "submit"}

@@ -16,8 +16,8 @@ import pytest
 from invocations import Options, in_source, in_text, of_command, of_parser
 from option_lines import Line
 
-from headrace.cli import getopts
-from headrace.cli.quick_arguments import QuickParser
+from headrace.cli.common import getopts
+from headrace.cli.common.quick_arguments import QuickParser
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

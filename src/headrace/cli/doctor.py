@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli.getopts import Command
+from headrace.cli.common.getopts import Command
 from headrace.spec import jobid
 
 TYPE_CHECKING = False

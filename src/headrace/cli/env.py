@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
-from headrace.cli import command_environment
-from headrace.cli.errors import CommandError
-from headrace.cli.getopts import Command
+from headrace.cli.common import command_environment
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

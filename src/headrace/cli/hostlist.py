@@ -6,8 +6,8 @@ import os
 import sys
 from collections import Counter
 
-from headrace.cli.arguments import Parser
-from headrace.cli.errors import CommandError
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
 from headrace.spec.hostlist import Hostlist
 from headrace.spec.idset import Idset
 

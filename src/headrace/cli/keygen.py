@@ -11,8 +11,8 @@ import sys
 import time
 
 from headrace import __version__
-from headrace.cli.errors import CommandError
-from headrace.cli.getopts import Command
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import gc
 import os
 import sys
 
-from headrace.cli import command_environment, encodings
-from headrace.cli.errors import CommandError, refusal
+from headrace.cli.common import command_environment, encodings
+from headrace.cli.common.errors import CommandError, refusal
 from headrace.spec import jobid
 
 TYPE_CHECKING = False
@@ -21,54 +21,54 @@ if TYPE_CHECKING:
 
 # command: (module of this package, what it does)
 COMMANDS = {
-    "R": ("resource_set", "encode, decode and combine resource sets"),
-    "admin": ("admin", "have commands run at the end of an instance"),
-    "alloc": ("alloc", "start an instance of its own on an allocation, interactively"),
-    "archive": ("archive", "keep files in the key value store"),
-    "batch": ("batch", "submit a script that runs in an instance of its own"),
-    "broker": ("broker", "run one broker"),
-    "bulksubmit": ("bulksubmit", "submit many jobs from lists of arguments"),
-    "cancel": ("cancel", "cancel jobs"),
-    "config": ("config", "show and change the instance's configuration"),
-    "content": ("content", "store and load blobs"),
-    "dmesg": ("dmesg", "show the broker's log"),
+    "R": ("resource.r", "encode, decode and combine resource sets"),
+    "admin": ("instance.admin", "have commands run at the end of an instance"),
+    "alloc": ("submit.alloc", "start an instance of its own on an allocation, interactively"),
+    "archive": ("store.archive", "keep files in the key value store"),
+    "batch": ("submit.batch", "submit a script that runs in an instance of its own"),
+    "broker": ("instance.broker", "run one broker"),
+    "bulksubmit": ("submit.bulksubmit", "submit many jobs from lists of arguments"),
+    "cancel": ("job.cancel", "cancel jobs"),
+    "config": ("config.main", "show and change the instance's configuration"),
+    "content": ("store.content", "store and load blobs"),
+    "dmesg": ("messages.dmesg", "show the broker's log"),
     "doctor": ("doctor", "say what is wrong with this machine or instance"),
-    "dump": ("dump", "write the key value store, and with it all jobs, to an archive"),
+    "dump": ("store.dump", "write the key value store, and with it all jobs, to an archive"),
     "env": ("env", "print or run with the environment of this installation"),
-    "event": ("event", "publish and watch events"),
-    "exec": ("exec", "run a command on brokers"),
-    "getattr": ("attr", "show a broker attribute"),
+    "event": ("messages.event", "publish and watch events"),
+    "exec": ("instance.exec", "run a command on brokers"),
+    "getattr": ("instance.attr", "show a broker attribute"),
     "hostlist": ("hostlist", "combine and inspect lists of hosts"),
-    "ion-resource": ("ion_resource", "ask the graph scheduler what it knows"),
-    "job": ("job", "act on jobs"),
-    "jobs": ("jobs", "list jobs"),
+    "ion-resource": ("resource.ion", "ask the graph scheduler what it knows"),
+    "job": ("job.main", "act on jobs"),
+    "jobs": ("jobs.main", "list jobs"),
     "keygen": ("keygen", "make a certificate for a configured instance"),
-    "kvs": ("kvs", "read and write the key value store"),
-    "logger": ("logger", "append to the broker's log"),
-    "lsattr": ("attr", "list broker attributes"),
-    "mini": ("mini", "run a MiniCluster file on this machine"),
-    "modprobe": ("modprobe", "load modules and run tasks as a file says"),
-    "module": ("module", "load, remove and inspect broker modules"),
+    "kvs": ("kvs.main", "read and write the key value store"),
+    "logger": ("messages.logger", "append to the broker's log"),
+    "lsattr": ("instance.attr", "list broker attributes"),
+    "mini": ("mini.main", "run a MiniCluster file on this machine"),
+    "modprobe": ("module.modprobe", "load modules and run tasks as a file says"),
+    "module": ("module.main", "load, remove and inspect broker modules"),
     "operator": ("operator", "run the operator that makes MiniClusters of pods on Kubernetes"),
-    "overlay": ("overlay", "show the tree of brokers"),
-    "ping": ("ping", "measure a round trip to a service"),
-    "pmi": ("pmi", "test a process management server"),
-    "proxy": ("proxy", "run a command with the environment of another instance"),
+    "overlay": ("overlay.main", "show the tree of brokers"),
+    "ping": ("messages.ping", "measure a round trip to a service"),
+    "pmi": ("instance.pmi", "test a process management server"),
+    "proxy": ("proxy.main", "run a command with the environment of another instance"),
     "python": ("python", "run the Python of this installation"),
-    "queue": ("queue", "list and control queues"),
-    "relay": ("relay", "connect standard input and output to a broker (the far end of ssh)"),
-    "resource": ("resource", "list, drain and undrain resources"),
-    "resource-query": ("resource_query", "match job specifications against a resource graph"),
-    "restore": ("restore", "put an archive of flux dump into the key value store"),
-    "run": ("run", "run a job and follow its output"),
-    "setattr": ("attr", "change a broker attribute"),
-    "shutdown": ("shutdown", "stop an instance"),
-    "simulate": ("simulate", "try queue policies on a machine with the jobs of a trace"),
-    "start": ("start", "start an instance"),
-    "submit": ("submit", "submit jobs"),
-    "update": ("update", "change a submitted job"),
-    "uptime": ("uptime", "show how long the instance has been running"),
-    "uri": ("uri", "find the URI of an instance"),
+    "queue": ("queue.main", "list and control queues"),
+    "relay": ("instance.relay", "connect standard input and output to a broker (the far end of ssh)"),
+    "resource": ("resource.main", "list, drain and undrain resources"),
+    "resource-query": ("resource.query", "match job specifications against a resource graph"),
+    "restore": ("store.restore", "put an archive of flux dump into the key value store"),
+    "run": ("submit.run", "run a job and follow its output"),
+    "setattr": ("instance.attr", "change a broker attribute"),
+    "shutdown": ("instance.shutdown", "stop an instance"),
+    "simulate": ("simulate.main", "try queue policies on a machine with the jobs of a trace"),
+    "start": ("instance.start", "start an instance"),
+    "submit": ("submit.submit", "submit jobs"),
+    "update": ("job.update", "change a submitted job"),
+    "uptime": ("instance.uptime", "show how long the instance has been running"),
+    "uri": ("instance.uri", "find the URI of an instance"),
     "version": ("version", "show versions"),
 }
 
@@ -194,7 +194,7 @@ def _drive(args: List[str]) -> int:
     if verbose:
         command_environment.show()
     if hops:
-        from headrace.cli.instances import retarget
+        from headrace.cli.common.instances import retarget
 
         retarget(hops)
     return run_command(args[0], args[1:], verbose)
@@ -270,7 +270,7 @@ _INTERRUPTIBLE = ("alloc", "batch", "bulksubmit", "cancel", "jobs", "queue", "re
 _BROKERS = ("broker", "start")
 
 # Modules that serve several commands are told which one was meant.
-_SHARED = ("attr",)
+_SHARED = ("instance.attr",)
 
 
 def _prefix(module: Any, name: str) -> str:
@@ -336,7 +336,7 @@ def _run_external(name: str, argv: List[str], verbose: bool) -> int:
     if name in ABSENT:
         raise CommandError(f"'{name}' is a Flux command that Headrace does not have yet")
     text = f"'{name}' is not a flux command.  See 'flux --help'"
-    from headrace.cli import suggestions
+    from headrace.cli.common import suggestions
 
     close = suggestions.similar(name, {*COMMANDS, *ABSENT, *suggestions.programs(folders)})
     if close:

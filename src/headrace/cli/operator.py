@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.cli.arguments import Parser
-from headrace.cli.errors import CommandError
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.cli.errors import CommandError
+from headrace.cli.common.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from headrace import __version__
-from headrace.cli.getopts import Command
+from headrace.cli.common.getopts import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

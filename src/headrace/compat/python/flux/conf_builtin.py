@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.config import builtin_values
+from headrace.cli.config.main import builtin_values
 
 
 def conf_builtin_get(name: str, which: str = "auto") -> str:

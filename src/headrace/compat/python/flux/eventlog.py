@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from headrace.cli.errors import CommandError
-from headrace.cli.eventlog_format import Formatter, wants_color
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.eventlog_format import Formatter, wants_color
 from headrace.spec.eventlog import Event
 
 

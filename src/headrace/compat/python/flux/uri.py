@@ -6,8 +6,8 @@ import os
 import urllib.parse
 from typing import Any, Optional
 
-from headrace.cli.errors import CommandError
-from headrace.cli.uri import resolve
+from headrace.cli.common.errors import CommandError
+from headrace.cli.instance.uri import resolve
 
 
 class URI:

@@ -11,12 +11,12 @@ import os
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Union
 
-from headrace.cli import jobinfo
+from headrace.cli.jobs import info
 
 _UNKNOWN = "(unknown)"
 _UNKNOWN_SHORT = "?"
 
-_STATE_MASKS = {"PENDING": jobinfo.PENDING, "RUNNING": jobinfo.RUNNING, "ACTIVE": jobinfo.ACTIVE}
+_STATE_MASKS = {"PENDING": info.PENDING, "RUNNING": info.RUNNING, "ACTIVE": info.ACTIVE}
 
 
 def _new(cdecl: str, init: Any = None) -> List[Any]:
@@ -55,23 +55,23 @@ def _number(name: Union[str, bytes], out: Any, *tables: Mapping[int, str]) -> in
 
 def _job_statetostr(state: int, fmt: Union[str, bytes, None] = None) -> bytes:
     """The name of a job state; `fmt` is "L" (RUN), "S" (R), "l" (run) or "s" (r)."""
-    return _name(state, fmt, jobinfo.STATES, jobinfo.STATES_SINGLE)
+    return _name(state, fmt, info.STATES, info.STATES_SINGLE)
 
 
 def _job_resulttostr(result: int, fmt: Union[str, bytes, None] = None) -> bytes:
     """The name of a job's result; `fmt` as for states."""
-    return _name(result, fmt, jobinfo.RESULTS, jobinfo.RESULTS_SHORT)
+    return _name(result, fmt, info.RESULTS, info.RESULTS_SHORT)
 
 
 def _job_strtostate(name: Union[str, bytes], out: Any) -> int:
     """Put the number of a state, or of PENDING, RUNNING or ACTIVE, into `out[0]`. Raises OSError(EINVAL)."""
     masks = {number: name for name, number in _STATE_MASKS.items()}
-    return _number(name, out, jobinfo.STATES, jobinfo.STATES_SINGLE, masks)
+    return _number(name, out, info.STATES, info.STATES_SINGLE, masks)
 
 
 def _job_strtoresult(name: Union[str, bytes], out: Any) -> int:
     """Put the number of a result into `out[0]`. Raises OSError(EINVAL)."""
-    return _number(name, out, jobinfo.RESULTS, jobinfo.RESULTS_SHORT)
+    return _number(name, out, info.RESULTS, info.RESULTS_SHORT)
 
 
 raw = SimpleNamespace(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from flux.util import get_treedict
-from headrace.cli import conf_option
-from headrace.cli.errors import CommandError
+from headrace.cli.common import conf_option
+from headrace.cli.common.errors import CommandError
 
 
 class BatchConfig:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional
 
 from flux.job.JobID import JobID, to_id
 from flux.rpc import RPC
-from headrace.cli import jobinfo as fields
+from headrace.cli.jobs import info as fields
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux
@@ -180,7 +180,7 @@ class JobList:
         queue: Optional[str] = None,
         constraint: Optional[Dict[str, Any]] = None,
     ) -> None:
-        from headrace.cli.joblist import Query
+        from headrace.cli.jobs.query import Query
 
         self.handle = flux_handle
         self.attrs = list(attrs)
@@ -259,7 +259,7 @@ class JobInfoFormat:
     headings = fields.HEADINGS
 
     def __init__(self, fmt: str) -> None:
-        from headrace.cli.format import Format
+        from headrace.cli.common.format import Format
 
         self.fmt = fmt
         self._format = Format(fmt, fields.HEADINGS, fields.OPEN_FIELDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from flux.future import Future, connection
 from flux.job.JobID import JobID
 from flux.job.Jobspec import Jobspec, to_text
-from headrace.cli.signing import sign
+from headrace.cli.common.signing import sign
 
 if TYPE_CHECKING:
     from flux.core.handle import Flux

@@ -39,7 +39,7 @@ def apply(spec: JobspecV1, args: Any, options: Dict[str, Any]) -> None:
 
 
 def _apply(spec: JobspecV1, merged: argparse.Namespace, from_namespace: bool) -> None:
-    from headrace.cli import options as command_line
+    from headrace.cli.submit import options as command_line
     from headrace.spec import envrules, rlimits
 
     if merged.env is not None or from_namespace:
@@ -67,7 +67,7 @@ def take(more: Dict[str, Any]) -> Dict[str, Any]:
 @contextmanager
 def _refusals() -> Iterator[None]:
     """What ends a command is a ValueError to a program."""
-    from headrace.cli.errors import CommandError
+    from headrace.cli.common.errors import CommandError
 
     try:
         yield
@@ -81,7 +81,7 @@ def take_size(more: Dict[str, Any]) -> Dict[str, Any]:
     names = ("cores_per_slot", "gpus_per_slot", "broker_opts", "conf")
     size: Dict[str, Any] = {key: more.pop(key) for key in names if key in more}
     if isinstance(size.get("conf"), str):
-        from headrace.cli import conf_option
+        from headrace.cli.common import conf_option
 
         with _refusals():
             size["conf"] = conf_option.merge([size["conf"]])

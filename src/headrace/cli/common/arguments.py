@@ -1,0 +1,95 @@
+"""argparse in the manner of Flux's Python commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Container, List, NoReturn, Optional
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser named `flux-COMMAND` whose help keeps option and text in two columns.
+
+    With a `context`, where the arguments come from when not from the command line, an error names it instead of usage.
+    """
+
+    context = ""
+
+    def __init__(self, prog: str, usage: Optional[str] = None, error_prog: Optional[str] = None, **kwargs: Any) -> None:
+        self._error_prog = error_prog or prog
+        super().__init__(prog=prog, usage=usage, formatter_class=_Formatter, **kwargs)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse keeps it to itself if help cannot be written.
+        (file or sys.stderr).write(message)
+
+    def error(self, message: str) -> NoReturn:
+        if self.context:
+            raise CommandError(f"{self.context}: {message}")
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self._error_prog}: error: {message}\n")
+
+
+class BrokerParser(Parser):
+    """A parser of `flux start` and `flux broker`, whose errors read and exit as those of the quick commands do."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"flux {command}", usage=f"flux {command} [OPTIONS] [COMMAND...]", error_prog=f"flux-{command}"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        unknown = "unrecognized arguments: "
+        if message.startswith(unknown):
+            message = f"unrecognized option '{message[len(unknown) :].split(maxsplit=1)[0]}'"
+        hint = f"Try `{self._error_prog} --help' for more information."
+        raise CommandError(f"{self._error_prog}: {message}\n{hint}", bare=True)
+
+
+def subcommands(parser: Parser) -> Callable[..., Parser]:
+    """Let the parser need a COMMAND (`args.command`); what is returned adds one by name, help text and operands."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def command(name: str, text: str, *operands: str) -> Parser:
+        one = commands.add_parser(name, prog=f"{parser.prog} {name}", description=text, help=text)
+        for operand in operands:
+            one.add_argument(operand, metavar=operand.upper())
+        return one
+
+    return command
+
+
+class _Formatter(argparse.HelpFormatter):
+    """argparse makes one for every option it is given, so the width is found once, without shutil."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=40, width=_width())
+
+
+_known_width = 0
+
+
+def _width() -> int:
+    global _known_width
+    if not _known_width:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+        except (ValueError, OSError):
+            columns = 0
+        _known_width = (columns or 80) - 2
+    return _known_width
+
+
+def queues_named(texts: List[str], known: Container[str]) -> List[str]:
+    """The queues of `--queue=NAME,...`, which may be given several times. Raises CommandError for one not known."""
+    names = [name for text in texts for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"No such queue: {name}")
+    return names

@@ -1,0 +1,87 @@
+"""Finding other instances: the parent, the root, and the one that a job runs.
+
+`flux -p`, `flux -r`, `flux uri`, `flux proxy` and `flux jobs -R` need the URI of another broker. A job that is an
+instance publishes it in its annotations as `user.uri` (a memo); an instance knows its parent's as `parent-uri`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from headrace.cli.common.errors import CommandError
+from headrace.client.handle import Handle
+from headrace.client.transport import is_this_host, split_uri
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def retarget(hops: str) -> None:
+    """Point FLUX_URI at the parent ("p", one hop a letter) or at the root instance ("r")."""
+    while hops:
+        handle = Handle()
+        try:
+            parent = handle.attr_get("parent-uri")
+            # What the job of the parent that this instance is has in the KVS there.
+            namespace = _optional(handle, "parent-kvs-namespace")
+        except OSError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            return
+        finally:
+            handle.close()
+        os.environ["FLUX_URI"] = parent
+        os.environ.pop("FLUX_KVS_NAMESPACE", None)
+        if namespace:
+            os.environ["FLUX_KVS_NAMESPACE"] = namespace
+        if hops != "r":
+            hops = hops[1:]
+
+
+def _optional(handle: Handle, name: str) -> str:
+    try:
+        return handle.attr_get(name)
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:
+            raise
+        return ""
+
+
+def to_local(uri: str) -> str:
+    """The local:// form of a broker URI."""
+    _, _, path = split_uri(uri)
+    return f"local://{path}"
+
+
+def to_remote(uri: str) -> str:
+    """The ssh:// form of a broker URI."""
+    scheme, host, path = split_uri(uri)
+    return f"ssh://{host or os.uname().nodename}{path}" if scheme == "local" else uri
+
+
+def reachable(uri: str) -> str:
+    """The URI to connect to: the local form where the socket is on this machine, so that no ssh is needed."""
+    scheme, host, path = split_uri(uri)
+    if scheme == "ssh" and (is_this_host(host) or os.environ.get("FLUX_URI_RESOLVE_LOCAL")) and os.path.exists(path):
+        return f"local://{path}"
+    return uri
+
+
+def job_uri(handle: Handle, jobid: int, shown: str) -> str:
+    """The URI that running job `jobid` published. Raises CommandError when it runs no instance."""
+    try:
+        job: Any = handle.rpc("job-list.list-id", {"id": jobid, "attrs": ["state", "annotations"]}).get()["job"]
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            raise CommandError(f"jobid {shown} not found") from None
+        raise
+    if job["state"] == 64:
+        raise CommandError(f"jobid {shown} is not running")
+    uri = job.get("annotations", {}).get("user", {}).get("uri")
+    if not uri:
+        if job["state"] & 14:
+            raise CommandError(f"jobid {shown} has not started")
+        raise CommandError(f"{shown}: URI not found")
+    return str(uri)

@@ -1,0 +1,126 @@
+"""What `-o` of the commands that list things takes: a format string, or the name of one.
+
+Besides a command's own formats there are those of users and sites: `[formats.NAME]` with `format` and `description` in
+`flux/flux-jobs.toml` (or `.yaml`, `.json`) of XDG_CONFIG_HOME and XDG_CONFIG_DIRS, for commands with subcommands
+`[list.formats.NAME]`. `-o help` shows them all, `-o get-config=NAME` one as such a file has it. The files are read only
+when a name is not one of the command's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.common.config_folders import config_folders
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.format import FormatError, help_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+_GET_CONFIG = "get-config="
+
+
+class Formats:
+    """The named formats of a command: `program` is its name, `group` its subcommand, `groups` all of these."""
+
+    def __init__(
+        self,
+        program: str,
+        formats: Mapping[str, str],
+        purposes: Mapping[str, str],
+        group: str = "",
+        groups: Sequence[str] = (),
+    ) -> None:
+        self.program = program
+        self.formats = dict(formats)
+        self.purposes = dict(purposes)
+        self.group = group
+        self.groups = groups
+
+    def resolve(self, text: str) -> Optional[str]:
+        """The format string that `-o text` means; None when it asked for help, which was printed.
+
+        Raises FormatError for a name that is none, CommandError for a file that is wrong.
+        """
+        if text in self.formats:
+            return self.formats[text]
+        if "{" in text:
+            return text
+        self._add_configured()
+        if text == "help":
+            sys.stdout.write(help_text(self.program, self.formats, self.purposes))
+            return None
+        name = text[len(_GET_CONFIG) :] if text.startswith(_GET_CONFIG) else text
+        if name not in self.formats:
+            raise FormatError(f"Unknown format name {name}")
+        if name == text:
+            return self.formats[name]
+        import json
+
+        table = f"{self.group}.formats" if self.group else "formats"
+        print(f"[{table}.{name}]")
+        print(f"description = {json.dumps(self.purposes.get(name, ''), ensure_ascii=False)}")
+        print(f"format = {json.dumps(self.formats[name], ensure_ascii=False)}")
+        return None
+
+    def _add_configured(self) -> None:
+        own = set(self.formats)
+        for path in _files(self.program):
+            for name, entry in self._tables(path).items():
+                where = f"{path}: formats.{name}"
+                _need_mapping(entry, where)
+                if "format" not in entry:
+                    raise CommandError(f"{where}: required key 'format' is missing")
+                if not isinstance(entry["format"], str):
+                    raise CommandError(f"{where}.format must be a string")
+                if name in own:
+                    raise CommandError(f"{where}: override of builtin format {name} is not allowed")
+                self.formats[name] = entry["format"]
+                self.purposes[name] = str(entry.get("description", ""))
+
+    def _tables(self, path: str) -> Dict[str, Any]:
+        """The formats in a file. Raises CommandError."""
+        content = _read(path)
+        _need_mapping(content, path)
+        if self.group:
+            for key in content:
+                if key not in self.groups:
+                    raise CommandError(f"{path}: invalid key {key}: known are {', '.join(self.groups)}")
+            content = content.get(self.group, {})
+            _need_mapping(content, f"{path}: {self.group}")
+        formats: Dict[str, Any] = content.get("formats", {})
+        _need_mapping(formats, f"{path}: formats")
+        return formats
+
+
+def _need_mapping(value: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise CommandError(f"{where} must be a mapping")
+
+
+def _files(program: str) -> List[str]:
+    """The configuration files of a command, those of the user last: what is read later counts."""
+    paths = [
+        os.path.join(folder, "flux", f"{program}.{kind}")
+        for folder in reversed(config_folders())
+        for kind in ("toml", "yaml", "json")
+    ]
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def _read(path: str) -> Any:
+    toml = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+    module = {".toml": toml, ".yaml": "yaml", ".json": "json"}[path[-5:]]
+    try:
+        parser = __import__(module)
+    except ImportError:
+        raise CommandError(f"{path}: this Python has no {module}; write the formats as JSON") from None
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        return parser.safe_load(text) if module == "yaml" else parser.loads(text)
+    except Exception as exc:
+        # Each parser has errors of its own.
+        raise CommandError(f"{path}: {exc}") from None

@@ -1,0 +1,1 @@
+"""Commands that start, reach and end an instance and its brokers."""

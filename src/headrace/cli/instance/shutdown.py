@@ -1,0 +1,86 @@
+"""`flux shutdown`: stop an instance, showing its log until it is gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from headrace.cli.common.getopts import Options
+
+PREFIX = "flux-shutdown: "
+
+_COMMAND = Command(
+    "flux-shutdown",
+    "[OPTIONS] [TARGET]",
+    "End an instance: its jobs are canceled first",
+    (
+        ("", "background", "", "Return once the end has begun"),
+        ("", "dump", "FILE", "End with an archive of the instance, for flux restore (auto: in the statedir)"),
+        ("", "skip-gc", "", "End without an archive, also where content.dump asks for one"),
+        ("", "quiet", "", "Of the log meanwhile, print warnings and errors only"),
+        ("v", "verbose", "[LEVEL]", "Print the whole log meanwhile (0: without debug lines, as by default)"),
+    ),
+)
+_INFO, _WARNING, _DEBUG = 6, 4, 7
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv)
+    operands = options.need(0, 1)
+    if operands:
+        from headrace.cli.instance.uri import resolve
+
+        handle = Handle(resolve(operands[0]))
+    else:
+        handle = Handle()
+    if handle.attr_get("rank") != "0":
+        raise CommandError("shutdown may only be run on the rank 0 broker")
+    verbose = options.has("verbose") and options.get("verbose") != "0"
+    level = _WARNING if options.has("quiet") else _DEBUG if verbose else _INFO
+    request: Dict[str, Any] = {"loglevel": level}
+    _set_dump(handle, options)
+    if options.has("background"):
+        handle.rpc("shutdown.start", request).get()
+        return 0
+    return _follow(handle, request)
+
+
+def _set_dump(handle: Handle, options: Options) -> None:
+    """Have the instance end with the archive that the options ask for."""
+    path = options.get("dump")
+    if options.has("skip-gc"):
+        path = ""
+    elif not path:
+        return
+    if path and path != "auto":
+        # The broker may be in another directory.
+        path = os.path.abspath(path)
+    try:
+        handle.rpc("attr.set", {"name": "content.dump", "value": path}).get()
+    except OSError as exc:
+        raise CommandError(f"error setting content.dump: {exc.strerror}") from None
+    if path:
+        sys.stderr.write(f"{PREFIX}shutdown will dump KVS to {path} (this may take some time)\n")
+
+
+def _follow(handle: Handle, request: Dict[str, Any]) -> int:
+    """Start the shutdown and show log lines until the broker closes the connection."""
+    call = handle.stream("shutdown.start", request)
+    try:
+        for answer in call:
+            line = (answer or {}).get("log")
+            if line:
+                sys.stderr.write(line if line.endswith("\n") else line + "\n")
+    except OSError as exc:
+        if exc.errno not in (errno.ECONNRESET, errno.EPIPE):
+            raise CommandError(str(exc.strerror)) from None
+    return 0

@@ -1,0 +1,1 @@
+"""`flux job` and its subcommands, and commands that change jobs."""

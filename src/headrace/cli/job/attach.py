@@ -1,0 +1,457 @@
+"""Following a job to its end: output, input, exceptions and the exit status. `flux run` and `flux job attach`.
+
+Three eventlogs are watched at once: the job's own, the execution system's (RFC 50), which names the shell's service,
+and the output (RFC 24). Standard input goes to the shell's service. Whatever order these end in, the status is the
+one of the `finish` event.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]
+import errno
+import os
+import sys
+import time
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.jobs.info import signal_name
+from headrace.client.reactor import Reactor
+from headrace.spec import jobid
+from headrace.spec.eventlog import decode_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
+
+    from headrace.cli.job.attach_tail import Tail
+    from headrace.cli.job.status_line import StatusLine
+    from headrace.cli.job.terminal import TerminalLink
+    from headrace.client.handle import Handle, Rpc
+
+_STDIN_CHUNK = 1 << 16
+_STDIN_UNANSWERED = 16
+_LEVELS = {0: "FATAL: ", 1: "FATAL: ", 2: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 7: "TRACE: ", 6: "DEBUG: "}
+_SECOND_INTERRUPT = 2.0
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
+# How long an exception waits for the shell's own words, seconds.
+_HOLD = 0.1
+# How long a user at a terminal waits for a job's start before the line of status appears, seconds.
+_STATUS_AFTER = 2.0
+
+
+class Attach:
+    """One job being followed. `run()` returns the exit status a caller of the job should see.
+
+    `label` prefixes lines with their task rank; `show_events` and `show_exec` print the eventlogs on stderr;
+    `stdin_ranks` is the set of tasks that get standard input, `read_only` sends none. The job's own eventlog is left
+    after `wait_event`, so that with another one than `finish` the exit status says nothing of the job. A line of
+    status is shown until the job starts: at once with `show_status`, at a terminal after two seconds. With `tail` only
+    the last lines of what the job has written so far are shown. Signals that ask for something go to the job.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        job: int,
+        *,
+        label: bool = False,
+        show_events: bool = False,
+        show_exec: bool = False,
+        read_only: bool = False,
+        quiet: bool = False,
+        stdin_ranks: str = "all",
+        wait_event: str = "finish",
+        show_status: bool = False,
+        tail: Optional[Tail] = None,
+    ) -> None:
+        self.handle = handle
+        self.job = job
+        self.name = jobid.encode(job, "f58")
+        self.label = label
+        self.show_events = show_events
+        self.show_exec = show_exec
+        self.read_only = read_only
+        self.quiet = quiet
+        self.stdin_ranks = stdin_ranks
+        self.wait_event = wait_event
+        self._tail = tail
+        self.reactor = Reactor()
+        self.submitted = 0.0
+        self.allocated = False
+        self.started = False
+        self.fatal = False
+        self.status: Optional[int] = None
+        self.service = ""
+        self.leader = 0
+        self._open: Dict[str, Rpc] = {}
+        self._held: List[Any] = []
+        self._stdin_waiting = 0
+        self._stdin_taken = False
+        self._stdin_watched = False
+        self._interrupted = 0.0
+        self._left = False
+        self._terminal: Optional[TerminalLink] = None
+        # Whether we see the first task's terminal; None while that is not known, and its output has to wait.
+        self._joined: Optional[bool] = False
+        self._early: List[Dict[str, Any]] = []
+        self._status_line: Optional[StatusLine] = None
+        shown = show_status or (_at_terminal() and not show_events)
+        if shown and not os.environ.get("FLUX_ATTACH_NONINTERACTIVE"):
+            from headrace.cli.job.status_line import StatusLine as Line
+
+            self._status_line = Line(self.name, self.reactor, 0.0 if show_status else _STATUS_AFTER)
+
+    def run(self) -> int:
+        """Follow the job. Raises CommandError when it does not exist or refuses standard input."""
+        self.reactor.add_handle(self.handle)
+        self._watch("eventlog")
+        if not self.read_only:
+            self.reactor.add_signal(signal.SIGINT, self._interrupt)
+            self.reactor.add_signal(signal.SIGTSTP, self._suspend)
+            # Under nohup(1) some are ignored.
+            for signum in (one for one in _FORWARDED if signal.getsignal(one) != signal.SIG_IGN):
+                self.reactor.add_signal(signum, self._forwarder(signum))
+        try:
+            self.reactor.run()
+        finally:
+            if self._terminal is not None:
+                self._terminal.close()
+            if self._status_line is not None:
+                self._status_line.close()
+        return self._conclude()
+
+    def _watch(self, path: str) -> None:
+        call = self.handle.stream("job-info.eventlog-watch", {"id": self.job, "path": path, "flags": 0})
+        self._open[path] = call
+        take = {"eventlog": self._job_event, "guest.exec.eventlog": self._exec_event, "guest.output": self._output}[
+            path
+        ]
+
+        def answered(call: Rpc) -> None:
+            try:
+                entry = call.get()["event"]
+            except OSError as exc:
+                self._ended(path, exc)
+                return
+            take(decode_line(entry))
+            if path == "guest.output" and not call.ready:
+                sys.stdout.buffer.flush()
+
+        call.then(answered)
+
+    def _ended(self, path: str, exc: OSError) -> None:
+        self._open.pop(path, None)
+        if path == "guest.output":
+            self._release_held()
+        if path == "eventlog":
+            if exc.errno != errno.ENODATA:
+                raise CommandError(f"flux-job: {self.name}: {exc.strerror}", bare=True) from None
+            if not self.started:
+                self._open.clear()
+        if not self._open:
+            self.reactor.stop()
+
+    # -- events
+
+    def _job_event(self, event: Any) -> None:
+        name, context = event.name, event.context or {}
+        if name == "submit":
+            self.submitted = event.timestamp
+            self._watch("guest.exec.eventlog")
+        elif name == "alloc":
+            self.allocated = True
+        elif name == "start":
+            self.started = True
+        elif name == "finish":
+            self.status = int(context["status"])
+        if name == "exception" and context.get("severity") == 0:
+            self.fatal = True
+        if self._status_line is not None and self._status_line.event(name):
+            self._status_line = None
+        if self.show_events:
+            self._show("job", event)
+        elif name == "exception":
+            self._hold(event)
+        if name == self.wait_event != "finish":
+            call = self._open.pop("eventlog")
+            call.cancel()
+            call.then(_ignore_errors)
+            if not self._open:
+                self.reactor.stop()
+
+    def _hold(self, event: Any) -> None:
+        """Show an exception; while the job runs, after what its shell says of the cause, which comes by another way."""
+        self._held.append(event)
+        if self.allocated and len(self._open) > 1:
+            self.reactor.add_timer(_HOLD, self._release_held)
+        else:
+            self._release_held()
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, []
+        for event in held:
+            context = event.context
+            note = jobid.shown(context.get("note", ""))
+            self._note(
+                event.timestamp,
+                f"job.exception {self.name} type={context['type']} severity={context['severity']}"
+                + (f" {note}" if note else ""),
+            )
+
+    def _exec_event(self, event: Any) -> None:
+        if event.name == "shell.init":
+            self.service = event.context["service"]
+            self.leader = event.context["leader-rank"]
+            if "guest.output" not in self._open:
+                # A job that was queued again has another shell, and one log of output.
+                self._watch("guest.output")
+            terminal = event.context.get("pty")
+            if terminal and terminal != "capture" and self.read_only:
+                raise CommandError("flux-job: Cannot connect to pty in readonly mode", bare=True)
+            if terminal and terminal != "capture" and not self.read_only:
+                self._join_terminal()
+            elif not self.read_only:
+                self._watch_stdin()
+        elif event.name == "shell.start" and self.stdin_ranks != "all" and not self.read_only:
+            self._close_other_inputs(event.context["taskmap"])
+        if self.show_exec:
+            self._show("exec", event)
+        elif event.name == "log":
+            self._log(event)
+
+    def _close_other_inputs(self, taskmap: Any) -> None:
+        """Tasks that get none of our input get its end at once, else they would wait for it for ever."""
+        from headrace.spec.idset import Idset
+        from headrace.spec.taskmap import TaskMap
+
+        everyone = Idset(range(TaskMap.decode(taskmap).ntasks))
+        wanted = Idset.parse(self.stdin_ranks)
+        others = everyone - wanted
+        if wanted - everyone:
+            there = str(wanted & everyone)
+            sys.stderr.write(f"flux-job: warning: adjusting --stdin-ranks from {self.stdin_ranks} to {there}\n")
+            self.stdin_ranks = there
+        if others:
+            io = {"stream": "stdin", "rank": str(others), "eof": True}
+            self.handle.rpc(f"{self.service}.stdin", io, self.leader).then(_ignore_errors)
+
+    def _join_terminal(self) -> None:
+        from headrace.cli.job.terminal import TerminalLink
+
+        topic = f"{self.service}.pty"
+        self._joined = None
+        self.stdin_ranks = "0"
+        self._terminal = TerminalLink(
+            self.handle, self.reactor, topic, self.leader, self._terminal_settled, self._detach
+        )
+
+    def _terminal_settled(self, joined: bool) -> None:
+        self._joined = joined
+        early, self._early = self._early, []
+        for context in early:
+            self._data(context)
+        sys.stdout.buffer.flush()
+
+    def _show(self, source: str, event: Any) -> None:
+        text = f"{source}.{event.name}"
+        if event.context is not None:
+            import json
+
+            text += " " + json.dumps(event.context, separators=(",", ":"), ensure_ascii=False)
+        self._note(event.timestamp, text)
+
+    def _note(self, timestamp: float, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"{max(0.0, timestamp - self.submitted):.3f}s: {text}\n")
+        sys.stderr.flush()
+
+    # -- output
+
+    def _output(self, event: Any) -> None:
+        context = event.context
+        if event.name == "data":
+            self._data(context)
+        elif event.name == "log":
+            self._log(event)
+        elif event.name == "redirect" and not self.quiet:
+            rank = str(context["rank"])
+            shown = rank if rank.isdigit() or rank[:1] == "[" else f"[{rank}]"
+            sys.stderr.write(f"{shown}: {context['stream']} redirected to {context['path']}\n")
+        if self._tail is not None:
+            for stream, line in self._tail.passed():
+                self._write(stream, line)
+
+    def _data(self, context: Dict[str, Any]) -> None:
+        text = context.get("data")
+        if not text:
+            return
+        if self._joined is not False and str(context["rank"]) == "0":
+            # What a terminal that we joined prints comes that way: with pty.capture it is here once more.
+            if self._joined is None:
+                self._early.append(context)
+            return
+        if context.get("encoding") == "base64":
+            from binascii import a2b_base64
+
+            data = a2b_base64(text)
+        else:
+            data = text.encode("utf-8", "surrogateescape")
+        data *= context.get("repeat", 1)
+        if self.label:
+            prefix = f"{context['rank']}: ".encode()
+            data = b"".join([prefix + line for line in data.splitlines(keepends=True)])
+        if self._tail is None or not self._tail.holds(context["stream"], data):
+            self._write(context["stream"], data)
+
+    def _write(self, stream: str, data: bytes) -> None:
+        if stream == "stderr":
+            sys.stdout.buffer.flush()
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        else:
+            sys.stdout.buffer.write(data)
+
+    def _log(self, event: Any) -> None:
+        context = event.context
+        component = context.get("component", "")
+        origin = f"flux-shell[{context['rank']}]" if "rank" in context else "flux-shell"
+        for line in jobid.shown(str(context.get("message", ""))).splitlines() or [""]:
+            level = _LEVELS.get(context.get("level", 5), "")
+            self._note(event.timestamp, f"{origin}: {level}{component + ': ' if component else ''}{line}")
+
+    # -- input
+
+    def _watch_stdin(self) -> None:
+        if not self._stdin_watched:
+            self._stdin_watched = True
+            self.reactor.add_fd(0, self._stdin_ready)
+
+    def _unwatch_stdin(self) -> None:
+        if self._stdin_watched:
+            self._stdin_watched = False
+            self.reactor.remove_fd(0)
+
+    def _stdin_ready(self, _revents: int) -> None:
+        try:
+            data = os.read(0, _STDIN_CHUNK)
+        except OSError as exc:
+            if exc.errno == errno.EAGAIN:
+                return
+            data = b""
+        io: Dict[str, Any] = {"stream": "stdin", "rank": self.stdin_ranks}
+        if data:
+            try:
+                io["data"] = data.decode("utf-8")
+            except UnicodeDecodeError:
+                from binascii import b2a_base64
+
+                io["data"] = b2a_base64(data, newline=False).decode()
+                io["encoding"] = "base64"
+        else:
+            io["eof"] = True
+            self._unwatch_stdin()
+        self._stdin_waiting += 1
+        if self._stdin_waiting >= _STDIN_UNANSWERED:
+            self._unwatch_stdin()
+        self.handle.rpc(f"{self.service}.stdin", io, self.leader).then(self._stdin_answered(bool(data)))
+
+    def _stdin_answered(self, had_data: bool) -> Any:
+        def answered(call: Rpc) -> None:
+            self._stdin_waiting -= 1
+            try:
+                call.get()
+                self._stdin_taken = True
+            except OSError as exc:
+                if exc.errno == errno.EPIPE and had_data:
+                    raise CommandError(f"flux-job: error writing stdin: {exc.strerror}", bare=True) from None
+                # A job that took some has ended; what it did not wait for was not for it.
+                if exc.errno == errno.ENOSYS and had_data and self.status is None and not self._stdin_taken:
+                    raise CommandError("flux-job: stdin not accepted by job", bare=True) from None
+                self._unwatch_stdin()
+                return
+            if had_data and self._stdin_waiting < _STDIN_UNANSWERED:
+                self._watch_stdin()
+
+        return answered
+
+    # -- signals
+
+    def _interrupt(self) -> None:
+        now = time.monotonic()
+        if self._interrupted and now - self._interrupted < _SECOND_INTERRUPT:
+            self.handle.rpc(
+                "job-manager.raise",
+                {"id": self.job, "type": "cancel", "severity": 0, "note": "interrupted by ctrl-C"},
+            ).then(_ignore_errors)
+            return
+        self._interrupted = now
+        sys.stderr.write("flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach\n")
+
+    def _suspend(self) -> None:
+        if self._interrupted and time.monotonic() - self._interrupted < _SECOND_INTERRUPT:
+            self._detach()
+            self._left = True
+            return
+        os.kill(0, signal.SIGSTOP)
+
+    def _forwarder(self, signum: int) -> Callable[[], None]:
+        return lambda: self._forward(signum)
+
+    def _forward(self, signum: int) -> None:
+        """Pass a signal on to the job's tasks; where there are none it is for us."""
+
+        def answered(call: Rpc) -> None:
+            try:
+                call.get()
+            except OSError:
+                if self.status is None:
+                    signal.signal(signum, signal.SIG_DFL)
+                    os.kill(os.getpid(), signum)
+
+        self.handle.rpc("job-manager.kill", {"id": self.job, "signum": signum}).then(answered)
+
+    def _detach(self) -> None:
+        sys.stderr.write("flux-job: detaching...\n")
+        self._open.clear()
+        self.reactor.stop()
+
+    # -- the end
+
+    def _conclude(self) -> int:
+        if self._joined is None:
+            self._terminal_settled(False)
+        self._release_held()
+        sys.stdout.flush()
+        if self.status is None:
+            return 1 if self.fatal or self._left else 0
+        code = exit_code(self.status)
+        if code and not self.quiet:
+            sys.stderr.write(f"flux-job: {ending(self.status)}\n")
+        return code
+
+
+def _at_terminal() -> bool:
+    """Whether somebody sits at the terminal that all our streams are."""
+    return all(os.isatty(fd) for fd in range(3))
+
+
+def _ignore_errors(call: Rpc) -> None:
+    try:
+        call.get()
+    except OSError:
+        pass
+
+
+def exit_code(status: int) -> int:
+    """The exit status that a shell would show for this wait status."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def ending(status: int) -> str:
+    """What to tell about a wait status that is not zero. The shell exits with 128 plus the signal of its task."""
+    if os.WIFSIGNALED(status):
+        return f"job shell {signal_name(os.WTERMSIG(status))}"
+    code = os.WEXITSTATUS(status)
+    if code > 128:
+        return f"task(s) {signal_name(code - 128)}"
+    return f"task(s) exited with exit code {code}"

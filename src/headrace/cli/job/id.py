@@ -1,0 +1,105 @@
+"""`flux job id`, `flux job last` and `flux job namespace`: job ids in their forms."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command
+from headrace.cli.job.main import parse_id
+from headrace.spec import jobid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from headrace.client.handle import Handle
+
+_ID = Command(
+    "flux-job id",
+    "[OPTIONS] [id ...]",
+    "Print job ids in another form",
+    (
+        (
+            "t",
+            "to",
+            "dec|kvs|hex|dothex|words|f58|f58plain|emoji",
+            "The form: dec, hex, dothex, kvs, f58, f58plain, words or emoji",
+        ),
+    ),
+)
+_LAST = Command("flux-job last", "[N|SLICE]", "Print the ids of the jobs you submitted last")
+_NAMESPACE = Command("flux-job namespace", "[id ...]", "Print the KVS namespace that each job's own data is in")
+_FORMS = ("dec", "kvs", "hex", "dothex", "words", "f58", "f58plain", "emoji")
+
+
+def _inputs(operands: List[str]) -> List[str]:
+    return operands or [line.strip() for line in sys.stdin if line.strip()]
+
+
+def id(argv: List[str]) -> int:
+    options = _ID.parse(argv)
+    form = options.get("to", "dec")
+    if form not in _FORMS:
+        raise CommandError(f"Unknown to={form}")
+    for text in _inputs(options.operands):
+        try:
+            value = jobid.parse(text)
+        except ValueError:
+            raise CommandError(f"{text}: malformed input") from None
+        print(value if form == "dec" else jobid.encode(value, form))
+    return 0
+
+
+def namespace(argv: List[str]) -> int:
+    for text in _inputs(_NAMESPACE.parse(argv).operands):
+        print(f"job-{parse_id(text)}")
+    return 0
+
+
+def last(argv: List[str]) -> int:
+    from headrace.client.handle import Handle
+
+    (text,) = _LAST.parse(argv).need(0, 1) or ["1"]
+    ids = _history(Handle())
+    if not ids:
+        raise CommandError("job history is empty")
+    if text[:1] == "[":
+        ids = ids[_slice(text)]
+    else:
+        if not text.isdigit() or not int(text):
+            raise CommandError(f"invalid count '{text}': a number from 1 on, or a slice such as [0:3]")
+        ids = ids[: int(text)]
+    sys.stdout.write("".join(f"{jobid.encode(job, 'f58')}\n" for job in ids))
+    return 0
+
+
+def _slice(text: str) -> slice:
+    """A Python slice `[START:STOP:STEP]` or index `[N]`, as text. Raises CommandError."""
+    try:
+        parts = [int(part) if part else None for part in text.strip("[]").split(":")]
+    except ValueError:
+        parts = []
+    if text[-1:] != "]" or not 1 <= len(parts) <= 3 or parts == [None]:
+        raise CommandError(f"invalid slice '{text}'")
+    if len(parts) == 1:
+        index = parts[0] or 0
+        return slice(index, index + 1 or None)
+    return slice(*parts)
+
+
+def _history(handle: Handle) -> List[int]:
+    """My jobs, newest first: from the job manager's history, else from job-list in order of submission."""
+    try:
+        return list(handle.rpc("job-manager.history.get", {"userid": os.getuid()}).get()["jobs"])
+    except OSError as exc:
+        if exc.errno != errno.ENOSYS:
+            raise
+    from headrace.cli.jobs.query import Query, list_jobs
+
+    query = Query(count=0)
+    query.user(str(os.getuid()))
+    jobs = sorted([(job["t_submit"], int(job["id"])) for job in list_jobs(handle, query, ["t_submit"])], reverse=True)
+    return [job for _, job in jobs]

@@ -1,0 +1,1 @@
+"""`flux jobs`, and how jobs are asked for."""

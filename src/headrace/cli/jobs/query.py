@@ -1,0 +1,103 @@
+"""Asking job-list (RFC 43) for jobs: filters by state, result, user, name, queue and place, as a constraint."""
+
+from __future__ import annotations
+
+import errno
+
+from headrace.cli.jobs.info import ACTIVE, INACTIVE, PENDING, RUNNING, JobInfo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional
+
+    from headrace.client.handle import Handle
+
+STATE_NAMES = {
+    "depend": 2,
+    "priority": 4,
+    "sched": 8,
+    "run": 16,
+    "cleanup": 32,
+    "inactive": INACTIVE,
+    "pending": PENDING,
+    "running": RUNNING,
+    "active": ACTIVE,
+}
+RESULT_NAMES = {"completed": 1, "failed": 2, "canceled": 4, "timeout": 8}
+
+
+class QueryError(ValueError):
+    """No such user, or no such name of a state or result."""
+
+
+class Query:
+    """What to list: a constraint, a number of jobs (0: all) and a time since when inactive jobs count."""
+
+    __slots__ = ("clauses", "count", "results", "since", "states")
+
+    def __init__(self, count: int = 1000, since: float = 0.0) -> None:
+        self.clauses: List[Dict[str, Any]] = []
+        self.states = 0
+        self.results = 0
+        self.count = count
+        self.since = since
+
+    def user(self, text: str) -> None:
+        """Restrict to a user by name or number; "all" restricts nothing. Raises QueryError for an unknown name."""
+        if text == "all":
+            return
+        try:
+            userid = int(text)
+        except ValueError:
+            import pwd
+
+            try:
+                userid = pwd.getpwnam(text).pw_uid
+            except KeyError:
+                raise QueryError(f"Invalid user {text} specified: there is no such user") from None
+        self.clauses.append({"userid": [userid]})
+
+    def filter(self, text: str) -> None:
+        """Add states and results named in a comma-separated list. Raises QueryError for anything else."""
+        for name in text.lower().split(","):
+            if name in STATE_NAMES:
+                self.states |= STATE_NAMES[name]
+            elif name in RESULT_NAMES:
+                self.results |= RESULT_NAMES[name]
+            else:
+                raise QueryError(f"Invalid filter specified: {name}")
+
+    def add(self, operator: str, values: List[Any]) -> None:
+        self.clauses.append({operator: values})
+
+    def constraint(self) -> Dict[str, Any]:
+        """The query as an RFC 43 constraint."""
+        clauses = list(self.clauses)
+        if self.states and self.results:
+            clauses.append({"or": [{"states": [self.states]}, {"results": [self.results]}]})
+        elif self.states or not self.results:
+            clauses.append({"states": [self.states or ACTIVE | INACTIVE]})
+        else:
+            clauses.append({"results": [self.results]})
+        return {"and": clauses}
+
+    def request(self, attrs: List[str]) -> Dict[str, Any]:
+        return {"max_entries": self.count, "attrs": attrs, "since": self.since, "constraint": self.constraint()}
+
+
+def list_jobs(handle: Handle, query: Query, attrs: List[str]) -> Iterator[Dict[str, Any]]:
+    """The raw jobs that match, in job-list's order: pending by priority, running, then inactive newest first."""
+    for answer in handle.stream("job-list.list", query.request(attrs)):
+        yield from answer["jobs"]
+
+
+def list_ids(handle: Handle, ids: List[int], attrs: List[str]) -> Iterator[Optional[JobInfo]]:
+    """The jobs with these ids, in order; None for an id that the instance does not know."""
+    calls = [handle.rpc("job-list.list-id", {"id": id, "attrs": attrs}) for id in ids]
+    for call in calls:
+        try:
+            yield JobInfo(call.get()["job"])
+        except OSError as exc:
+            if exc.errno != errno.ENOENT:
+                raise
+            yield None

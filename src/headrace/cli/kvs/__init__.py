@@ -1,0 +1,1 @@
+"""`flux kvs` and its subcommands."""

@@ -1,0 +1,86 @@
+"""`flux kvs namespace create|remove|list` and `flux kvs dropcache`: what concerns the store and not a key."""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command, dispatch
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_TABLE = {
+    "create": ("Make namespaces, each a KVS of its own", None),
+    "remove": ("Remove namespaces with all that is in them", None),
+    "list": ("Print the namespaces that this broker knows", None),
+}
+_CREATE = Command(
+    "flux-kvs namespace create",
+    "[OPTIONS] name [name...]",
+    "Make namespaces, each a KVS of its own",
+    (
+        ("o", "owner", "UID", "Let this user, by name or number, own it"),
+        ("r", "rootref", "BLOBREF", "Begin with the content of this root, not empty"),
+    ),
+)
+_REMOVE = Command("flux-kvs namespace remove", "name [name...]", "Remove namespaces with all that is in them")
+_LIST = Command("flux-kvs namespace list", "", "Print the namespaces that this broker knows")
+_DROPCACHE = Command(
+    "flux-kvs dropcache",
+    "[--all]",
+    "Have the KVS forget what it can load again",
+    (("a", "all", "", "On every broker, not on this one only"),),
+)
+_ANYONE = 0xFFFFFFFF
+
+
+def namespace(argv: List[str]) -> int:
+    name, rest = dispatch("flux-kvs namespace", argv, _TABLE)
+    return {"create": _create, "remove": _remove, "list": _list}[name](rest)
+
+
+def _create(argv: List[str]) -> int:
+    options = _CREATE.parse(argv)
+    owner = options.get_int("owner", os.getuid())
+    if not 0 <= owner <= _ANYONE:
+        raise CommandError(f"--owner: {owner} is no user id")
+    request: Dict[str, Any] = {"owner": owner, "flags": 0}
+    if options.has("rootref"):
+        request["rootref"] = options.get("rootref")
+    return _each("create", options.need(1), request)
+
+
+def _each(verb: str, names: List[str], request: Dict[str, Any]) -> int:
+    handle = Handle()
+    for name in names:
+        try:
+            handle.rpc(f"kvs.namespace-{verb}", {"namespace": name, **request}).get()
+        except OSError as exc:
+            raise CommandError(f"{name}: {os.strerror(exc.errno or 0)}") from None
+    return 0
+
+
+def _remove(argv: List[str]) -> int:
+    return _each("remove", _REMOVE.parse(argv).need(1), {})
+
+
+def _list(argv: List[str]) -> int:
+    _LIST.parse(argv).need(0, 0)
+    print(f"{'NAMESPACE':<36} {'OWNER':>10} {'FLAGS':>10}")
+    for space in Handle().rpc("kvs.namespace-list").get()["namespaces"]:
+        owner = "-" if space["owner"] == _ANYONE else space["owner"]
+        print(f"{space['namespace']:<36} {owner:>10} {space['flags']:#010x}")
+    return 0
+
+
+def dropcache(argv: List[str]) -> int:
+    options = _DROPCACHE.parse(argv)
+    options.need(0, 0)
+    if options.has("all"):
+        Handle().rpc("event.publish", {"topic": "kvs.dropcache", "flags": 0}).get()
+    else:
+        Handle().rpc("kvs.dropcache").get()
+    return 0

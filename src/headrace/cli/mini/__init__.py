@@ -1,0 +1,1 @@
+"""`headrace mini`: MiniClusters on this machine and on Kubernetes."""

@@ -1,0 +1,92 @@
+"""`headrace mini apply FILE`: a MiniCluster file sent to Kubernetes, and how far its pods are until its job runs."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.mini.file import add_file, load_file
+from headrace.cli.mini.kube import add_cluster, connected, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    waits = parser.add_mutually_exclusive_group()
+    waits.add_argument("-w", "--wait", action="store_true", help="wait for the end, and exit with the job's status")
+    waits.add_argument("--no-wait", action="store_true", help="return when the API server has FILE")
+    parser.add_argument(
+        "--force", action="store_true", help="take over fields that another manager, such as an autoscaler, has set"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    parser.add_argument("--json", action="store_true", help="print the MiniCluster as JSON at the end")
+    add_file(parser)
+
+
+def main(options: Namespace) -> int:
+    source = load_file(options.file)
+
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import apply, client
+        from headrace.kube.api import MINICLUSTERS
+
+        where, cluster = namespace, None
+        for document in source.documents:
+            stored, taken_over = await apply.apply(api, document, namespace, options.force)
+            kind, name = stored.get("kind", document.get("kind")), stored["metadata"]["name"]
+            if kind == MINICLUSTERS.kind:
+                where, cluster = stored["metadata"]["namespace"], stored
+            over = "".join(f", over {one.field} of {one.manager}" for one in taken_over)
+            _say(options, f"{kind}/{name} applied{over}")
+        assert cluster is not None
+        has_ended = client.ended(cluster)
+        if has_ended and options.no_wait:
+            _say(options, has_ended)
+        elif has_ended:
+            # The status of the run that has ended says nothing of the specification that was applied now.
+            raise client.EndedError(has_ended)
+        if not options.no_wait:
+            cluster = await _watch(api, where, cluster, options)
+        if options.json:
+            print(json.dumps(_shown(cluster), indent=2))
+        if options.no_wait:
+            return 0
+        failed = client.status_of(cluster).get("phase") in ("Failed", "Invalid")
+        return client.exit_status(cluster) if options.wait or failed else 0
+
+    return connected(options, act)
+
+
+def _shown(cluster: Dict[str, Any]) -> Dict[str, Any]:
+    metadata = {key: value for key, value in cluster["metadata"].items() if key != "managedFields"}
+    return {**cluster, "metadata": metadata}
+
+
+async def _watch(api: Api, namespace: str, cluster: Dict[str, Any], options: Namespace) -> Dict[str, Any]:
+    """Tell the progress until the MiniCluster runs, or with --wait until its end; as it is then."""
+    from headrace.kube import client
+
+    wanted = client.OVER if options.wait else client.SETTLED
+    uid, told = cluster["metadata"]["uid"], ""
+    async for found in client.follow(api, namespace, cluster["metadata"]["name"]):
+        if found is None or found["metadata"]["uid"] != uid:
+            raise CommandError(f"MiniCluster {cluster['metadata']['name']} was deleted")
+        line = client.progress(found)
+        if line != told:
+            _say(options, line)
+            told = line
+        if client.status_of(found).get("phase") in wanted:
+            return found
+    return cluster
+
+
+def _say(options: Namespace, line: str) -> None:
+    if not options.quiet:
+        tell(line)

@@ -1,0 +1,44 @@
+"""`headrace mini connect NAME [COMMAND...]`: a shell, or a command, in the instance of a MiniCluster on Kubernetes.
+
+It runs in the lead's container, by `flux proxy` to the broker there, through the API server's `exec`: the right for
+that (`create pods/exec`) is the user's own, the operator has none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from headrace.cli.mini.kube import add_cluster, add_name, connected, tell
+from headrace.cli.mini.logs import add_pod
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    add_pod(parser)
+    add_name(parser)
+    parser.add_argument("command", metavar="COMMAND", nargs="...", help="command (default: a shell)")
+
+
+def main(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import client, containers, pod_exec
+
+        cluster = await client.find(api, namespace, options.name)
+        chosen = containers.Chosen(namespace, options.name, options.pod, options.group, options.container)
+        pod = await containers.running_pod(api, chosen, cluster)
+        if client.status_of(cluster).get("phase") not in ("Running", None):
+            tell(f"MiniCluster {options.name} is {client.progress(cluster)}: its broker may not be up yet")
+        words = options.command[1:] if options.command[:1] == ["--"] else options.command
+        command = client.connect_command(cluster, words)
+        terminal = not words and os.isatty(0) and os.isatty(1)
+        name = pod["metadata"]["name"]
+        return await pod_exec.execute(api, namespace, name, chosen.of_pod, command, terminal=terminal)
+
+    return connected(options, act)

@@ -1,0 +1,32 @@
+"""`headrace mini delete NAME...`: MiniClusters removed from Kubernetes, with their pods."""
+
+from __future__ import annotations
+
+from headrace.cli.mini.kube import add_cluster, connected, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until they and their pods are gone")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="names of the MiniClusters")
+
+
+def main(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import client
+
+        deleted = [await client.delete(api, namespace, name) for name in options.names]
+        for one in deleted:
+            if not options.no_wait:
+                await client.wait_until_gone(api, one, tell)
+            print(f"MiniCluster/{one.name} deleted")
+        return 0
+
+    return connected(options, act)

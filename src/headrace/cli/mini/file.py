@@ -1,0 +1,58 @@
+"""Reads the MiniCluster file that a command of `headrace mini` is given, and tells what is wrong or doubtful in it."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headrace.cli.common.arguments import Parser
+    from headrace.minicluster.validate import Source
+
+
+def add_file(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a MiniCluster in YAML ('-' is standard input)")
+
+
+def load_file(path: str) -> Source:
+    """The MiniCluster of a file. Raises CommandError with a line for each thing that is wrong with it."""
+    from headrace.minicluster.documents import LARGEST
+    from headrace.minicluster.mode import Mode
+    from headrace.minicluster.plan import make_plan, mode_of
+    from headrace.minicluster.problems import InvalidMiniCluster
+    from headrace.minicluster.validate import load
+
+    try:
+        if path == "-":
+            text = sys.stdin.read(LARGEST + 1)
+        else:
+            with open(path, encoding="utf-8") as handle:
+                text = handle.read(LARGEST + 1)
+    except OSError as exc:
+        raise CommandError(f"{path}: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise CommandError(f"{path}: not UTF-8 text: {exc.reason} at byte {exc.start}") from None
+    try:
+        source = load(text)
+    except InvalidMiniCluster as exc:
+        lines = "".join(f"{path}: {problem}\n" for problem in exc.problems)
+        count = len(exc.problems)
+        raise CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True) from None
+    for doubt in source.doubts:
+        sys.stderr.write(f"{path}: {doubt}\n")
+    mode, spec = mode_of(source.cluster), source.cluster.spec
+    if mode is Mode.INTERACTIVE and not spec.interactive:
+        sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")
+    if mode in (Mode.SUBMIT, Mode.BATCH) and make_plan(source.cluster).config.get("queues"):
+        sys.stderr.write(
+            f"{path}: spec.flux.brokerConfig: named queues begin stopped, and the job waits until somebody starts them "
+            "(flux queue start --all)\n"
+        )
+    if mode is Mode.BATCH and 0 < spec.tasks < spec.size and not source.cluster.logging.quiet:
+        sys.stderr.write(
+            f"{path}: spec.tasks: the batch gets what {spec.tasks} task{'s take' if spec.tasks > 1 else ' takes'}, "
+            f"not all {spec.size} nodes; tasks: 0 takes them\n"
+        )
+    return source

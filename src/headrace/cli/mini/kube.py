@@ -1,0 +1,66 @@
+"""What the commands of `headrace mini` that talk to Kubernetes share: their options, the connection, its errors."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.common.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Callable, Coroutine
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.kube.api import Api
+
+
+def add_cluster(parser: Parser) -> None:
+    """The options that choose a Kubernetes cluster and a namespace in it."""
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="namespace (default: the context's)")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster")
+    parser.add_argument("--context", default="", metavar="NAME", help="the context of the kubeconfig")
+
+
+def add_name(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the MiniCluster")
+
+
+def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:
+    """Run `act(api, namespace)` with a connection to the chosen cluster; its exit status. Raises CommandError."""
+    try:
+        import aiohttp  # noqa: F401
+    except ImportError:
+        raise CommandError("Kubernetes needs the extra kube: pip install 'headrace[kube]'") from None
+    import asyncio
+
+    from headrace.kube import credentials
+    from headrace.kube.api import Api, ApiError, Unreachable
+    from headrace.kube.apply import MANAGER, ConflictError
+    from headrace.kube.client import EndedError, NotFoundError
+    from headrace.kube.containers import NotRunningError
+    from headrace.kube.pod_exec import BrokenExecError
+
+    async def run() -> int:
+        cluster = credentials.find(options.kubeconfig, options.context)
+        async with Api(cluster, manager=MANAGER) as api:
+            return await act(api, options.namespace or cluster.namespace)
+
+    try:
+        return asyncio.run(run())
+    except (NotFoundError, EndedError, ConflictError, NotRunningError) as exc:
+        raise CommandError(str(exc)) from None
+    except (credentials.CredentialsError, BrokenExecError) as exc:
+        raise CommandError(str(exc)) from None
+    except Unreachable as exc:
+        hint = "does the cluster run, and is it the one that KUBECONFIG, --kubeconfig and --context choose?"
+        raise CommandError(f"{exc}: {hint}") from None
+    except ApiError as exc:
+        hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
+        raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None
+
+
+def tell(line: str) -> None:
+    """Say on standard error what a command waits for or does."""
+    sys.stderr.write(f"headrace-mini: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,88 @@
+"""`headrace mini run FILE`: a MiniCluster file run as brokers of this machine, and how long each part of it took."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.mini.file import add_file, load_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.minicluster.local import Result
+    from headrace.minicluster.validate import Source
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the times as one JSON object on the last line")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but the job's output")
+    add_file(parser)
+
+
+def main(options: Namespace) -> int:
+    return _run(load_file(options.file), options.file, options.json, options.quiet)
+
+
+def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
+    from headrace.minicluster.local import StartError, run
+    from headrace.minicluster.mode import Mode
+    from headrace.minicluster.plan import make_plan
+    from headrace.minicluster.unapplied import not_applied
+
+    plan = make_plan(source.cluster)
+    silent, quiet = quiet, quiet or plan.quiet
+    folder = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
+    ignored = not_applied(source.cluster) + source.others
+    if plan.working_dir and not os.path.isdir(os.path.join(folder, plan.working_dir)):
+        ignored.append(f"workingDir {plan.working_dir} (no such folder here, {folder} instead)")
+    if ignored and not silent:
+        sys.stderr.write(f"headrace-mini: not applied on this machine: {', '.join(ignored)}\n")
+
+    def say(line: str) -> None:
+        if not quiet:
+            sys.stderr.write(f"headrace-mini: {line}\n")
+            sys.stderr.flush()
+
+    try:
+        result = run(plan, folder, say)
+    except StartError as exc:
+        raise CommandError(str(exc)) from None
+    if not (result.started or result.interrupted):
+        sys.stderr.write(
+            "headrace-mini: no broker was started: the commands before them (init, pre, brokerPre, workerPre) "
+            f"ended with status {result.status}\n"
+        )
+    if plan.timed and result.started and plan.mode is not Mode.INTERACTIVE:
+        times = result.times
+        sys.stderr.write(f"FLUXTIME fluxsubmit wall time {_elapsed(times.run)}\n")
+        sys.stderr.write(f"FLUXTIME fluxstart wall time {_elapsed(times.ready + times.run + times.delete)}\n")
+    if as_json:
+        print(json.dumps(_summary(plan.name, plan.size, result)))
+    elif not quiet:
+        sys.stderr.write(_table(result))
+    # With `ignoreFailure` the cluster ends well whatever its command returned, unless somebody stopped it.
+    return 0 if source.cluster.spec.ignore_failure and not result.interrupted else result.status
+
+
+def _summary(name: str, size: int, result: Result) -> dict[str, object]:
+    times = {key: round(value, 4) for key, value in result.times._asdict().items()}
+    return {"name": name, "size": size, "status": result.status, "times": {**times, "total": result.times.total}}
+
+
+def _table(result: Result) -> str:
+    times = {**result.times._asdict(), "total": result.times.total}
+    heads = "".join(f"{name.upper():>10}" for name in times)
+    cells = "".join(f"{value:>9.3f}s" for value in times.values())
+    return f"{heads}\n{cells}\n"
+
+
+def _elapsed(seconds: float) -> str:
+    """As time(1) writes %E: [hours:]minutes:seconds."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02d}:{rest:02.0f}" if hours else f"{minutes}:{rest:05.2f}"

@@ -1,0 +1,80 @@
+"""`headrace mini status [NAME]`: MiniClusters on Kubernetes, or one of them with all that it tells of itself."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.cli.mini.kube import add_cluster, connected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List
+
+    from headrace.cli.common.arguments import Parser
+    from headrace.kube.api import Api
+
+_HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
+
+
+def add_arguments(parser: Parser) -> None:
+    add_cluster(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the MiniClusters of all namespaces")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="name of the MiniCluster (default: all)")
+
+
+def main(options: Namespace) -> int:
+    async def act(api: Api, namespace: str) -> int:
+        from headrace.kube import client
+        from headrace.kube.api import MINICLUSTERS
+
+        if options.name:
+            one = await client.find(api, namespace, options.name)
+            print(json.dumps(_summary(one), indent=2) if options.json else "\n".join(_details(one)))
+            return 0
+        found = (await api.list_objects(MINICLUSTERS, "" if options.all_namespaces else namespace)).items
+        if options.json:
+            print(json.dumps([_summary(one) for one in found], indent=2))
+        else:
+            print("\n".join(_table(found, options.all_namespaces)))
+        return 0
+
+    return connected(options, act)
+
+
+def _summary(cluster: Dict[str, Any]) -> Dict[str, Any]:
+    metadata = cluster["metadata"]
+    names = {"name": metadata["name"], "namespace": metadata["namespace"], "size": cluster["spec"].get("size", 1)}
+    return {**names, "status": cluster.get("status") or {}}
+
+
+def _table(clusters: List[Dict[str, Any]], with_namespaces: bool) -> List[str]:
+    rows = [(("NAMESPACE",) if with_namespaces else ()) + _HEADS]
+    for one in clusters:
+        status = one.get("status") or {}
+        cells = [one["metadata"]["namespace"]] if with_namespaces else []
+        cells += [one["metadata"]["name"], status.get("phase", ""), status.get("ready", "")]
+        cells += [str(one["spec"].get("size", 1)), str(status.get("exitCode", "")), status.get("reason", "")]
+        rows.append(tuple(cells))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _details(cluster: Dict[str, Any]) -> List[str]:
+    status = cluster.get("status") or {}
+    jobs = ", ".join(f"{count} {state}" for state, count in (status.get("jobs") or {}).items() if count)
+    rows = [
+        ("name", f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"),
+        ("phase", status.get("phase", "none yet: is the operator running?")),
+        ("reason", status.get("reason", "")),
+        ("size", f"{cluster['spec'].get('size', 1)} (pods ready {status.get('ready', '-')})"),
+        ("brokers up", str(status.get("brokersUp", ""))),
+        ("jobs", jobs),
+        ("exit code", str(status.get("exitCode", ""))),
+        *((f"time of {name}", moment) for name, moment in (status.get("times") or {}).items()),
+    ]
+    conditions = status.get("conditions") or []
+    rows += [(one["type"], f"{one['status']}  {one['reason']}: {one['message']}") for one in conditions]
+    width = max(len(name) for name, _ in rows) + 1
+    return [f"{name + ':':<{width}} {text}" for name, text in rows if text]

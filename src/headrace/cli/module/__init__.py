@@ -1,0 +1,1 @@
+"""`flux module` and `flux modprobe`."""

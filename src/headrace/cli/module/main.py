@@ -1,0 +1,263 @@
+"""`flux module`: load, remove, list and inspect broker modules."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.eventlog_format import DeltaTime, HumanTime, option_wants_color
+from headrace.cli.common.getopts import Command, dispatch
+from headrace.client.handle import Handle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
+
+    from headrace.cli.common.getopts import Options
+
+PREFIX = "flux-module: "
+
+_TABLE = {
+    "list": ("Print the modules of a broker and what they serve", None),
+    "remove": ("Stop a module", None),
+    # Its other name.
+    "unload": ("", None),
+    "load": ("Start a module in a broker", None),
+    "reload": ("Stop a module and start it again", None),
+    "stats": ("Print what a module counts, as JSON", None),
+    "debug": ("Print or change a module's debug bits", None),
+    "trace": ("Print messages that modules send and receive, as they pass", None),
+}
+_FORCE = ("f", "force", "", "Succeed if no such module is there")
+_LIST = Command(
+    "flux-module list",
+    "[OPTIONS]",
+    "Print the modules of a broker and what they serve",
+    (("l", "long", "", "Show the path of each module"),),
+)
+_LOAD = Command(
+    "flux-module load",
+    "[OPTIONS] module",
+    "Start a module in a broker",
+    (("n", "name", "NAME", "Load it under this name"), ("", "exec", "", "Run the module in a process of its own")),
+)
+_REMOVE = Command("flux-module remove", "[OPTIONS] module", "Stop a module", (_FORCE,))
+_RELOAD = Command(
+    "flux-module reload",
+    "[OPTIONS] module",
+    "Stop a module and start it again",
+    (
+        _FORCE,
+        ("n", "name", "NAME", "Load it under this name"),
+        ("", "exec", "", "Run the module in a process of its own"),
+    ),
+)
+_STATS = Command(
+    "flux-module stats",
+    "[OPTIONS] module",
+    "Print what a module counts, as JSON",
+    (
+        ("p", "parse", "OBJNAME", "Print one value only, by its path: a.b.c"),
+        ("s", "scale", "N", "Multiply the value by N"),
+        ("t", "type", "int|double", "Print the value as int or double"),
+        ("c", "clear", "", "Set the counters of this broker to 0"),
+        ("C", "clear-all", "", "Set the counters of all brokers to 0"),
+        ("R", "rusage", "[WHO]", "Print what the broker has used: self (default), children or thread"),
+    ),
+)
+_DEBUG = Command(
+    "flux-module debug",
+    "[OPTIONS] module",
+    "Print or change a module's debug bits",
+    (
+        ("C", "clear", "", "Turn all bits off"),
+        ("S", "set", "MASK", "Set the bits to MASK"),
+        ("s", "setbit", "MASK", "Turn the bits of MASK on"),
+        ("c", "clearbit", "MASK", "Turn the bits of MASK off"),
+    ),
+)
+_TRACE = Command(
+    "flux-module trace",
+    "[OPTIONS] [module...]",
+    "Print messages that modules send and receive, as they pass",
+    (
+        ("f", "full", "", "Print what the messages carry"),
+        ("T", "topic", "GLOB", "Only messages whose topic matches this pattern"),
+        ("t", "type", "TYPE,...", "Only these kinds, split at commas: request, response, event, control"),
+        ("H", "human", "", "Print times for people"),
+        ("d", "delta", "", "With --human, print how long after the line before each came"),
+        ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
+    ),
+)
+_TYPES = {"request": 1, "response": 2, "event": 4, "control": 8}
+_GLYPHS = {1: ">", 2: "<", 4: "e", 8: "c"}
+_TIME, _OFF = "\033[32m", "\033[0m"
+_TINTS = {"rx": "\033[36m", "tx": "\033[33m"}
+_STATUS = {0: "I", 1: "R", 2: "F", 3: "X"}
+
+
+def main(argv: List[str]) -> int:
+    name, rest = dispatch("flux-module", argv, _TABLE)
+    actions: Dict[str, Callable[[List[str]], int]] = {
+        "list": _list,
+        "load": _load,
+        "remove": _remove,
+        "unload": _remove,
+        "reload": _reload,
+        "stats": _stats,
+        "debug": _debug,
+        "trace": _trace,
+    }
+    return actions[name](rest)
+
+
+def _list(argv: List[str]) -> int:
+    options = _LIST.parse(argv)
+    options.need(0, 0)
+    lines = ["Module                    Idle  S Sendq Recvq Service\n"]
+    for mod in Handle().rpc("module.list").get()["mods"]:
+        idle = mod["idle"] if mod["idle"] < 100 else "idle"
+        services = ",".join(sorted(name for name in mod["services"] if name != mod["name"]))
+        name = mod["path"] if options.has("long") else mod["name"]
+        state = _STATUS.get(mod["status"], "?")
+        lines.append(f"{name:<25} {idle:>4}  {state} {mod['sendqueue']:>5} {mod['recvqueue']:>5} {services}\n")
+    sys.stdout.write("".join(lines))
+    return 0
+
+
+def _load(argv: List[str]) -> int:
+    options = _LOAD.parse(argv, stop_early=True)
+    path, *args = options.need(1)
+    _load_one(Handle(), path, args, options.get("name"), options.has("exec"))
+    return 0
+
+
+def _load_one(handle: Handle, path: str, args: List[str], name: str, as_process: bool) -> None:
+    request: Dict[str, Any] = {"path": path, "args": args}
+    if name:
+        request["name"] = name
+    if as_process:
+        request["exec"] = True
+    try:
+        handle.rpc("module.load", request).get()
+    except OSError as exc:
+        raise CommandError(f"load {path}: {exc.strerror}") from None
+
+
+def _remove(argv: List[str]) -> int:
+    options = _REMOVE.parse(argv)
+    (name,) = options.need(1, 1)
+    _remove_one(Handle(), name, options.has("force"))
+    return 0
+
+
+def _remove_one(handle: Handle, name: str, force: bool) -> None:
+    try:
+        handle.rpc("module.remove", {"name": name}).get()
+    except OSError as exc:
+        if not (force and exc.errno == 2):
+            raise CommandError(f"remove {name}: {exc.strerror}") from None
+
+
+def _reload(argv: List[str]) -> int:
+    options = _RELOAD.parse(argv, stop_early=True)
+    path, *args = options.need(1)
+    handle = Handle()
+    name = options.get("name") or path.rpartition("/")[2].partition(".")[0]
+    _remove_one(handle, name, options.has("force"))
+    _load_one(handle, path, args, options.get("name"), options.has("exec"))
+    return 0
+
+
+def _stats(argv: List[str]) -> int:
+    options = _STATS.parse(argv)
+    (name,) = options.need(1, 1)
+    handle = Handle()
+    try:
+        if options.has("clear-all"):
+            handle.publish(f"{name}.stats-clear")
+            handle.attr_get("size")
+            return 0
+        if options.has("clear"):
+            handle.rpc(f"{name}.stats-clear").get()
+            return 0
+        if options.has("rusage"):
+            answer = handle.rpc(f"{name}.rusage", {"who": options.get("rusage") or "self"}).get()
+        else:
+            answer = handle.rpc(f"{name}.stats-get").get()
+    except OSError as exc:
+        raise CommandError(f"{name}: {exc.strerror}") from None
+    found: Any = answer
+    for key in [key for key in options.get("parse").split(".") if key]:
+        found = found.get(key) if isinstance(found, dict) else None
+    if found is None:
+        raise CommandError(f"`{options.get('parse')}' not found in response")
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        found = _converted(found, options)
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _converted(number: float, options: Options) -> float:
+    """A number as `--scale` and `--type` want it. Raises CommandError."""
+    if options.has("scale"):
+        try:
+            number *= float(options.get("scale"))
+        except ValueError:
+            raise CommandError(f"--scale: not a number: {options.get('scale')}") from None
+    kind = options.get("type", "int" if isinstance(number, int) else "double")
+    if kind not in ("int", "double"):
+        raise CommandError(f"--type: unknown type {kind}: use int or double")
+    return int(number) if kind == "int" else float(number)
+
+
+def _debug(argv: List[str]) -> int:
+    options = _DEBUG.parse(argv)
+    (name,) = options.need(1, 1)
+    for option, op in (("clear", "clr"), ("set", "set"), ("setbit", "setbit"), ("clearbit", "clrbit")):
+        if options.has(option):
+            mask = 0xFFFFFFFF if option == "clear" else options.get_int(option, 0)
+            request = {"op": op, "flags": mask}
+            break
+    else:
+        request = {"op": "setbit", "flags": 0}
+    print(f"{Handle().rpc(f'{name}.debug', request).get()['flags']:#x}")
+    return 0
+
+
+def _trace(argv: List[str]) -> int:
+    options = _TRACE.parse(argv)
+    names = options.need(0)
+    if options.has("delta") and not options.has("human"):
+        raise CommandError("--delta can only be used with --human")
+    request: Dict[str, Any] = {"names": names, "full": options.has("full"), "topic_glob": options.get("topic", "*")}
+    if options.has("type"):
+        request["typemask"] = 0
+        for kind in options.get("type").split(","):
+            if kind not in _TYPES:
+                raise CommandError(f"--type: unknown message type {kind}: use {', '.join(_TYPES)}")
+            request["typemask"] |= _TYPES[kind]
+    human = (DeltaTime() if options.has("delta") else HumanTime()) if options.has("human") else None
+    colored = option_wants_color(options)
+    for entry in Handle().stream("module.trace", request):
+        sys.stdout.write(_traced(entry, human, colored))
+        # Whoever follows it through a pipe wants each message when it is there.
+        sys.stdout.flush()
+    return 0
+
+
+def _traced(entry: Dict[str, Any], human: Optional[HumanTime], colored: bool) -> str:
+    """`TIME MODULE rx|tx >|<|e|c TOPIC [SIZE]` and, where it was asked for, the payload in a line of its own."""
+    stamp = entry["timestamp"]
+    when = human.show(stamp) if human is not None else f"{stamp:.6f}"
+    status = f" {errno.errorcode.get(entry['errnum'], entry['errnum'])}" if entry.get("errnum") else ""
+    glyph = _GLYPHS.get(entry["type"], "?")
+    what = f"{entry['prefix']} {glyph}"
+    if colored:
+        when, what = f"{_TIME}{when}{_OFF}", f"{_TINTS.get(entry['prefix'], '')}{what}{_OFF}"
+    line = f"{when} {entry['name']} {what} {entry['topic']} [{entry['payload_size']}]{status}\n"
+    if entry.get("payload") is not None:
+        line += json.dumps(entry["payload"], ensure_ascii=False) + "\n"
+    return line

@@ -1,0 +1,41 @@
+"""`flux modprobe run FILE`: load or remove modules and run tasks as a Python file says (flux-modprobe(1)).
+
+The file imports `flux.modprobe`, and what runs it is there: this starts the interpreter that finds both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command, dispatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+PREFIX = "flux-modprobe: "
+
+_TABLE = {"run": ("Run a file of startup or shutdown tasks", None)}
+_RUN = Command(
+    "flux-modprobe run",
+    "[OPTIONS] FILE",
+    "Load or remove modules and run tasks as a Python file says",
+    (
+        ("v", "verbose", "", "Say what is run"),
+        ("", "dry-run", "", "Say what would be run, and run nothing"),
+    ),
+)
+_CODE = "import sys, flux.modprobe; sys.exit(flux.modprobe.run_file(sys.argv[1], *map(int, sys.argv[2:])))"
+
+
+def main(argv: List[str]) -> int:
+    _, rest = dispatch("flux-modprobe", argv, _TABLE)
+    options = _RUN.parse(rest)
+    (path,) = options.need(1, 1)
+    if not os.path.isfile(path):
+        raise CommandError(f"{path}: No such file")
+    flags = [str(int(options.has(name))) for name in ("verbose", "dry-run")]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-c", _CODE, path, *flags])

@@ -1,0 +1,236 @@
+"""`flux overlay status` and `errors`: the health of the tree of brokers, asked of each of them and drawn.
+
+Brokers below one that is offline or lost cannot be asked: they are shown in its state, as ghosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import time
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.eventlog_format import option_wants_color
+from headrace.cli.common.getopts import Command
+from headrace.cli.overlay.main import ranks_of
+from headrace.client.handle import Handle
+from headrace.spec import duration
+from headrace.spec.hostlist import Hostlist
+from headrace.spec.idset import Idset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+    from headrace.cli.common.getopts import Options
+
+_STATUS = Command(
+    "flux overlay status",
+    "[OPTIONS]",
+    "Show the tree of brokers and which of them are well",
+    (
+        ("r", "rank", "NODEID", "Begin at this rank (default: 0)"),
+        ("v", "verbose", "[LEVEL]", "Also how long each has been so; twice: also how fast it answered"),
+        ("t", "timeout", "FSD", "Wait so long for each broker's answer (default: 0.5s, 0: for ever)"),
+        ("", "summary", "", "Print the state of the whole in one word"),
+        ("", "down", "", "Leave out brokers that are well with all below them"),
+        ("", "no-pretty", "", "Print a plain list without the lines of a tree"),
+        ("", "no-ghost", "", "Leave out nodes behind offline or lost parents"),
+        ("L", "color", "[WHEN]", "Color the output: always, never, or auto (on a terminal)"),
+        ("H", "highlight", "TARGETS", "Set off these ranks or hosts, and the way to them"),
+        ("w", "wait", "STATE", "Wait until the state is STATE, then print"),
+    ),
+)
+_DEFAULT_TIMEOUT = 0.5
+_POLL = 0.05
+_STATES = ("full", "partial", "offline", "degraded", "lost")
+_UNREACHABLE = ("offline", "lost")
+_TINTS = {"lost": "\033[31m", "offline": "\033[33m"}
+_GHOST_TINT, _PLAIN = "\033[90m", "\033[39m"
+_HIGHLIGHT, _RESET = "\033[01;34m", "\033[0m"
+
+
+class _Line:
+    """One broker as it is shown: `ghost` means that nobody was asked, `took` is the round trip in ms (0: none)."""
+
+    __slots__ = ("entry", "ghost", "rank", "stem", "took")
+
+    def __init__(self, rank: int, entry: Dict[str, Any], stem: str, took: float = 0.0, ghost: bool = False) -> None:
+        self.rank = rank
+        self.entry = entry
+        self.stem = stem
+        self.took = took
+        self.ghost = ghost
+
+
+class _Tree:
+    """Asks brokers for the health of their children, level by level; a leaf only when its round trip is wanted."""
+
+    def __init__(self, handle: Handle, timeout: float, ask_leaves: bool = False, ghosts: bool = True) -> None:
+        self.handle = handle
+        self.timeout = timeout
+        self.ask_leaves = ask_leaves
+        self.ghosts = ghosts
+        self.hosts = list(Hostlist.parse(handle.attr_get("hostlist")))
+        self.below: Dict[int, List[int]] = {}
+        self._measure(handle.rpc("overlay.topology", {"rank": 0}, 0).get())
+
+    def _measure(self, shape: Dict[str, Any]) -> None:
+        self.below[shape["rank"]] = [child["rank"] for child in shape["children"]]
+        for child in shape["children"]:
+            self._measure(child)
+
+    def subtree(self, rank: int) -> Idset:
+        found = Idset([rank])
+        for child in self.below[rank]:
+            found = found | self.subtree(child)
+        return found
+
+    def health(self, rank: int) -> Tuple[Dict[str, Any], float]:
+        """A broker's answer and the round trip in milliseconds. Raises OSError."""
+        start = time.monotonic()
+        try:
+            answer = self.handle.rpc("overlay.health", nodeid=rank).get(self.timeout or None)
+        except TimeoutError:
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+        return answer, (time.monotonic() - start) * 1000
+
+    def walk(self, rank: int) -> Iterator[_Line]:
+        """The subtree, parents first. Raises OSError when its root cannot be asked."""
+        answer, took = self.health(rank)
+        yield _Line(rank, answer, "", took)
+        yield from self._children(answer, "")
+
+    def _children(self, answer: Dict[str, Any], stem: str) -> Iterator[_Line]:
+        children = answer.get("children", [])
+        for index, child in enumerate(children):
+            line, below = _stems(stem, index == len(children) - 1)
+            rank = child["rank"]
+            if child["status"] in _UNREACHABLE:
+                yield _Line(rank, child, line)
+                yield from self._ghosts(rank, child["status"], below)
+                continue
+            if not (self.ask_leaves or self.below.get(rank)):
+                yield _Line(rank, child, line)
+                continue
+            try:
+                inner, took = self.health(rank)
+            except OSError as exc:
+                yield _Line(rank, {**child, "error": exc.strerror}, line)
+                yield from self._ghosts(rank, child["status"], below)
+                continue
+            yield _Line(rank, child, line, took)
+            yield from self._children(inner, below)
+
+    def _ghosts(self, rank: int, status: str, stem: str) -> Iterator[_Line]:
+        children = self.below.get(rank, []) if self.ghosts else []
+        for index, child in enumerate(children):
+            line, below = _stems(stem, index == len(children) - 1)
+            yield _Line(child, {"status": status}, line, ghost=True)
+            yield from self._ghosts(child, status, below)
+
+
+def _stems(stem: str, last: bool) -> Tuple[str, str]:
+    """What is drawn in front of a child, and in front of its own children."""
+    return (stem + "└─ ", stem + "   ") if last else (stem + "├─ ", stem + "│  ")
+
+
+def _timeout(options: Options) -> float:
+    if not options.has("timeout"):
+        return _DEFAULT_TIMEOUT
+    try:
+        return duration.parse(options.get("timeout"))
+    except ValueError as exc:
+        raise CommandError(f"invalid timeout: {exc}") from None
+
+
+def _verbosity(options: Options) -> int:
+    """From `-v`, `-vv` and `--verbose=LEVEL`. Raises CommandError."""
+    level = 0
+    for value in options.get_list("verbose"):
+        if value.isdigit():
+            level = int(value)
+        elif value.strip("v"):
+            raise CommandError(f"--verbose: invalid level '{value}': it must be a number")
+        else:
+            level += 1 + len(value)
+    return level
+
+
+def status(argv: List[str]) -> int:
+    options = _STATUS.parse(argv)
+    options.need(0, 0)
+    verbose = _verbosity(options)
+    colored = option_wants_color(options)
+    tree = _Tree(Handle(), _timeout(options), verbose > 1, not options.has("no-ghost"))
+    marked = ranks_of(tree.hosts, options.get("highlight")) if options.has("highlight") else Idset()
+    root = options.get_int("rank", 0)
+    if options.has("wait"):
+        _wait(tree, root, options.get("wait"), tree.timeout if options.has("timeout") and tree.timeout else None)
+    if options.has("summary"):
+        entry, took = tree.health(root)
+        print(_condition(_Line(root, entry, "", took), verbose, colored))
+        return 0
+    for line in tree.walk(root):
+        if options.has("down") and line.entry["status"] == "full":
+            continue
+        stem = "" if options.has("no-pretty") else line.stem
+        name = f"{line.rank} {tree.hosts[line.rank]}"
+        if marked & tree.subtree(line.rank):
+            name = f"{_HIGHLIGHT}{name}{_RESET}" if colored else f"<<{name}>>"
+        sys.stdout.write(f"{stem}{name}: {_condition(line, verbose, colored)}\n")
+    return 0
+
+
+def _condition(line: _Line, verbose: int, colored: bool) -> str:
+    """`STATUS [for AGE] [ERROR] [(ROUND TRIP)]`."""
+    entry = line.entry
+    text = str(entry["status"])
+    tint = _GHOST_TINT if line.ghost else _TINTS.get(text, "")
+    if colored and tint:
+        text = f"{tint}{text}{_PLAIN}"
+    if verbose and "duration" in entry:
+        text += f" for {_duration(entry['duration'])}"
+    if entry.get("error"):
+        text += f" {entry['error']}"
+    if verbose > 1 and line.took:
+        text += f" ({line.took:.3f} ms)"
+    return text
+
+
+def _duration(seconds: float) -> str:
+    for limit, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
+        if seconds >= limit:
+            return f"{seconds / limit:.6g}{unit}"
+    return f"{seconds:.6g}s"
+
+
+def _wait(tree: _Tree, root: int, wanted: str, limit: Optional[float]) -> None:
+    """Return when the subtree is in the state; CommandError after `limit` seconds (None: never)."""
+    if wanted not in _STATES:
+        raise CommandError(f"invalid --wait state '{wanted}': use {', '.join(_STATES)}")
+    end = time.monotonic() + (limit or 0.0)
+    while True:
+        # One that does not answer is not in that state yet.
+        with contextlib.suppress(TimeoutError):
+            if tree.health(root)[0]["status"] == wanted:
+                return
+        if limit is not None and time.monotonic() > end:
+            raise CommandError(os.strerror(errno.ETIMEDOUT))
+        time.sleep(_POLL)
+
+
+def errors(options: Options) -> int:
+    """One line for each error that brokers tell of those below them, behind the hosts that it concerns."""
+    options.need(0, 0)
+    tree = _Tree(Handle(), _timeout(options))
+    found: Dict[str, List[str]] = {}
+    for line in tree.walk(0):
+        text = line.entry.get("error") or ("lost parent" if line.ghost and line.entry["status"] == "lost" else "")
+        if text:
+            found.setdefault(str(text), []).append(tree.hosts[line.rank])
+    for text, names in found.items():
+        print(f"{Hostlist(names)}: {text}")
+    return 0

@@ -1,0 +1,222 @@
+"""`flux proxy`: run a command, or a shell, as a client of another instance.
+
+The command's connections go to a socket of ours, and all of them over one connection to the instance, which may be far
+away and slow to make. When that is lost the command is hung up, as a shell is whose terminal has gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.getopts import Command
+from headrace.cli.instance.uri import resolve
+from headrace.cli.proxy.router import Client, ProxyRouter
+from headrace.cli.proxy.socket import Listener, MessageStream
+from headrace.client.reactor import Reactor
+from headrace.client.transport import connect, split_uri
+from headrace.client.usershell import user_shell
+from headrace.spec.message import RESPONSE, Deframer, Message, frame, request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from typing import Dict, List, Optional
+
+    from headrace.cli.common.getopts import Options
+
+PREFIX = "flux-proxy: "
+
+_COMMAND = Command(
+    "flux-proxy",
+    "[OPTIONS] JOB|URI [COMMAND...]",
+    "Run a command as if inside another instance",
+    (
+        ("f", "force", "", "Connect to a broker that speaks another version of Flux, too"),
+        ("n", "nohup", "", "Do not hang up the command when the connection is lost"),
+        ("", "reconnect", "", "If the connection is lost, try to reconnect every 2 seconds"),
+    ),
+)
+# The Flux version whose protocols our commands speak, as brokers tell theirs in the attribute `version`.
+_SPOKEN = "0.88.0"
+_RECONNECT_EVERY = 2.0
+# The command may end by itself with the instance (`flux proxy JOB flux shutdown`): it gets this long to do so.
+_GRACE = 0.5
+
+
+def main(argv: List[str]) -> int:
+    options = _COMMAND.parse(argv, stop_early=True)
+    target, *command = options.need(1)
+    try:
+        uri = resolve(target)
+    except CommandError as exc:
+        raise CommandError(f"Unable to resolve {target} to a URI: {exc.text}") from None
+    sock = connect(uri)
+    _check_version(_version(sock), options.has("force"))
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="flux-proxy-")
+    try:
+        proxy = _Proxy(uri, sock, os.path.join(folder, "local"), options)
+        status = proxy.run(_start(command, uri, proxy.path))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if status < 0:
+        sys.stderr.write(f"flux-proxy: {signal.strsignal(-status)}\n")
+        return 128 - status
+    return status
+
+
+def _version(sock: _socket.socket) -> str:
+    """The broker's attribute `version`, asked for before there are clients. Raises OSError."""
+    sock.sendall(frame(request("attr.get", {"name": "version"}, matchtag=1)))
+    deframer = Deframer()
+    while True:
+        data = sock.recv(1 << 16)
+        if not data:
+            raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        deframer.feed(data)
+        for msg in deframer:
+            if msg.type == RESPONSE:
+                if msg.errnum:
+                    raise OSError(msg.errnum, msg.text or os.strerror(msg.errnum))
+                return str(msg.obj["value"])
+
+
+def _check_version(version: str, force: bool) -> None:
+    """Warn of another version, or raise CommandError."""
+    if version.split(".")[:2] == _SPOKEN.split(".")[:2]:
+        return
+    text = f"proxy version {_SPOKEN} may not interoperate with broker version {version}"
+    if not force:
+        raise CommandError(f"fatal: {text} (--force to connect anyway)")
+    sys.stderr.write(f"flux-proxy: warning: {text}\n")
+
+
+def _start(command: List[str], uri: str, path: str) -> subprocess.Popen[bytes]:
+    """Start the command with the proxy's socket at `path` as its instance. Raises CommandError."""
+    env = dict(os.environ, FLUX_URI=f"local://{path}")
+    for name in ("FLUX_JOB_ID", "FLUX_KVS_NAMESPACE", "FLUX_PROXY_REMOTE"):
+        env.pop(name, None)
+    scheme, host, _ = split_uri(uri)
+    if scheme == "ssh":
+        # By this clients know which host paths of the instance are on.
+        env["FLUX_PROXY_REMOTE"] = host
+    command = command or [user_shell(os.environ)]
+    try:
+        return subprocess.Popen(command, env=env)
+    except OSError as exc:
+        status = 127 if isinstance(exc, FileNotFoundError) else 126
+        raise CommandError(f"{command[0]}: {exc.strerror}", status) from None
+
+
+class _Proxy:
+    """Serves the command's connections until it ends, and looks after the one to the broker."""
+
+    def __init__(self, uri: str, sock: _socket.socket, path: str, options: Options) -> None:
+        self.uri = uri
+        self.path = path
+        self.options = options
+        self.reactor = Reactor()
+        self.router = ProxyRouter(self._up)
+        self.streams: Dict[bytes, MessageStream] = {}
+        self.broker: Optional[MessageStream] = None
+        self.child: Optional[subprocess.Popen[bytes]] = None
+        try:
+            self.listener = Listener(self.reactor, path, self._accepted)
+        except OSError as exc:
+            raise CommandError(f"{path}: {exc.strerror or exc}") from None
+        self._follow(sock)
+
+    def run(self, child: subprocess.Popen[bytes]) -> int:
+        """The command's exit status as Popen has it."""
+        self.child = child
+        # An interrupt from the terminal is the command's to answer; we stay to pass on how it ended.
+        self.reactor.add_signal(signal.SIGINT, lambda: None)
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            self.reactor.add_signal(signum, lambda signum=signum: child.send_signal(signum))  # type: ignore[misc]
+        self.reactor.add_signal(signal.SIGCHLD, self._child_changed)
+        # It may have ended before the signal was watched.
+        self.reactor.add_timer(0.0, self._child_changed)
+        self.reactor.run()
+        return child.wait()
+
+    def _child_changed(self) -> None:
+        if self.child is not None and self.child.poll() is not None:
+            self.reactor.stop()
+
+    # -- clients
+
+    def _accepted(self, sock: _socket.socket) -> None:
+        def send(msg: Message) -> None:
+            stream.send(msg)
+
+        client = Client(os.urandom(16).hex().encode(), send)
+
+        def received(msg: Message) -> None:
+            self.router.from_client(client, msg)
+
+        def closed(_exc: OSError) -> None:
+            del self.streams[client.uuid]
+            self.router.leave(client)
+
+        stream = MessageStream(self.reactor, sock, received, closed)
+        self.streams[client.uuid] = stream
+        self.router.join(client)
+        stream.set_reading(self.broker is not None)
+
+    def _read_clients(self, reads: bool) -> None:
+        for stream in self.streams.values():
+            stream.set_reading(reads)
+
+    # -- the broker
+
+    def _up(self, msg: Message) -> None:
+        if self.broker is not None:
+            self.broker.send(msg)
+
+    def _follow(self, sock: _socket.socket) -> None:
+        self.broker = MessageStream(
+            self.reactor, sock, self.router.from_broker, self._lost, lambda full: self._read_clients(not full)
+        )
+
+    def _lost(self, exc: OSError) -> None:
+        self.broker = None
+        if self.options.has("reconnect"):
+            sys.stderr.write(f"flux-proxy: lost connection to the broker: {exc.strerror}, trying to reconnect\n")
+            self.router.lost()
+            # Clients wait with new requests until there is a broker.
+            self._read_clients(False)
+            self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
+            return
+        self.listener.close()
+        for stream in list(self.streams.values()):
+            stream.close(exc)
+        if os.isatty(2):
+            # A full-screen program that loses its broker may leave the cursor hidden.
+            sys.stderr.write("\033[?25h")
+        self.reactor.add_timer(_GRACE, self._hang_up)
+
+    def _hang_up(self) -> None:
+        hang_up = not self.options.has("nohup")
+        told = ", sending SIGHUP to the command" if hang_up else ""
+        sys.stderr.write(f"flux-proxy: lost connection to the broker{told}\n")
+        if hang_up and self.child is not None:
+            self.child.send_signal(signal.SIGHUP)
+            self.child.send_signal(signal.SIGCONT)
+
+    def _reconnect(self) -> None:
+        try:
+            sock = connect(self.uri)
+        except OSError:
+            self.reactor.add_timer(_RECONNECT_EVERY, self._reconnect)
+            return
+        sys.stderr.write("flux-proxy: reconnected\n")
+        self._follow(sock)
+        self.router.restored()
+        self._read_clients(True)

@@ -1,0 +1,1 @@
+"""`flux resource`, `flux R` and the questions to the resource graph."""

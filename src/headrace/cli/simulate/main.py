@@ -1,0 +1,348 @@
+"""`headrace simulate`: what a queue policy would have made of a trace, policies side by side.
+
+The simulation itself is the queueing room's; here are arguments, files, the clock and the table. That room needs
+Python 3.10, so it is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+import time
+
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
+from headrace.cli.common.quick_arguments import positive_int
+from headrace.spec import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, ContextManager, Dict, Iterable, List, Optional, TextIO, Tuple
+
+    from headrace.graph import Allocation, Graph
+    from headrace.queueing.simulate import Run, Simulation
+    from headrace.queueing.simulate_metrics import Metrics
+    from headrace.queueing.simulate_trace import Trace
+
+PREFIX = "headrace-simulate: ERROR: "
+_POLICIES = "fcfs,easy,conservative,hybrid"
+# Of lines that are no jobs, and of jobs that never ran, so many are shown.
+_SHOWN = 10
+# Seconds until progress is reported, and between two reports where it is not a terminal.
+_PATIENCE = 2.0
+_BETWEEN = 10.0
+_GZIP = b"\x1f\x8b"
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="headrace-simulate", description="Try queue policies on a machine with the jobs of a trace.")
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        nargs="?",
+        help="Standard Workload Format, or a JSON object a line, maybe gzipped; - for standard input",
+    )
+    add = parser.add_argument_group("the machine").add_argument
+    add("--graph", metavar="FILE", help="a JSON graph (JGF), a GraphML recipe, or R")
+    add("--nodes", metavar="N", type=positive_int, help="N equal nodes (default: what the trace's header says)")
+    add("--cores", metavar="N", type=positive_int, help="cores of each node (default 1)")
+    add("--gpus", metavar="N", type=positive_int, help="GPUs of each node (default none)")
+    what = "what a processor of the trace is (default core; a node where each has one core)"
+    add("--unit", choices=("core", "node"), help=what)
+    add = parser.add_argument_group("the scheduler").add_argument
+    add("--policy", metavar="NAMES", default=_POLICIES, help=f"queue policies to compare (default {_POLICIES})")
+    add("--match-policy", metavar="NAME", default="first", help="which of the resources that fit (default first)")
+    add("--queue-depth", metavar="N", type=positive_int, default=500, help="waiting jobs a pass looks at (default 500)")
+    add("--reservation-depth", metavar="N", type=positive_int, help="waiting jobs that hybrid promises a start")
+    add("--fair-share", metavar="FSD", help="users' usage orders jobs of one urgency; it fades by half in this time")
+    add = parser.add_argument_group("the jobs").add_argument
+    add("--limit", metavar="N", type=positive_int, help="only the first N jobs")
+    add("--synthetic", metavar="N", type=positive_int, help="make N jobs up instead of reading a trace")
+    add("--seed", metavar="N", type=int, default=0, help="which N jobs are made up (default 0)")
+    add = parser.add_argument_group("what is written").add_argument
+    add("--json", action="store_true", help="figures as JSON instead of a table")
+    add("--starts", metavar="FILE", help="write policy, id, start, end and nodes of each job, as CSV")
+    add("--record", metavar="FILE", help="write a trace and do no more: the instance's past jobs, or those made up")
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    """Run the command; 1 if some lines of the trace were no jobs."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if sys.version_info < (3, 10):
+        raise CommandError("simulations need Python 3.10")
+    from headrace.graph import policies as match_policies
+    from headrace.queueing import by_name, simulate_machine, simulate_trace
+
+    if args.record is not None:
+        if args.trace is not None:
+            parser.error("--record writes a trace: leave out the one to read")
+        return _record(args)
+    if args.json and args.starts == "-":
+        parser.error("--starts - and --json both write to standard output: give --starts a file")
+    policies = [by_name(name.strip()).name for name in args.policy.split(",")]
+    try:
+        match_policies.by_name(args.match_policy)
+    except ValueError as exc:
+        raise CommandError(f"match policy: {exc}") from None
+    if (args.trace is None) == (args.synthetic is None):
+        parser.error("give a trace, or --synthetic")
+    lines = list(_lines(args))
+    trace = simulate_trace.read(lines, args.unit or "core", args.limit)
+    _report_faults(args.trace, trace)
+    if not trace.jobs:
+        raise CommandError(f"{_shown_name(args.trace)}: holds no job that could be simulated")
+    graph = _machine(args, trace.header)
+    if args.unit is None and simulate_machine.single(graph):
+        # It comes to the same, and a job of many nodes is found a place much sooner than one of many cores.
+        trace = simulate_trace.read(lines, "node", args.limit)
+    with contextlib.ExitStack() as stack:
+        starts = stack.enter_context(_create(args.starts)) if args.starts else None
+        results = _run(args, policies, graph, trace, starts)
+    if args.json:
+        json.dump(_as_json(trace, graph, results), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        # What goes to the next command is the list of starts alone.
+        with contextlib.redirect_stdout(sys.stderr if args.starts == "-" else sys.stdout):
+            _print_table(trace, graph, results)
+    return 1 if trace.faults else 0
+
+
+def _record(args: argparse.Namespace) -> int:
+    """Write a trace instead of simulating one."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(_create(args.record))
+        if args.synthetic is not None:
+            file.writelines(line + "\n" for line in _lines(args))
+            return 0
+        from headrace.cli.simulate.record import record
+        from headrace.client.handle import Handle
+
+        counts = record(stack.enter_context(Handle()), file)
+    sys.stderr.write("jobs " + ", ".join(f"{what}: {count}" for what, count in counts.items()) + "\n")
+    return 0
+
+
+# -- what goes in
+
+
+def _lines(args: argparse.Namespace) -> Iterable[str]:
+    """The lines of the trace. Raises CommandError for one that cannot be read."""
+    if args.synthetic is not None:
+        from headrace.queueing.simulate_synthetic import synthetic
+
+        return synthetic(args.synthetic, args.seed, _processors(args))
+    try:
+        if args.trace == "-":
+            data = sys.stdin.buffer.read()
+        else:
+            with open(args.trace, "rb") as file:
+                data = file.read()
+        if data[:2] == _GZIP:
+            import gzip
+
+            data = gzip.decompress(data)
+    except (OSError, EOFError) as exc:
+        raise CommandError(f"{_shown_name(args.trace)}: {getattr(exc, 'strerror', None) or exc}") from None
+    # Comments of old logs are in any encoding; in the numbers a strange character is found as one.
+    return data.decode(errors="replace").splitlines()
+
+
+def _shown_name(trace: Optional[str]) -> str:
+    return "standard input" if trace == "-" else trace or "synthetic trace"
+
+
+def _processors(args: argparse.Namespace) -> int:
+    graph = _machine(args, {})
+    return graph.totals[graph.root].get(args.unit or "core", 1)
+
+
+def _machine(args: argparse.Namespace, header: Dict[str, str]) -> Graph:
+    """The graph that the options describe, or the trace's header. Raises CommandError, GraphError."""
+    from headrace.graph import GraphError
+    from headrace.queueing import simulate_machine
+
+    if args.graph is not None:
+        if args.nodes or args.cores or args.gpus:
+            raise CommandError("--graph describes the machine: leave out --nodes, --cores and --gpus")
+        try:
+            with open(args.graph, "rb") as file:
+                return simulate_machine.read(file.read())
+        except OSError as exc:
+            raise CommandError(f"{args.graph}: {exc.strerror}") from None
+        except GraphError as exc:
+            raise CommandError(f"{args.graph}: {exc}") from None
+    nodes, cores = args.nodes, args.cores or 1
+    if nodes is None:
+        found = simulate_machine.from_header(header)
+        if found is None:
+            raise CommandError("which machine? Give --nodes (and --cores, --gpus) or --graph")
+        nodes, cores = found[0], args.cores or found[1]
+    return simulate_machine.uniform(nodes, cores, args.gpus or 0)
+
+
+def _create(path: str) -> ContextManager[TextIO]:
+    """The file to write to; - is standard output, which stays open."""
+    if path == "-":
+        return contextlib.nullcontext(sys.stdout)
+    try:
+        return open(path, "w", newline="", encoding="utf-8")
+    except OSError as exc:
+        raise CommandError(f"{path}: {exc.strerror}") from None
+
+
+def _report_faults(name: Optional[str], trace: Trace) -> None:
+    shown = _shown_name(name)
+    for fault in trace.faults[:_SHOWN]:
+        sys.stderr.write(f"{shown}:{fault.line}: {fault.rule}\n")
+    more = len(trace.faults) - _SHOWN
+    if more > 0:
+        sys.stderr.write(f"{shown}: and {more} more lines that are no jobs\n")
+
+
+# -- the simulations
+
+
+def _run(
+    args: argparse.Namespace, policies: List[str], graph: Graph, trace: Trace, starts: Optional[TextIO]
+) -> List[Tuple[str, Simulation, Metrics, float]]:
+    """(policy, what happened, its figures, seconds it took) for each policy."""
+    from headrace.graph import Scheduler
+    from headrace.queueing import Queue
+    from headrace.queueing.fair_share import FairShare
+    from headrace.queueing.simulate import simulate
+    from headrace.queueing.simulate_metrics import measure
+
+    half_life = duration.parse(args.fair_share) if args.fair_share is not None else None
+    filters = [kind for kind in ("core", "gpu") if kind in graph.types()]
+    table = _Starts(starts, graph) if starts is not None else None
+    results = []
+    for name in policies:
+        progress = _Progress(name, len(trace.jobs))
+        if table is not None:
+            table.policy = name
+        reservations = args.reservation_depth if name == "hybrid" else None
+        queue = Queue(Scheduler(graph, args.match_policy, filters), name, args.queue_depth, reservations)
+        fair = FairShare(half_life) if half_life is not None else None
+        begin = time.monotonic()
+        outcome = simulate(trace.jobs, queue, table, progress, fair)
+        took = time.monotonic() - begin
+        progress.close()
+        results.append((name, outcome, measure(outcome), took))
+    return results
+
+
+class _Starts:
+    """Writes a row for each start as it happens."""
+
+    def __init__(self, file: TextIO, graph: Graph) -> None:
+        self.policy = ""
+        self._graph = graph
+        self._write = csv.writer(file, lineterminator="\n").writerow
+        self._write(("policy", "id", "start", "end", "nodes"))
+
+    def __call__(self, run: Run, allocation: Allocation) -> None:
+        from headrace.queueing.simulate_machine import nodes
+        from headrace.spec.hostlist import Hostlist
+
+        names = [self._graph.name(v) for v in nodes(self._graph, allocation.selection)]
+        self._write((self.policy, run.job.id, run.start, run.end, Hostlist(names).encode()))
+
+
+class _Progress:
+    """Says on stderr how far a simulation is once it takes long: one line that changes, or one now and then."""
+
+    def __init__(self, name: str, jobs: int) -> None:
+        self._name = name
+        self._jobs = jobs
+        self._terminal = sys.stderr.isatty()
+        self._begin = time.monotonic()
+        self._next = self._begin + _PATIENCE
+        self._drawn = False
+
+    def __call__(self, ended: int) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        text = f"{self._name}: {ended} of {self._jobs} jobs ended, {now - self._begin:.0f} s"
+        sys.stderr.write(f"\r{text}\033[K" if self._terminal else text + "\n")
+        sys.stderr.flush()
+        self._drawn = True
+        self._next = now + (0.2 if self._terminal else _BETWEEN)
+
+    def close(self) -> None:
+        if self._drawn and self._terminal:
+            sys.stderr.write("\r\033[K")
+
+
+# -- what comes out
+
+
+def _as_json(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> Dict[str, Any]:
+    return {
+        "trace": {
+            "jobs": len(trace.jobs),
+            "skipped": trace.skipped,
+            "faults": [{"line": fault.line, "rule": fault.rule} for fault in trace.faults],
+        },
+        "machine": {kind: graph.totals[graph.root].get(kind, 0) for kind in ("node", "core", "gpu")},
+        "policies": {
+            name: {
+                **metrics._asdict(),
+                "wait": metrics.wait._asdict(),
+                "slowdown": metrics.slowdown._asdict(),
+                "never": [{"id": job.id, "reason": reason} for job, reason in outcome.never],
+                "events": outcome.events,
+                "simulated_in": took,
+            }
+            for name, outcome, metrics, took in results
+        },
+    }
+
+
+def _print_table(trace: Trace, graph: Graph, results: List[Tuple[str, Simulation, Metrics, float]]) -> None:
+    have = graph.totals[graph.root]
+    print(f"machine: {have.get('node', 0)} nodes, {have.get('core', 0)} cores, {have.get('gpu', 0)} GPUs")
+    skipped = "".join(f"; {count} lines left out: {reason}" for reason, count in trace.skipped.items())
+    print(f"trace: {len(trace.jobs)} jobs{skipped}")
+    print()
+    rows = [("", [name for name, _, _, _ in results])]
+    columns = [_column(outcome, metrics, took) for _, outcome, metrics, took in results]
+    rows += [(label, [column[i][1] for column in columns]) for i, (label, _) in enumerate(columns[0])]
+    widths = [max(len(row[1][i]) for row in rows) for i in range(len(results))]
+    left = max(len(label) for label, _ in rows)
+    for label, cells in rows:
+        print(label.ljust(left) + "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths)))
+    for name, outcome, _, _ in results:
+        if outcome.never:
+            print(f"\n{name}: {len(outcome.never)} jobs never ran")
+            for job, reason in outcome.never[:_SHOWN]:
+                print(f"  {job.id}: {reason}")
+            if len(outcome.never) > _SHOWN:
+                print(f"  and {len(outcome.never) - _SHOWN} more")
+
+
+def _column(outcome: Simulation, metrics: Metrics, took: float) -> List[Tuple[str, str]]:
+    """(label, figure) of one policy, in the order of the table."""
+    rows = [
+        ("jobs run", str(metrics.ran)),
+        ("never ran", str(metrics.never)),
+        ("cut at their limit", str(metrics.cut)),
+        ("starts backfilled", str(metrics.backfilled)),
+        ("makespan, s", str(metrics.makespan)),
+    ]
+    rows += [(f"{kind} utilisation", f"{100 * share:.2f} %") for kind, share in metrics.utilisation.items()]
+    for what, spread, digits in (("wait, s", metrics.wait, 0), ("bounded slowdown", metrics.slowdown, 2)):
+        rows.append((f"{what}: mean", f"{spread.mean:.{max(digits, 1)}f}"))
+        rows += [(f"{what}: {name}", f"{value:.{digits}f}") for name, value in zip(spread._fields[1:], spread[1:])]
+    rows += [
+        ("fairness (Jain)", f"{metrics.fairness:.4f}"),
+        ("simulated in, s", f"{took:.2f}"),
+        ("events/s", f"{outcome.events / took:.0f}" if took else "-"),
+    ]
+    return rows

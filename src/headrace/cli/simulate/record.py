@@ -1,0 +1,71 @@
+"""`headrace simulate --record`: the jobs that an instance has run, as a trace that can be simulated.
+
+A job's own record says everything: when it was submitted, urged, started and finished stands in its eventlog (RFC 21),
+what it asked for in its jobspec. Environment and files are left out, since no scheduler looks at them.
+"""
+
+from __future__ import annotations
+
+import json
+
+from headrace.cli.jobs.query import Query, list_jobs
+from headrace.spec import eventlog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, TextIO
+
+    from headrace.client.handle import Handle
+    from headrace.spec.eventlog import Event
+
+# Requests under way at a time.
+_BATCH = 64
+# RFC 41: keys as decoded objects, and as the job's updates have left them.
+_DECODE, _CURRENT = 1, 2
+_LEFT_OUT = ("environment", "files")
+
+
+def record(handle: Handle, file: TextIO) -> Dict[str, int]:
+    """Write a line for each inactive job that ran, in order of submission; returns how many were written and not."""
+    query = Query(count=0)
+    query.filter("inactive")
+    ids = sorted(job["id"] for job in list_jobs(handle, query, []))
+    lines = [line_of(*found) for found in _lookup(handle, ids)]
+    kept = sorted((line for line in lines if line is not None), key=lambda line: float(line["submit"]))
+    for line in kept:
+        file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return {"written": len(kept), "never ran": len(lines) - len(kept)}
+
+
+def _lookup(handle: Handle, ids: List[int]) -> Iterator[Any]:
+    """(id, jobspec, eventlog) of each job."""
+    for at in range(0, len(ids), _BATCH):
+        calls = [
+            handle.rpc("job-info.lookup", {"id": id, "keys": ["jobspec", "eventlog"], "flags": _DECODE | _CURRENT})
+            for id in ids[at : at + _BATCH]
+        ]
+        for call in calls:
+            found = call.get()
+            yield found["id"], found["jobspec"], eventlog.decode(found["eventlog"])
+
+
+def line_of(id: int, jobspec: Dict[str, Any], events: List[Event]) -> Optional[Dict[str, Any]]:
+    """The trace's line of a job, None for one that never ran."""
+    line: Dict[str, Any] = {"id": id, "urgency": 16}
+    started: Optional[float] = None
+    for event in events:
+        context = event.context or {}
+        if event.name == "submit":
+            line.update(user=context["userid"], submit=event.timestamp, urgency=context["urgency"])
+        elif event.name == "urgency" and started is None:
+            line["urgency"] = context["urgency"]
+        elif event.name == "start":
+            started = line["start"] = event.timestamp
+        elif event.name in ("finish", "clean") and started is not None and "runtime" not in line:
+            line["runtime"] = round(event.timestamp - started, 6)
+    if "runtime" not in line:
+        return None
+    attributes = jobspec.get("attributes") or {}
+    system = {key: value for key, value in (attributes.get("system") or {}).items() if key not in _LEFT_OUT}
+    line["jobspec"] = {**jobspec, "attributes": {**attributes, "system": system}}
+    return line

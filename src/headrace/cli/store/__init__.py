@@ -1,0 +1,1 @@
+"""Commands that keep and move what an instance has stored."""

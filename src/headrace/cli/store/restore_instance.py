@@ -1,0 +1,133 @@
+"""`flux restore --instance`: the keys and jobs of an archive become this instance's own.
+
+Jobs go to the job manager, which has them go on. Of the KVS everything is taken but what this instance has said of its
+own resources; what a client had committed over a job's data is committed there again.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.store.restore import PREFIX, Restore, link, names_of, opened
+from headrace.spec import jobid, treeobj
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tarfile import TarFile, TarInfo
+    from typing import Any, Dict, List, Optional
+
+    from headrace.cli.common.getopts import Options
+    from headrace.cli.store.restore import Tree
+    from headrace.client.handle import Handle
+
+# What the job manager keeps of a job (RFC 16).
+_JOB_KEYS = frozenset({"J", "jobspec", "R", "eventlog", "guest.exec.eventlog", "guest.output", "guest.input"})
+# Names on the way to a job's directory: `job`, and four of its id.
+_DEPTH = 5
+# Keys that describe the nodes that this instance has.
+_OWN = frozenset({"resource.R", "resource.eventlog"})
+# Jobs, and bytes of them, in one request.
+_JOBS, _BYTES = 100, 1 << 20
+
+
+def restore_instance(handle: Handle, options: Options, path: str) -> int:
+    """Restore the archive at `path`; 1 when some jobs could not be taken."""
+    restore = _Instance(handle, options)
+    with opened(path) as tar:
+        restore.read(tar)
+    return restore.finish()
+
+
+class _Instance:
+    def __init__(self, handle: Handle, options: Options) -> None:
+        self._handle = handle
+        self._options = options
+        self._values = Restore(handle, options)
+        self._limit = options.get_size("size-limit", 0)
+        self._tree: Tree = {}
+        # What clients committed over data of jobs, by key.
+        self._over: Dict[str, Dict[str, Any]] = {}
+        self._jobs: List[Dict[str, Any]] = []
+        self._size = 0
+        self._count = 0
+        self._known = 0
+        self._wrong = 0
+
+    def read(self, tar: TarFile) -> None:
+        for member in tar:
+            names = names_of(member.name)
+            key = ".".join(names)
+            if not names or not (member.isreg() or member.issym()) or key in _OWN:
+                continue
+            if self._limit and member.size > self._limit:
+                print(f"{PREFIX}{key} size {member.size} exceeds {self._limit} limit, skipping", file=sys.stderr)
+                continue
+            if self._options.has("verbose"):
+                print("/".join(names), file=sys.stderr)
+            job = _job_of(names)
+            rest = ".".join(names[_DEPTH:])
+            if job is not None and rest in _JOB_KEYS and member.isreg():
+                self._job_value(job, rest, _data(tar, member).decode("utf-8", "surrogateescape"))
+                continue
+            obj = link(member.linkname) if member.issym() else self._values.value(_data(tar, member))
+            if job is not None:
+                self._over[key] = obj
+            else:
+                self._values.put(self._tree, names, obj)
+
+    def _job_value(self, job: int, key: str, text: str) -> None:
+        if not self._jobs or self._jobs[-1]["id"] != job:
+            if len(self._jobs) >= _JOBS or self._size >= _BYTES:
+                self._send(final=False)
+            self._jobs.append({"id": job, "data": {}})
+        self._jobs[-1]["data"][key] = text
+        self._size += len(text)
+
+    def _send(self, final: bool) -> None:
+        jobs, self._jobs, self._size = self._jobs, [], 0
+        try:
+            answer = self._handle.rpc("job-manager.restore", {"jobs": jobs, "final": final}).get()
+        except OSError as exc:
+            raise CommandError(f"error restoring jobs: {exc.strerror}") from None
+        self._count += len(jobs) - len(answer["errors"])
+        for id, text in answer["errors"]:
+            if text == "there is a job of this id":
+                self._known += 1
+            else:
+                self._wrong += 1
+                print(f"{PREFIX}job {jobid.encode(id)} is left out: {text}", file=sys.stderr)
+
+    def finish(self) -> int:
+        """Store the keys, then have the jobs go on, which may read them."""
+        ops = []
+        for name, entry in self._tree.items():
+            is_object = isinstance(entry.get("ver"), int)
+            obj = entry if is_object else treeobj.dirref(self._values.directory(entry))
+            ops.append({"key": name, "flags": 0, "dirent": obj})
+        ops += [{"key": key, "flags": 0, "dirent": obj} for key, obj in self._over.items()]
+        self._values.settle()
+        try:
+            if ops:
+                self._handle.rpc("kvs.commit", {"namespace": "primary", "flags": 0, "ops": ops}).get()
+        except OSError as exc:
+            raise CommandError(f"error writing to the KVS: {exc.strerror}") from None
+        self._send(final=True)
+        if not self._options.has("quiet"):
+            known = f", {self._known} were here already" if self._known else ""
+            print(f"{PREFIX}restored {self._count} jobs{known}", file=sys.stderr)
+        return 1 if self._wrong else 0
+
+
+def _job_of(names: List[str]) -> Optional[int]:
+    if len(names) <= _DEPTH or names[0] != "job":
+        return None
+    try:
+        return jobid.parse(".".join(names[1:_DEPTH]))
+    except ValueError:
+        return None
+
+
+def _data(tar: TarFile, member: TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    return file.read() if file is not None else b""

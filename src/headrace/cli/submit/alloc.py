@@ -1,0 +1,138 @@
+"""`flux alloc`: start an instance on an allocation and work in it, or leave it in the background."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from headrace.cli.common.arguments import Parser
+from headrace.cli.common.errors import CommandError
+from headrace.cli.submit import extra_brokers, options
+from headrace.client.handle import Handle
+from headrace.spec import jobid, jobspec_build
+from headrace.spec.eventlog import decode_line
+from headrace.spec.os_error import text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any, Dict, List
+
+PREFIX = "flux-alloc: ERROR: "
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "flux-alloc",
+        usage="flux alloc [OPTIONS...] [COMMAND] [ARGS...]",
+        error_prog="flux alloc",
+        description="Start a new instance interactively",
+    )
+    options.add_common(parser)
+    options.add_slots(parser)
+    extra_brokers.add_option(parser)
+    parser.add_argument("--bg", action="store_true", help="Print the id once the instance is up, and return")
+    options.add_command(parser)
+    return parser
+
+
+def main(argv: List[str]) -> int:
+    args = _parser().parse_args(argv)
+    jobspec = _jobspec(args)
+    if args.dry_run:
+        options.print_jobspec(jobspec)
+        return 0
+    handle = Handle()
+    job = handle.rpc("job-ingest.submit", payload=options.encode_request(jobspec, args)).get()["id"]
+    if args.bg:
+        return _wait_until_up(handle, job, bool(args.verbose))
+    if args.verbose:
+        sys.stderr.write(f"jobid: {jobid.encode(job, 'f58')}\n")
+    from headrace.cli.job.attach import Attach
+
+    return Attach(handle, job, label=args.label_io, show_events=args.verbose > 1, show_exec=args.verbose > 2).run()
+
+
+def _jobspec(args: Namespace) -> Dict[str, Any]:
+    extra_brokers.check(args)
+    parameters = options.slot_parameters(args)
+    extra_brokers.exclude(args, parameters["conf"])
+    # A `--` of the user's is the broker's to take: options of the command behind it are none of the broker's.
+    command: List[str] = args.command
+    if args.bg and not command:
+        # Without a command the instance waits for work until it is shut down; else its broker runs the user's shell.
+        parameters["broker_opts"] = [*parameters["broker_opts"], "-Sbroker.rc2_none=1"]
+    jobspec = jobspec_build.from_nest_command(command, **parameters)
+    extra_brokers.place(args, jobspec)
+    if args.bg:
+        jobspec_build.set_shell_option(jobspec, "pty.capture", 1)
+    elif os.isatty(0):
+        jobspec_build.set_shell_option(jobspec, "pty.interactive", 1)
+    options.finish(jobspec, args)
+    # The shell's options stay in the order in which a user reads them: limits last.
+    shell = jobspec["attributes"]["system"]["shell"]["options"]
+    if "rlimit" in shell:
+        shell["rlimit"] = shell.pop("rlimit")
+    return jobspec
+
+
+def _wait_until_up(handle: Handle, job: int, verbose: bool) -> int:
+    """Print the job's id once its instance is up, or has come to a good end already."""
+    name = jobid.encode(job, "f58")
+
+    def say(text: str) -> None:
+        if verbose:
+            sys.stderr.write(f"flux-alloc: {name}: {text}\n")
+
+    say("waiting for resources")
+    try:
+        for answer in handle.stream("job-info.eventlog-watch", {"id": job, "path": "eventlog", "flags": 0}):
+            event: Any = decode_line(answer["event"])
+            if event.name == "start":
+                say("waiting for instance")
+            elif event.name == "memo" and "uri" in event.context:
+                if _answers(event.context["uri"], name):
+                    break
+            elif event.name == "exception" and event.context["severity"] == 0:
+                kind, note = event.context["type"], event.context.get("note", "")
+                raise CommandError(f"{name}: {kind}: {note}: the job unexpectedly exited")
+            elif event.name == "finish":
+                if event.context["status"] == 0:
+                    break
+                _show_output(handle, job)
+                raise CommandError(f"{name}: instance startup failed")
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{name}: Interrupt: canceling job\n")
+        handle.rpc("job-manager.raise", {"id": job, "type": "cancel", "severity": 0}).get()
+        return 1
+    print(name)
+    return 0
+
+
+def _answers(uri: str, name: str) -> bool:
+    """Whether the instance at `uri` has run its startup; False when it is gone from this machine again.
+
+    Raises CommandError when it is elsewhere and cannot be reached.
+    """
+    from headrace.cli.common.instances import reachable
+    from headrace.client.transport import is_this_host, split_uri
+
+    _, host, path = split_uri(uri)
+    try:
+        # A socket that is not here any more is not to be had by ssh to this host either.
+        Handle(f"local://{path}" if is_this_host(host) else reachable(uri)).rpc("state-machine.wait").get()
+    except OSError as exc:
+        gone = exc.errno in {errno.ENODEV, errno.ECONNRESET, errno.ECONNREFUSED} or not os.path.exists(path)
+        if is_this_host(host) and gone:
+            return False
+        raise CommandError(f"Unable to connect to {name}: {text_of(exc)}") from None
+    return True
+
+
+def _show_output(handle: Handle, job: int) -> None:
+    """What the instance's brokers printed, on stderr: stdout is for the id alone."""
+    from headrace.cli.job.attach import Attach
+
+    os.dup2(2, 1)
+    Attach(handle, job, read_only=True).run()

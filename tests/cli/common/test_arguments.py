@@ -1,0 +1,28 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.cli.common.arguments import Parser, queues_named, subcommands
+from headrace.cli.common.errors import CommandError
+
+
+def test_a_command_of_several_needs_one_and_names_it_in_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser("flux-x")
+    command = subcommands(parser)
+    command("go", "Go somewhere", "place").add_argument("-f", "--fast", action="store_true")
+    args = parser.parse_args(["go", "-f", "home"])
+    assert (args.command, args.place, args.fast) == ("go", "home", True)
+    with pytest.raises(SystemExit):
+        parser.parse_args([])
+    assert "flux-x: error: the following arguments are required: COMMAND" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parser.parse_args(["go"])
+    assert "usage: flux-x go [-h] [-f] PLACE" in capsys.readouterr().err
+
+
+def test_queues_are_named_with_commas_and_again_and_must_be_known() -> None:
+    assert queues_named(["a,b", "c"], {"a", "b", "c"}) == ["a", "b", "c"]
+    with pytest.raises(CommandError, match="No such queue: x"):
+        queues_named(["a,x"], ["a"])

@@ -1,0 +1,65 @@
+"""Job ids in their forms, and which of mine were the last."""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from headrace.cli.common.errors import CommandError
+from headrace.cli.job import id as job_id
+from headrace.client import handle
+from headrace.spec import jobid
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"), [("", "1234"), ("f58plain", "fNH"), ("hex", "0x4d2"), ("kvs", "job.0000.0000.0000.04d2")]
+)
+def test_ids_are_converted_from_any_form_to_the_one_asked_for(form: str, shown: str, capsys: Any) -> None:
+    assert job_id.id([*([f"--to={form}"] if form else []), "1234", "0x4d2", "fNH"]) == 0
+    assert capsys.readouterr().out.splitlines() == [shown] * 3
+
+
+def test_without_ids_they_are_read_from_standard_input(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("fNH\n\n 5 \n"))
+    assert job_id.id([]) == 0
+    assert job_id.namespace(["5"]) == 0
+    assert capsys.readouterr().out == "1234\n5\njob-5\n"
+
+
+@pytest.mark.parametrize(("argv", "text"), [(["--to=roman", "1"], "Unknown to=roman"), (["x!"], "x!: malformed input")])
+def test_what_is_no_id_or_no_form_is_named(argv: list[str], text: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        job_id.id(argv)
+    assert refused.value.text == text
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [([], [9]), (["2"], [9, 8]), (["[0]"], [9]), (["[-1]"], [1]), (["[1:3]"], [8, 7]), (["[::-1]"], [1, 7, 8, 9])],
+)
+def test_the_last_of_my_jobs_are_counted_or_sliced(
+    answers: Any, argv: list[str], shown: list[int], capsys: Any
+) -> None:
+    answers(handle, job_manager__history__get={"jobs": [9, 8, 7, 1]})
+    assert job_id.last(argv) == 0
+    assert capsys.readouterr().out.split() == [jobid.encode(id, "f58") for id in shown]
+
+
+@pytest.mark.parametrize("text", ["0", "x", "[", "[]", "[1:2:3:4]", "[a]", "[1"])
+def test_a_count_or_slice_that_is_none_is_refused(answers: Any, text: str) -> None:
+    answers(handle, job_manager__history__get={"jobs": [9]})
+    with pytest.raises(CommandError, match="invalid"):
+        job_id.last([text])
+
+
+def test_nobody_has_a_last_job_before_the_first(answers: Any) -> None:
+    answers(handle, job_manager__history__get={"jobs": []})
+    with pytest.raises(CommandError, match="job history is empty"):
+        job_id.last([])
+    answers(handle, job_manager__history__get=OSError(errno.EPERM, "no"))
+    with pytest.raises(OSError, match="no"):
+        job_id.last([])
