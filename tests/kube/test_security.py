@@ -11,7 +11,8 @@ import pytest
 from patience import TIMEOUT, until
 from running_operator import MiniClusters, RunningOperator
 
-from headrace.kube.keys import Keys, fresh_keys, key_pair, keys_of
+from headrace.kube.keys import Keys, fresh_keys, keys_of
+from headrace.spec.curve_certificate import key_pair
 from waiting import stays
 
 _KNOCK = """

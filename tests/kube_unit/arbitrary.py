@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from headrace.cli.keygen import certificate
 from headrace.minicluster.fields import MiniCluster, Record, Spec
 from headrace.minicluster.problems import InvalidMiniCluster
 from headrace.minicluster.validate import check
@@ -70,11 +71,11 @@ _TEXTS: dict[str, list[str]] = {
     "effect": ["NoSchedule", "NoExecute", "Never"],
     "action": ["FailJob", "Ignore", "Count", "FailIndex"],
     "type": ["RuntimeDefault", "Localhost", "DisruptionTarget", "Unconfined"],
-    "command": ["hostname", "echo 'a b'", "a\nb", ""],
+    "command": ["hostname", "echo 'a b'", "a\nb", "echo it's", ""],
     "postStartExec": ["touch /tmp/x", "echo 'a", "true"],
     "preStopExec": ["sleep 1", "true"],
     "hostlist": ["a,b-[0-3]", "x", "[", "a-[0-1],a-[0-1]"],
-    "curveCert": ["text"],
+    "curveCert": ["text", certificate("c")],
     "brokerConfig": ["[access]\n", "x", "[bootstrap]\nhosts=[]\n"],
     "topology": ["kary:2", "binomial", "x"],
     "managedBy": ["flux-framework.org/headrace-operator", "kueue.x-k8s.io/multikueue"],

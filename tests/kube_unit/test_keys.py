@@ -8,7 +8,8 @@ import pytest
 import zmq
 from clusters import built, minicluster
 
-from headrace.kube.keys import CURVE_CERT, fresh_keys, key_pair, keys_of, secret
+from headrace.kube.keys import CURVE_CERT, fresh_keys, keys_of, secret
+from headrace.spec.curve_certificate import key_pair
 
 
 def test_keys_are_fresh_each_time_and_pairs_belong_together() -> None:
@@ -28,7 +29,7 @@ def test_a_secret_gives_its_keys_back() -> None:
 
 
 def test_a_certificate_of_the_file_stands_in_for_the_brokers_own() -> None:
-    given = 'metadata\ncurve\n    public-key = "x"\n'
+    given = fresh_keys().curve
     made = secret(minicluster(flux={"curveCert": given}), fresh_keys())
     assert keys_of(made).curve == given
 

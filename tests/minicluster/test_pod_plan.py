@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.cli.keygen import certificate
 from headrace.minicluster.fields import MiniCluster
 from headrace.minicluster.pod_plan import PodPlan, decode, encode, pod_plan
 from headrace.minicluster.validate import check
@@ -77,7 +78,7 @@ def test_options_of_a_start_are_passed_on() -> None:
         "disableSocket": True,
         "wrap": "strace,-f",
         "container": {"mountPath": "/opt/flux", "pythonPath": "/p"},
-        "curveCert": "curve\n  public-key = x",
+        "curveCert": certificate("c"),
     }
     plan = told({"command": "x"}, flux=flux, interactive=True, logging={"strict": True, "timed": True, "quiet": True})
     assert (plan.complete_workers, plan.disable_socket, plan.wrap) == (True, True, ["strace", "-f"])

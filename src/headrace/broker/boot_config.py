@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import stat
 from typing import Any
 
+from ..spec.curve_certificate import key_pair
 from ..spec.hostlist import Hostlist
 from ..spec.os_error import reason
 from . import boot
 from .address import families_of, needs_ipv6_to_bind
 from .boot import BootError, BootInfo
 from .topology import Topology, TopologyError
-
-_KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 
 _HOST_KEYS = ("host", "bind", "connect", "parent")
 # What real Flux calls the shape that the table describes.
@@ -28,12 +26,13 @@ def read_certificate(path: str) -> tuple[bytes, bytes]:
         with open(path, encoding="utf-8") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise BootError(f"{path}: others may read this secret certificate, set its mode to 0600")
-            keys = dict(_KEY.findall(file.read()))
+            text = file.read()
     except (OSError, UnicodeDecodeError) as exc:
         raise BootError(f"{path}: {reason(exc)}") from None
-    if len(keys) != 2:
-        raise BootError(f"{path}: no public-key and secret-key of 40 characters in it, make one with `flux keygen`")
-    return keys["public-key"].encode(), keys["secret-key"].encode()
+    try:
+        return key_pair(text)
+    except ValueError as exc:
+        raise BootError(f"{path}: {exc}; make one with `flux keygen`") from None
 
 
 def from_config(config: dict[str, Any], topo: str) -> BootInfo:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Any, NamedTuple
 
 import zmq
@@ -24,9 +23,6 @@ CHANNEL_CLIENT_CERT = "channel-client.cert"
 CHANNEL_CLIENT_PUBLIC = "channel-client.pub"
 # The keys of the Secret that pods see.
 MOUNTED = (CURVE_CERT, CHANNEL_CERT, CHANNEL_CLIENT_PUBLIC)
-
-
-_KEY = re.compile(r"^\s*(public-key|secret-key)\s*=\s*\"([^\"]{40})\"\s*$", re.MULTILINE)
 
 
 class Keys(NamedTuple):
@@ -82,14 +78,6 @@ def keys_of(found: dict[str, Any]) -> Keys:
         except (binascii.Error, UnicodeDecodeError, TypeError):
             raise ValueError(f"Secret {name}: {key} is not text in base64") from None
     return Keys(*texts)
-
-
-def key_pair(certificate: str) -> tuple[bytes, bytes]:
-    """Public and secret key (Z85) of a certificate's text. Raises ValueError where they are not in it."""
-    found = {name: key for name, key in _KEY.findall(certificate)}
-    if len(found) != 2:
-        raise ValueError("the certificate has no public-key and secret-key of 40 characters")
-    return found["public-key"].encode(), found["secret-key"].encode()
 
 
 def _certificate(public: bytes, private: bytes) -> str:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from ..minicluster.fields import MiniCluster
 from ..minicluster.pod_plan import CHANNEL_PORT
 from ..minicluster.validate import check
+from ..spec.curve_certificate import key_pair
 from . import keys, names, pods
 from .actions import Report
 from .api import (
@@ -387,7 +388,7 @@ def link_keys(secret: Object) -> Keys | None:
     """The keys of the channel in a MiniCluster's Secret; None where they are not readable."""
     try:
         found = keys.keys_of(secret)
-        return Keys(keys.key_pair(found.channel)[0], *keys.key_pair(found.channel_client))
+        return Keys(key_pair(found.channel)[0], *key_pair(found.channel_client))
     except ValueError as exc:
         log.warning("%s", exc)
         return None

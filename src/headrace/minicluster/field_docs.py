@@ -103,7 +103,7 @@ DESCRIPTIONS = {
     "Flux.completeWorkers": "Followers complete when their broker first ends.",
     "Flux.connectTimeout": "How long a broker tries to reach its parent, a duration; empty for the broker's own.",
     "Flux.container": "The container that brings Flux into the image.",
-    "Flux.curveCert": "The certificate of the instance; a fresh one is made unless it is given.",
+    "Flux.curveCert": "The certificate of the instance, as `flux keygen` makes one; a fresh one unless it is given.",
     "Flux.disableSocket": "Make no socket at a known path.",
     "Flux.environment": "Environment variables for the job.",
     "Flux.logLevel": "What brokers print: 0 (emergency) to 7 (debug).",

@@ -97,7 +97,7 @@ def make_plan(cluster: MiniCluster, *, with_groups: bool = False) -> Plan:
         before=_lines(before),
         lead_before=_lines(lead),
         follower_before=_lines([commands.worker_pre]),
-        initial_program=_initial_program(cluster, mode, commands, with_groups),
+        initial_program=initial_program(cluster, with_groups=with_groups),
         after=_lines([commands.post]),
     )
 
@@ -198,10 +198,13 @@ def batch_script(lines: str, raw: bool) -> str:
     return "\n".join([*out, "flux queue idle --quiet", "flux jobs -a", "flux job wait --all"]) + "\n"
 
 
-def _initial_program(cluster: MiniCluster, mode: Mode, commands: Commands, with_groups: bool) -> str:
+def initial_program(cluster: MiniCluster, *, with_groups: bool = False) -> str:
+    """The shell text that runs inside the instance, on the lead; "" where users bring their own commands."""
+    mode = mode_of(cluster)
     if mode is Mode.INTERACTIVE:
         return ""
     runner = cluster.runner
+    commands = runner.commands or Commands()
     flux = cluster.flux
     flags = [*node_flags(cluster, with_groups), flux.option_flags.strip(), "-vvv" if cluster.logging.debug else ""]
     flags = [flag for flag in flags if flag]

@@ -20,6 +20,7 @@ import msgspec
 from ..broker import config_keys
 from ..broker.config import ConfigError
 from ..broker.topology import Topology, TopologyError
+from ..spec.curve_certificate import key_pair
 from ..spec.hostlist import MAX_HOSTS, Hostlist
 from .documents import documents
 from .fields import (
@@ -42,6 +43,7 @@ from .lifecycle_rules import check_lifecycle
 from .object_rules import check_key, check_labels, check_most_pods, check_objects, check_variables
 from .plan import given_config, job_lines
 from .problems import LABEL, LABEL_RULE, InvalidMiniCluster, Problem, check_choice
+from .shell_rules import check_shell_texts
 
 _HOST_LIMIT = 63
 _REQUIRED = "is required"
@@ -111,7 +113,8 @@ def check(document: Any) -> MiniCluster:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if spec:
         cluster = MiniCluster(name=name if isinstance(name, str) else "", spec=spec)
-        found = (*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster))
+        found = [*_check_rules(spec), *check_objects(cluster), *check_lifecycle(cluster), *check_groups(cluster)]
+        found += check_shell_texts(cluster)
         problems += [one for one in found if not _depends(one.path, wrong)]
     if isinstance(name, str):
         problems += _check_name(name, max(spec.size, spec.max_size) if spec else 1)
@@ -426,6 +429,11 @@ def _check_flux(spec: Spec) -> Iterator[Problem]:
         yield from check_choice(flux.scheduler.queue_policy, QUEUE_POLICIES, "spec.flux.scheduler.queuePolicy")
     if flux.connect_timeout and not re.match(r"[0-9]*\.?[0-9]+(ms|s|m|h|d)?\Z", flux.connect_timeout):
         yield Problem("spec.flux.connectTimeout", f"must be a duration such as 5s or 1m, not {flux.connect_timeout!r}")
+    if flux.curve_cert:
+        try:
+            key_pair(flux.curve_cert)
+        except ValueError as exc:
+            yield Problem("spec.flux.curveCert", f"is no certificate, as `flux keygen` makes them: {exc}")
     if not 0 <= flux.log_level <= 7:
         yield Problem("spec.flux.logLevel", f"must lie between 0 (emergency) and 7 (debug), not {flux.log_level}")
     if flux.broker_config:

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from headrace.kube.keys import key_pair
 from headrace.minicluster.channel import ChannelClient, ChannelError
+from headrace.spec.curve_certificate import key_pair
 
 
 async def main(address: str, folder: str) -> None:

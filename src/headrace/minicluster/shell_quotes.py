@@ -1,0 +1,78 @@
+"""Finds the quote that shell text opens and never closes (POSIX.1-2017, XCU 2.2). Pure.
+
+The operator's image has no shell to ask. Only text that no shell would run is found: where a quote's meaning depends on
+more than is read here (here-documents, backquotes, `$'...'`, quotes in `${...}`, `case` in `$(...)`), nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_QUOTES = "'\""
+_BEFORE_COMMENT = frozenset(" \t\n;|&()<>")
+# A shell that comes to one of these does not read the lines after it.
+_ENDS = re.compile(r"\b(exit|exec|return)\b")
+_CASE = re.compile(r"\bcase\b")
+_SHOWN = 24
+
+
+class OpenQuote(NamedTuple):
+    """A quote character that nothing closes: its line, from 1, and the text from it on, cut where it is long."""
+
+    line: int
+    excerpt: str
+
+    def __str__(self) -> str:
+        return f"the quote that begins in line {self.line} is never closed: {self.excerpt}"
+
+
+def open_quote(text: str) -> OpenQuote | None:
+    """The quote that `text` leaves open; None where each is closed, or where that cannot be told."""
+    left = _left_open(text)
+    opened = [at for closer, at in left if closer in _QUOTES]
+    if not opened or ("$(" in text and _CASE.search(text)):
+        return None
+    if _ENDS.search(text[: text.rfind("\n", 0, opened[0]) + 1]):
+        return None
+    at = opened[-1]
+    line, more, _ = text[at:].partition("\n")
+    excerpt = f"{line[:_SHOWN]}..." if more or len(line) > _SHOWN else line
+    return OpenQuote(text.count("\n", 0, at) + 1, excerpt)
+
+
+def _left_open(text: str) -> list[tuple[str, int]]:
+    """What `text` opens and does not close, outermost first: the character that would close it, and where it begins.
+    Empty where that cannot be told."""
+    opened: list[tuple[str, int]] = []
+    at = 0
+    while at < len(text):
+        character, pair = text[at], text[at : at + 2]
+        closer = opened[-1][0] if opened else ""
+        if character == closer:
+            opened.pop()
+        elif closer == "'":
+            pass
+        elif character == "\\":
+            at += 1
+        elif _is_beyond(character, pair, closer):
+            return []
+        elif pair in ("$(", "${"):
+            opened.append((")" if pair == "$(" else "}", at))
+            at += 1
+        elif character == "(" and closer == ")":
+            opened.append((")", at))
+        elif character == '"' or (character == "'" and closer != '"'):
+            opened.append((character, at))
+        elif character == "#" and closer in ("", ")") and (at == 0 or text[at - 1] in _BEFORE_COMMENT):
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
+        at += 1
+    return opened
+
+
+def _is_beyond(character: str, pair: str, closer: str) -> bool:
+    """Whether something begins here whose quotes follow other rules, or rules that differ between shells."""
+    if closer != '"' and pair in ("<<", "$'"):
+        return True
+    return character == "`" or (closer == "}" and character in _QUOTES)
