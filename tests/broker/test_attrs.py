@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from headrace.broker.attrs import AttrError, AttrTable
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 
 
 def test_given_attributes_replace_defaults():

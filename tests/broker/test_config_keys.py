@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-RECORDED = Path(__file__).parent.parent / "data" / "commands" / "queues.toml"
+RECORDED = Path(__file__).parents[1] / "data" / "commands" / "queues.toml"
 
 # Every key of flux-config(5) and RFC 33 that has an effect, or needs none, here.
 KNOWN = """

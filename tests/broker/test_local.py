@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.events import Events
 from headrace.broker.local import SHARE, LocalServer, link_command
 from headrace.broker.router import Router
+from headrace.broker.services.events import Events
 from headrace.spec import message as m
 
 

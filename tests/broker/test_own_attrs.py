@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.broker.attrs import AttrTable
-from headrace.broker.boot import on_one_machine
+from headrace.broker.boot.boot import on_one_machine
 from headrace.broker.own_attrs import set_own
-from headrace.broker.topology import Topology
+from headrace.broker.tbon.topology import Topology
 from headrace.spec.idset import Idset
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.boot_config import read_certificate
+from headrace.broker.boot.config import read_certificate
 from headrace.cli import keygen
 from headrace.cli.common.errors import CommandError
 

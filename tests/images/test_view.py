@@ -53,7 +53,7 @@ def test_what_a_start_imports_is_not_compressed(built_view: BuiltView) -> None:
     loaded = early.imported(
         [*interpreter[:1], *interpreter[1:], *early.START], {"TMPDIR": str(folder.parent), "PATH": "/bin"}
     )
-    assert "headrace.broker.overlay" in loaded and "headrace.modules.job_manager.service" in loaded
+    assert "headrace.broker.tbon.overlay" in loaded and "headrace.modules.job_manager.service" in loaded
     wanted = {name for name in loaded & index.keys() if not name.startswith(early.COMPRESSED)}
     slow = {name: index[name][3] for name in wanted if index[name][4]}
     assert sum(slow.values()) < 40_000, slow

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.module import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, RpcError
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_manager import service as job_manager
 from headrace.modules.job_manager.pipeline import Pipeline

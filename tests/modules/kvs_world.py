@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.content import service as content
 from headrace.modules.kvs import service as kvs
 

@@ -8,7 +8,7 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.resource import service as resource
 from headrace.spec import message as m
 from headrace.spec.message import Message

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headrace.broker.module import EMPTY
+from headrace.broker.module.context import EMPTY
 from headrace.modules.sched.graph import service as sched_graph
 from headrace.spec.message import Message
 

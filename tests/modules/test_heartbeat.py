@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules import heartbeat
 
 

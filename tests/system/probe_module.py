@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.spec.message import Message
 
 NAME = "probe"

@@ -19,7 +19,7 @@ import instance
 import pytest
 from bootstrapped import Cluster, cluster, until
 
-from headrace.broker import state_disk
+from headrace.broker.state import disk as state_disk
 from headrace.client.handle import Handle
 from headrace.spec import jobspec_build
 

@@ -17,7 +17,7 @@ import pytest
 import zmq
 from bootstrapped import Cluster, cluster, memory
 
-from headrace.broker.boot_config import read_certificate
+from headrace.broker.boot.config import read_certificate
 from headrace.spec import message as m
 from headrace.spec.message import Message
 from sizes import limit, size

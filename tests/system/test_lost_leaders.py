@@ -13,7 +13,7 @@ import time
 import pytest
 from instance import FLUX, clean_env, processes_with, start
 
-from headrace.broker.boot import free_port, new_keys
+from headrace.broker.boot.boot import free_port, new_keys
 from headrace.shell.pmi import PmiServer
 
 # `flux start` whose broker is killed when its program runs and nobody was told.

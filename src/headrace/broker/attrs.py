@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 
+from headrace.broker.module.streams import RpcError
+
 from ..spec import duration
-from .module_streams import RpcError
 
 # Response flag of attr.get: the value will not change, clients may cache it.
 FLAG_IMMUTABLE = 1

@@ -22,6 +22,21 @@ from typing import Any
 
 import msgspec
 
+from headrace.broker import archive, signals
+from headrace.broker.boot.boot import BootInfo
+from headrace.broker.launch import bare_imports
+from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.host import ModuleHost, has_own_rc1
+from headrace.broker.module.process import Forked
+from headrace.broker.services import broker_service
+from headrace.broker.services.events import Events
+from headrace.broker.services.groups import Groups
+from headrace.broker.services.runat import Cleanup, end_jobs
+from headrace.broker.state import machine
+from headrace.broker.tbon import growth
+from headrace.broker.tbon.join import LeaderState, expect_parent, when_parent_is_through
+from headrace.broker.tbon.overlay import Overlay
+
 from .. import __version__
 from ..spec import duration as durations
 from ..spec import jobid
@@ -30,25 +45,15 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
-from . import archive, bare_imports, growth, services, signals, state
 from .agent_heir import AgentHeirs
 from .agentlink import AgentLink
 from .attrs import AttrTable
-from .boot import BootInfo
 from .config import ConfigError
-from .events import Events
-from .groups import Groups
-from .join import LeaderState, expect_parent, when_parent_is_through
 from .local import LocalServer
 from .logbook import LEVEL_NAMES, Logbook, parse_line
-from .modhost import ModuleHost, has_own_rc1
-from .module import ModuleContext, RpcError
-from .module_process import Forked
-from .overlay import Overlay
 from .own_attrs import set_own
 from .program import Program, run_script
 from .router import Router, new_uuid
-from .runat import Cleanup, end_jobs
 
 # Seconds the agent gets to kill what is left of the jobs.
 _AGENT_PATIENCE = 5.0
@@ -83,7 +88,7 @@ class Broker:
         self.uuid = new_uuid()
         self.version = __version__
         self.exit_code = 0
-        self.state = state.STATES[0]
+        self.state = machine.STATES[0]
         self.state_since = time.monotonic()
         # Told each state that is entered.
         self.on_state: Callable[[str], None] = lambda _state: None
@@ -166,7 +171,7 @@ class Broker:
         self.overlay.on_parent_lost = self._parent_lost
         self.overlay.on_members = self._members
         self.overlay.on_children_gone = self._children_gone
-        services.register(self)
+        broker_service.register(self)
         self.events.subscribe(LeaderState(self), "broker.state")
         if self.rank:
             self.events.subscribe(growth.Follower(self), "overlay.grow")
@@ -221,7 +226,7 @@ class Broker:
 
     @property
     def state_number(self) -> int:
-        return state.STATES.index(self.state)
+        return machine.STATES.index(self.state)
 
     @property
     def may_grow(self) -> bool:
@@ -232,11 +237,11 @@ class Broker:
         return self.past("run")
 
     def past(self, other: str) -> bool:
-        return state.before(other, self.state)
+        return machine.before(other, self.state)
 
     def advance(self, event: str) -> None:
         """Take `event` into the state machine and do what the new state asks for."""
-        new = state.step(self.state, event)
+        new = machine.step(self.state, event)
         if new == self.state:
             return
         text = f"{event}: {self.state}->{new} {durations.encode(round(time.monotonic() - self.state_since, 6))}"

@@ -19,9 +19,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from headrace.broker.services.admin_role import is_admin
+
 from ..spec import message as m
 from ..spec.message import Message, MessageError
-from .admin_role import is_admin
 from .router import new_uuid
 
 if TYPE_CHECKING:

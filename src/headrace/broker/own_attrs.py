@@ -7,9 +7,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from headrace.broker.state import machine
+
 from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
-from . import state
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -49,7 +50,7 @@ def set_own(broker: Broker) -> None:
     if "local-uri" not in attrs:
         attrs.set("local-uri", f"local://{rundir}/local-{broker.rank}")
     given = attrs.get("broker.quorum")
-    quorum = state.quorum_size(given, broker.size)
+    quorum = machine.quorum_size(given, broker.size)
     broker.log.rank = broker.rank
     if given and given != str(quorum) and broker.rank == 0:
         broker.log(logging.ERROR, "broker", f"broker.quorum is a number of brokers - assuming {quorum}")

@@ -22,7 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..broker import capacity
+from headrace.broker.launch import capacity
+
 from . import shell_text
 from .lifeline import lifeline
 from .mode import Mode

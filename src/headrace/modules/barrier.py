@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 
-from ..broker.module import ModuleContext, RpcError
-from ..broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext, RpcError
+
 from ..spec.message import Message
 from ..spec.requests.execution import BARRIER
 

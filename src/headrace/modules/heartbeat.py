@@ -12,7 +12,8 @@ import logging
 from math import inf
 from typing import Any, NamedTuple
 
-from ..broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
+
 from ..spec import duration
 from ..spec.message import Message
 

@@ -5,8 +5,8 @@ The service itself runs where the job store is, in the job manager (job_manager/
 
 from __future__ import annotations
 
-from headrace.broker.module import ModuleContext
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext
 
 NAME = "job-info"
 

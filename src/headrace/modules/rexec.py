@@ -18,8 +18,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker import drain
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.services import drain
 from headrace.spec.message import ROLE_LOCAL, Message
 from headrace.spec.requests.execution import REXEC
 

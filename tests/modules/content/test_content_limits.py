@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.content.limits import Limits, parse
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from exec_fleet import JOB, Fleet, with_fleet
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec import jobspec as js
 from headrace.spec import message as m
 from headrace.spec.message import Message

@@ -10,7 +10,7 @@ from typing import Any
 from exec_fleet import JOB, Fleet, with_fleet
 
 from headrace.agent.environments import Read
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec import node
 from headrace.spec.message import Message
 

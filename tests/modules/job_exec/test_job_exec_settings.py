@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.job_exec.settings import Settings
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jobs_world import World, jobspec, shown, signed
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.jobs.record import FLAG_NOVALIDATE
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_ingest.checks import Checks, checks

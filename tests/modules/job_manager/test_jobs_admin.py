@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jobs_world import World
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.job_manager import admin
 
 Run = Callable[..., None]

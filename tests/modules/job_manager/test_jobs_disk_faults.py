@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from jobs_world import R, World, pipeline_of
 
-from headrace.broker import journal
+from headrace.broker.state import journal
 from headrace.modules.job_manager import pipeline as jobs_pipeline
 
 Run = Callable[..., None]

@@ -16,8 +16,8 @@ import pytest
 from jobs_world import jobspec, signed
 
 from headrace.agent import begun
-from headrace.broker.module import EMPTY
-from headrace.broker.topology import Topology
+from headrace.broker.module.context import EMPTY
+from headrace.broker.tbon.topology import Topology
 from headrace.modules.job_exec import service as job_exec
 from headrace.modules.job_ingest import service as job_ingest
 from headrace.modules.job_manager import service as job_manager

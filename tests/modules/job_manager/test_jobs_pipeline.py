@@ -20,7 +20,7 @@ from headrace.modules.job_manager.pipeline import Batch
 from waiting import stays_in_loop
 
 Run = Callable[..., None]
-SYNC = "headrace.broker.journal.Journal.sync"
+SYNC = "headrace.broker.state.journal.Journal.sync"
 
 
 def broken(_journal: Any) -> None:
@@ -135,7 +135,7 @@ def test_a_disk_that_fails_for_long_holds_up_nothing_but_starts_and_ids(
         await world.alloc(runs)
         await world.until(lambda: len(world.allocs) == 2)
         with monkeypatch.context() as patch:
-            patch.setattr("headrace.broker.journal.Journal.append", lambda _journal, _batch: broken(None))
+            patch.setattr("headrace.broker.state.journal.Journal.append", lambda _journal, _batch: broken(None))
             late = asyncio.ensure_future(world.job(urgency=0))
             await world.until(lambda: pipeline_of(world).failing)
             world.end(runs)
@@ -179,7 +179,7 @@ def test_an_exec_service_that_comes_while_the_disk_fails_starts_jobs_later(
         id = await world.job()
         await world.until(lambda: id in world.allocs)
         with monkeypatch.context() as patch:
-            patch.setattr("headrace.broker.journal.Journal.append", lambda _journal, _batch: broken(None))
+            patch.setattr("headrace.broker.state.journal.Journal.append", lambda _journal, _batch: broken(None))
             world.ctx.respond(world.allocs.pop(id), {"id": id, "type": 0, "annotations": {}, "R": R})
             await world.until(lambda: pipeline_of(world).failing)
             await world.ctx.rpc("job-manager.exec-hello", {"service": "exec"})
@@ -223,7 +223,7 @@ def test_a_checkpoint_that_cannot_be_made_is_made_later(
         await world.begin()
         id = await world.job(urgency=0)
         with monkeypatch.context() as patch:
-            patch.setattr("headrace.broker.journal.Journal.checkpoint", lambda *_args: broken(None))
+            patch.setattr("headrace.broker.state.journal.Journal.checkpoint", lambda *_args: broken(None))
             await pipeline_of(world).checkpoint()
         assert any("the journal grows until it can be made" in line for line in broker.logged)
         await world.cancel(id)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from jobs_world import World, jobspec, pipeline_of
 
-from headrace.broker.journal import Journal, JournalError
+from headrace.broker.state.journal import Journal, JournalError
 from headrace.modules.job_manager import service as job_manager
 
 Run = Callable[..., None]

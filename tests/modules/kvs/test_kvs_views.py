@@ -7,7 +7,7 @@ import json
 
 from kvs_world import commit, job_store, look, put, store, unlink, val, value
 
-from headrace.broker.module import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, RpcError
 from headrace.modules.content import service as content
 from headrace.modules.kvs import service as kvs
 from headrace.spec.kvs_flags import READDIR, SYNC, TREEOBJ

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.content import service as content
 from headrace.modules.kvs import service as kvs
 from headrace.modules.kvs import watch as kvs_watch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.discovery import NodeResources
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.resource import node_topology
 from headrace.spec import hwloc
 from headrace.spec.idset import Idset

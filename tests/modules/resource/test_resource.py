@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from resource_world import CONFIG, World, with_world
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.resource import leader, log, node_topology
 from headrace.modules.resource import service as resource
 from headrace.spec import message as m

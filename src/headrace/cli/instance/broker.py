@@ -17,11 +17,13 @@ def main(argv: List[str]) -> int:
     parser.add_argument("command", nargs="...", metavar="COMMAND", help="The initial program (default: a shell)")
     options = parser.parse_args(argv)
 
-    from headrace.broker import bare_imports
+    from headrace.broker.launch import bare_imports
 
     bare_imports.load_small()
     bare_imports.load_asyncio()
-    from headrace.broker import config, launch, launch_options
+    from headrace.broker import config
+    from headrace.broker.launch import launch
+    from headrace.broker.launch import options as launch_options
 
     path = options.config_path or os.environ.get("FLUX_CONF_DIR")
     try:

@@ -103,11 +103,13 @@ def main(argv: List[str]) -> int:
     # A broker that is another program gets them as its own words, too, before its command.
     words += [word for word in given[: len(given) - len(options.command)] if word != "--"]
 
-    # No more than that: see launch_many.
-    from headrace.broker import bare_imports
+    # No more than that: see broker/launch/many.py.
+    from headrace.broker.launch import bare_imports
 
     bare_imports.load_small()
-    from headrace.broker import capacity, config, launch_options
+    from headrace.broker import config
+    from headrace.broker.launch import capacity
+    from headrace.broker.launch import options as launch_options
     from headrace.spec.hostlist import Hostlist
 
     _check_test_options(options)
@@ -157,11 +159,11 @@ def main(argv: List[str]) -> int:
         if options.test_rundir_cleanup:
             launching.attrs["rundir-cleanup"] = "1"
         if options.test_size is not None:
-            from headrace.broker import launch_many
+            from headrace.broker.launch import many
 
-            return launch_many.start_many(launching)
+            return many.start_many(launching)
         bare_imports.load_asyncio()
-        from headrace.broker import launch
+        from headrace.broker.launch import launch
 
         return launch.start_here(launching)
     except launch_options.RundirError as exc:

@@ -49,10 +49,10 @@ def archive_attributes(path: str, statedir: str) -> dict[str, str]:
 
 def preload(size: int) -> None:
     """Import what the broker of an instance of `size` uses; no thread, loop or ZeroMQ context may exist afterwards."""
-    from ...broker import bare_imports
+    from headrace.broker.launch import bare_imports
 
     bare_imports.load_small()
-    from ...broker import preload as brokers
+    from headrace.broker.launch import preload as brokers
 
     brokers.preload(size > 1)
 
@@ -111,8 +111,8 @@ def be_wrapped_broker() -> int:
 
 def _be_broker(attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int) -> NoReturn:
     """Be the broker, and end."""
-    from ...broker import launch
-    from ...broker.launch_options import LaunchError, LaunchOptions
+    from headrace.broker.launch import launch
+    from headrace.broker.launch.options import LaunchError, LaunchOptions
 
     code = 1
     try:

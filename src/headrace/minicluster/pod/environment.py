@@ -8,7 +8,8 @@ import socket
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from ...broker.address import AddressError, address_of
+from headrace.broker.boot.address import AddressError, address_of
+
 from ...compat.environment import BINDINGS
 from .. import pod_plan
 from ..mode import Mode

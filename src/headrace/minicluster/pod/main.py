@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     if words:
         print("usage: headrace-pod [sidecar INDEX | --version]", file=sys.stderr)
         return 2
-    from ...broker import bare_imports
+    from headrace.broker.launch import bare_imports
 
     bare_imports.load_small()
     from .runner import run_pod

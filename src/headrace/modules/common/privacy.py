@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.spec import message as m
 from headrace.spec.message import Message
 

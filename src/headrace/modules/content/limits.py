@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any, NamedTuple
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 
 # Bytes of one blob, and of all blobs without a statedir.
 BLOB_SIZE = 1 << 30

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.broker.module_rest import data_path
-from headrace.broker.state_disk import FULL, unusable
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.rest import data_path
+from headrace.broker.state.disk import FULL, unusable
 from headrace.modules.common.background import Background
 from headrace.modules.content.cache import BlobCache
 from headrace.modules.content.limits import MEMORY, Limits, parse

@@ -6,8 +6,8 @@ changes while this module is there is that a flush has somewhere to go, and is a
 
 from __future__ import annotations
 
-from headrace.broker.module import ModuleContext
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext
 
 NAME = "content-sqlite"
 # What flux-core takes; the file has its own journal, which is always synced.

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 from headrace.agent.begun import read as read_traces
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
 from headrace.modules.job_exec.node import Node, Op
 from headrace.modules.job_exec.settings import KEYS, WITHOUT_EFFECT, Settings

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext
+from headrace.broker.module.context import EMPTY, ModuleContext
 from headrace.modules.job_exec.tree import HERE, LOST_STATUS, Part, split
 from headrace.spec import jobid
 from headrace.spec import message as m

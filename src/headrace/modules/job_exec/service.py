@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.modules.job_exec.node import Node
 from headrace.spec.requests.execution import JOB_EXEC_NODE
 

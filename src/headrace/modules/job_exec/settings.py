@@ -7,7 +7,7 @@ import errno
 import signal
 from typing import Any
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec import duration as durations
 
 KEYS = ("kill-timeout", "kill-signal", "term-signal", "max-kill-count")

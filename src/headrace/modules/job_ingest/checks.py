@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec import jobspec as js
 
 _WHERE = "ingest.validator"

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import ModuleContext, RpcError
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.jobs.pack import split_j
 from headrace.jobs.policy import Policy, PolicyConfigError, PolicyError, UnknownQueue
 from headrace.jobs.record import FLAG_DEBUG, FLAG_NOVALIDATE, FLAG_WAITABLE, URGENCY_DEFAULT, updated_jobspec

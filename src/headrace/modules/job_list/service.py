@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_list.match import Match, MatchError
 from headrace.modules.job_list.record import ATTRS, INACTIVE, NEW, NOTHING, PENDING, RUNNING, Job, Packer, asked

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.jobs.record import INACTIVE, RUNNING, SCHED, inactive_user
 from headrace.modules.common.privacy import is_hidden, refuse_if_hidden
 from headrace.modules.job_manager.core import Core

@@ -10,8 +10,8 @@ import errno
 import json
 from typing import Any
 
-from headrace.broker import drain
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.services import drain
 from headrace.jobs.pack import event_line
 from headrace.modules.job_manager.logs import Log
 from headrace.modules.job_manager.overlays import Overlays

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.spec import jobid
 
 # Seconds from one line to the next.

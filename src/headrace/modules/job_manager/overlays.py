@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.spec import jobid
 from headrace.spec.message import Message
 

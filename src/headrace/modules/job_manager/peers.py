@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.agent import begun
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.record import Job
 from headrace.modules.job_manager.core import Core
 from headrace.spec.jobspec import Bare

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.broker import state_disk
-from headrace.broker.journal import Journal
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
+from headrace.broker.state import disk
+from headrace.broker.state.journal import Journal
 from headrace.jobs.record import CLEANUP, Event, Job
 from headrace.modules.job_manager.core import NEW_JOB, PURGED, REAPED, Core, Effect, Record
 from headrace.modules.job_manager.recover import LOGS, TEXT, Recovery
@@ -126,9 +126,9 @@ class Pipeline:
             return self._why
         if self.journal is not None:
             # What we keep of a full disk is for ends: a new job's output would be lost.
-            full = jobs and state_disk.full(self.journal.folder)
+            full = jobs and disk.full(self.journal.folder)
             if full or not self._room(len(self.core.active) + jobs, size):
-                return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {state_disk.FULL}")
+                return (errno.ENOSPC, f"{self.journal.folder} has no room for more: {disk.FULL}")
         self._promised += size
         return None
 
@@ -280,7 +280,7 @@ class Pipeline:
             self._failing_since = now
             assert self.journal is not None
             full = exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            why = state_disk.FULL if full else reason(exc)
+            why = disk.FULL if full else reason(exc)
             text = f"the journal in {self.journal.folder} cannot be written: {why}"
             self._why = (errno.ENOSPC if full else errno.EIO, text)
             self.ctx.log(logging.CRITICAL, f"{text}: no job is accepted")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.jobs.record import DEPEND, PENDING, PRIORITY, Job
 from headrace.modules.job_manager.core import Core
 from headrace.spec.message import Message

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.journal import Journal, JournalError, Saved
+from headrace.broker.state.journal import Journal, JournalError, Saved
 from headrace.jobs.pack import Submission, unpack
 from headrace.jobs.record import INACTIVE, Job, summary
 from headrace.modules.job_manager.core import NEW_JOB, PURGED, Core, Record

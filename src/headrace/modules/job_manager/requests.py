@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.pack import event_line
 from headrace.jobs.policy import Policy, PolicyError, UnknownQueue
 from headrace.jobs.record import CLEANUP, RUN, URGENCY_DEFAULT, URGENCY_HOLD, Job, updated_jobspec

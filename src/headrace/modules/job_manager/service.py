@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from headrace.agent import begun
-from headrace.broker.journal import Journal
-from headrace.broker.module import ModuleContext, RpcError
-from headrace.broker.module_args import only
-from headrace.broker.module_rest import Return
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.rest import Return
+from headrace.broker.state.journal import Journal
 from headrace.jobs.pack import Submission, event_line
 from headrace.jobs.policy import Policy, PolicyConfigError
 from headrace.jobs.record import Job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.jobs.record import SCHED, Event
 from headrace.modules.job_manager.pipeline import News
 from headrace.modules.job_manager.store import Store

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from headrace.broker import state_disk
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.state import disk
 from headrace.modules.common.background import Background
 from headrace.modules.kvs.job_data import touched
 from headrace.modules.kvs.log import Log, Space, create_record, remove_record, version_record
@@ -224,7 +224,7 @@ class Committer:
                     self.ctx.log(logging.ERROR, f"cannot write {log.path}: {error}: changes are refused")
                 self._failing = True
                 full = isinstance(error, sqlite3.Error) and "full" in str(error)
-                text = f"{log.path} cannot be written: {state_disk.FULL if full else error}"
+                text = f"{log.path} cannot be written: {disk.FULL if full else error}"
                 for change in changes:
                     self._refuse(change, RpcError(errno.ENOSPC if full else errno.EIO, text))
             self._again()

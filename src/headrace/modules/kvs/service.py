@@ -13,9 +13,9 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError, _Empty
-from headrace.broker.module_rest import data_path
-from headrace.broker.state_disk import unusable
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.module.rest import data_path
+from headrace.broker.state.disk import unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
 from headrace.modules.kvs.job_data import committed
 from headrace.modules.kvs.log import Log, LogError

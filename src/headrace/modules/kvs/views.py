@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.modules.kvs.tree import (
     Blob,
     Dir,

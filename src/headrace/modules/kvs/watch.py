@@ -13,7 +13,7 @@ import errno
 from collections import deque
 from typing import Any
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.modules.kvs.tree import KvsError, val_treeobj
 from headrace.modules.kvs.walk import split_key
 from headrace.spec import message as m

@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.discovery import bindable_cpus, discover, discover_after_fork
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message

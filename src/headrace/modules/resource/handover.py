@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 from typing import Any, NamedTuple
 
-from headrace.broker.module import ModuleContext
-from headrace.broker.module_streams import StreamSet
+from headrace.broker.module.context import ModuleContext
+from headrace.broker.module.streams import StreamSet
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.resource import source
 from headrace.modules.resource.follower import count_node, send_topology
 from headrace.modules.resource.handover import Handover, adopt, leave

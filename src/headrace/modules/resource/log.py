@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.modules.resource.inventory import Event
 from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from xml.sax.saxutils import quoteattr
 
 from headrace.broker.discovery import NodeResources, bindable_cpus, discover
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec import hwloc
 from headrace.spec.os_error import reason
 

@@ -11,7 +11,7 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, RpcError
 from headrace.modules.resource import source
 from headrace.modules.resource.inventory import TargetError, ids
 from headrace.spec.idset import Idset

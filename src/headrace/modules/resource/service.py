@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.broker.module import ModuleContext
-from headrace.broker.module_args import only
+from headrace.broker.module.args import only
+from headrace.broker.module.context import ModuleContext
 from headrace.modules.resource.follower import Follower, node_of_file
 
 NAME = "resource"

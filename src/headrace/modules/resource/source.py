@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec import jobid
 from headrace.spec import message as m
 from headrace.spec.hostlist import Hostlist

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sched_world import World, jobspec
 
-from headrace.broker.module import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, RpcError
 from headrace.modules.sched.common import options as sched_options
 from headrace.modules.sched.common.hello import hello
 from headrace.modules.sched.graph import service as sched_graph

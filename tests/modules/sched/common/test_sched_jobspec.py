@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.sched.common.jobspec import of_request
 from headrace.spec.message import request
 

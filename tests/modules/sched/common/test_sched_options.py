@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sched_world import World
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.sched.common.options import Log, OptionError, parse, read
 from headrace.modules.sched.graph import service as sched_graph
 from headrace.modules.sched.simple import service as sched_simple

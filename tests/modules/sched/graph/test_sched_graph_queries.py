@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.module import EMPTY
+from headrace.broker.module.context import EMPTY
 from headrace.modules.sched.graph import service as sched_graph
 from headrace.spec.message import Message
 

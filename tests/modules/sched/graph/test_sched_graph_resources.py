@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sched_world import World, four_nodes, jobspec, on, running
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.modules.sched.graph import service as sched_graph
 from waiting import until_in_loop
 

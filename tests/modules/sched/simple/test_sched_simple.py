@@ -10,7 +10,7 @@ import pytest
 import sched_world
 from sched_world import four_nodes, jobspec
 
-from headrace.broker.module import EMPTY, RpcError
+from headrace.broker.module.context import EMPTY, RpcError
 from headrace.modules.sched.simple import service as sched_simple
 from headrace.spec.message import Message
 from waiting import until_in_loop

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.modules.sched.common.options import Log, Options
 from headrace.spec import jobid
 from headrace.spec.idset import Idset

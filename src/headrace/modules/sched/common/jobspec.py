@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import RpcError
+from headrace.broker.module.context import RpcError
 from headrace.spec.message import Message
 
 # What reading something raises that is no jobspec: a request may have resources alone, so RFC 14 is not asked.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from headrace.broker.logbook import LEVEL_NAMES, severity
-from headrace.broker.module import ModuleContext, RpcError
+from headrace.broker.module.context import ModuleContext, RpcError
 
 _BUILT_IN = ("queue-depth", "log-level", "pool-class", "mode")
 _UNLIMITED = "unlimited"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
-from headrace.broker.module import ModuleContext
+from headrace.broker.module.context import ModuleContext
 from headrace.modules.sched.common.forecast import Place
 from headrace.spec.message import Message
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.graph import find
 from headrace.graph.usage import Allocation
 from headrace.graph.writers import WRITERS

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.graph import GraphError
 from headrace.graph.request import JobRequest, RequestError
 from headrace.graph.writers import graph_object, short_graph_object

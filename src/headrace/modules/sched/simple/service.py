@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.broker.module import EMPTY, ModuleContext, RpcError
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.sched.common import options
 from headrace.modules.sched.common.forecast import STEP, Place, Supply, Waiting, forecast
 from headrace.modules.sched.common.hello import acquire_ended, hello

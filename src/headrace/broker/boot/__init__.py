@@ -1,0 +1,1 @@
+"""How a broker learns its rank, its size and its neighbours (RFC 13, configuration, Slurm)."""

@@ -1,0 +1,165 @@
+"""Boot from PMI or Slurm: brokers exchange host name, endpoint and public key with one barrier, then need it no more.
+
+Every broker has a random key pair of its own; a parent admits exactly the keys of its children. Inside a Flux job the
+process manager is the shell of the enclosing instance, which also says how deep we are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Union
+
+from headrace.broker import signals
+from headrace.broker.boot import boot, pmi2_client, pmi_client, slurm
+from headrace.broker.boot.boot import BootError, BootInfo
+from headrace.broker.boot.pmi2_client import Pmi2Client
+from headrace.broker.boot.pmi_client import PmiClient, PmiError
+from headrace.broker.boot.slurm import SlurmMeeting
+from headrace.broker.tbon.topology import Topology
+from headrace.spec import jobid
+
+Launcher = Union[PmiClient, Pmi2Client, SlurmMeeting]
+
+
+_METHODS: dict[str, tuple[Callable[[Mapping[str, str]], bool], type[Launcher]]] = {
+    "pmi2": (pmi2_client.offered, Pmi2Client),
+    "simple": (pmi_client.offered, PmiClient),
+    "slurm": (slurm.offered, SlurmMeeting),
+}
+
+
+def launcher(env: Mapping[str, str]) -> tuple[str, type[Launcher]] | None:
+    """How this process was launched: the boot method's name and its client, None when it was started by hand.
+
+    FLUX_PMI_CLIENT_METHODS may say in which order to try the methods; "single" among them ends the search. Methods of
+    Flux that we have not are passed over. Raises BootError when none of them is there to be used.
+    """
+    wanted = env.get("FLUX_PMI_CLIENT_METHODS", "").split()
+    for name in wanted or _METHODS:
+        offered, client = _METHODS.get(name, (None, None))
+        if offered is not None and client is not None and offered(env):
+            return name, client
+        if name == "single":
+            return None
+    if wanted:
+        raise BootError(
+            f"FLUX_PMI_CLIENT_METHODS={' '.join(wanted)}: none of them is offered here, nor is single named"
+        )
+    return None
+
+
+def from_launcher(
+    method: str, client: type[Launcher], env: Mapping[str, str], rundir: str, attrs: Mapping[str, str]
+) -> BootInfo:
+    """Boot by exchange with the other brokers, as the attributes that were set want it. Raises BootError."""
+    try:
+        pmi = client(env)
+        inherited = _inherited_hint(pmi, attrs, env) if method == "simple" else {}
+        info = _exchange(pmi, rundir, {**attrs, **inherited}, env)
+        info.method = method
+        if method == "simple":
+            info.attrs = {**_enclosing_job(pmi, env), **inherited}
+        pmi.finalize()
+    except (PmiError, ValueError) as exc:
+        raise BootError(f"{method}: {exc}") from None
+    return info
+
+
+def _exchange(pmi: Launcher, rundir: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> BootInfo:
+    rank, size = pmi.rank, pmi.size
+    if not 0 <= rank < size:
+        raise PmiError(f"rank {rank}: must be less than the number of processes, which is {size}")
+    topology = Topology(size, attrs.get("tbon.topo", "kary:32"))
+    hostname = boot.local_hostname()
+    info = BootInfo(rank, size, "simple", topology, hostname)
+    if size == 1:
+        info.hosts = [hostname]
+        return info
+    # It takes an interrupt of its import for a fault of its own.
+    signals.hold()
+    # An instance of one broker starts without ZeroMQ.
+    from zmq.utils import z85
+
+    signals.release()
+    info.public_key, info.secret_key = boot.new_keys()
+    children = topology.children(rank)
+    connect = ""
+    if children:
+        tcp = boot.prefers_tcp(attrs)
+        if not tcp and _share_node(pmi.lookup("PMI_process_mapping"), size, [rank, *children]):
+            info.bind = connect = f"ipc://{rundir}/tbon-{rank}"
+        else:
+            from headrace.broker.boot.address import address_of, hint_of
+
+            port = boot.free_port()
+            info.bind, connect = f"tcp://*:{port}", f"tcp://{address_of(hostname, hint_of(attrs, env))}:{port}"
+    key = z85.decode(info.public_key).hex()
+    pmi.put(f"headrace.{rank}", f"{hostname},{key},{connect}")
+    pmi.barrier()
+    if rank:
+        host, key, info.parent_uri = pmi.get(f"headrace.{topology.parent(rank)}").split(",", 2)
+        _check_reach(host, info.parent_uri, hostname, attrs, env)
+        info.parent_key = z85.encode(bytes.fromhex(key))
+    else:
+        info.hosts = [pmi.get(f"headrace.{other}").split(",", 2)[0] for other in range(size)]
+    for child in children:
+        host, key, _ = pmi.get(f"headrace.{child}").split(",", 2)
+        _check_reach(hostname, connect, host, attrs, env)
+        info.members.add(z85.encode(bytes.fromhex(key)))
+    return info
+
+
+def _check_reach(host: str, uri: str, child: str, attrs: Mapping[str, str], env: Mapping[str, str]) -> None:
+    """Raises PmiError at both ends where the broker on host `child` would try its own machine for long."""
+    # Tests have many hosts on one machine.
+    if uri.startswith("tcp://") and "FLUX_FAKE_HOSTNAME" not in env:
+        from headrace.broker.boot.address import hint_of, unreached
+
+        text = unreached(host, uri[len("tcp://") :].rpartition(":")[0], child, hint_of(attrs, env))
+        if text:
+            raise PmiError(text)
+
+
+def _inherited_hint(pmi: Launcher, attrs: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """The attribute `tbon.interface-hint` as the enclosing instance has it, where nothing here says otherwise."""
+    own = ("FLUX_IPADDR_INTERFACE", "FLUX_IPADDR_HOSTNAME")
+    if "tbon.interface-hint" in attrs or any(name in env for name in own):
+        return {}
+    hint = pmi.lookup("flux.tbon-interface-hint")
+    return {"tbon.interface-hint": hint} if hint else {}
+
+
+def _enclosing_job(pmi: Launcher, env: Mapping[str, str]) -> dict[str, str]:
+    """Attributes of an instance that is a job of another one; none when it is not."""
+    mapping = pmi.lookup("flux.taskmap")
+    placed = {"broker.mapping": mapping} if mapping else {}
+    level = pmi.lookup("flux.instance-level")
+    if not level.isdigit():
+        return placed
+    attrs = {**placed, "instance-level": str(int(level) + 1), "jobid-path": env.get("FLUX_JOB_ID_PATH", "/")}
+    # Real Flux sets it to 1 where the parent holds the job to its resources, which we then need not do.
+    attrs["constrained-resources"] = "0"
+    with contextlib.suppress(ValueError):
+        attrs["jobid"] = jobid.encode(jobid.parse(pmi.kvsname))
+    if env.get("FLUX_URI"):
+        attrs["parent-uri"] = env["FLUX_URI"]
+    if env.get("FLUX_KVS_NAMESPACE"):
+        attrs["parent-kvs-namespace"] = env["FLUX_KVS_NAMESPACE"]
+    return attrs
+
+
+def _share_node(mapping: str, size: int, ranks: Sequence[int]) -> bool:
+    """True when a PMI process mapping of `size` processes places all `ranks` on one node."""
+    if mapping.replace(" ", "") == f"(vector,(0,1,{size}))":
+        return True
+    if "),(" not in mapping.replace(" ", ""):
+        # One block that is spread over nodes: none, or nonsense, is no better.
+        return False
+    from headrace.spec.taskmap import TaskMap, TaskMapError
+
+    try:
+        known = TaskMap.decode(mapping.replace(" ", ""))
+    except TaskMapError:
+        return False
+    return known.ntasks == size and len({known.node_of(rank) for rank in ranks}) == 1

@@ -1,0 +1,1 @@
+"""From a command line to running brokers: one, or all of a test instance."""

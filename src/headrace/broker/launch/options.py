@@ -1,0 +1,222 @@
+"""What an instance is started with, and its folders. Nothing here loads much: see many.py."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+# A socket path has 108 bytes with its final NUL, and sockets take eleven beyond the run directory ("/local-1234").
+_RUNDIR_LIMIT = 96
+_SOCKET_PATH = 108
+# Of a run directory or a URI; Flux has a buffer of this size for each.
+_LONGEST_PATH = 1024
+
+
+class LaunchError(Exception):
+    """The instance cannot be started; the text says why."""
+
+
+class RundirError(LaunchError):
+    """The run directory that `flux start` was told to use cannot be one."""
+
+
+class LaunchOptions:
+    """What `flux start` and `flux broker` were asked for."""
+
+    def __init__(
+        self,
+        *,
+        size: int = 0,
+        attrs: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        config_path: str = "",
+        command: list[str] | None = None,
+        hosts: list[str] | None = None,
+        rundir: str = "",
+        verbose: int = 0,
+        exit_mode: str = "",
+        exit_timeout: float | None = None,
+        start_mode: str = "all",
+        clique: str = "single",
+        broker_argv: list[str] | None = None,
+        runs_other_program: bool = False,
+        start_verbose: int = 0,
+        on_state: Callable[[str], None] | None = None,
+    ) -> None:
+        self.size = size
+        self.verbose = verbose
+        # "any" or "leader": whose end begins the `exit_timeout` seconds of the others; "" and None where not asked for.
+        self.exit_mode = exit_mode
+        self.exit_timeout = exit_timeout
+        # "leader" if rank 0 alone is started.
+        self.start_mode = start_mode
+        # Which brokers of a test instance share a node: "single", "per-broker", "none", or a task map (RFC 34).
+        self.clique = clique
+        # The command line of a broker that is a program of its own, without the initial program.
+        self.broker_argv = broker_argv or []
+        # It is not our own that runs: somebody's wrapper, or a `flux-broker` of theirs.
+        self.runs_other_program = runs_other_program
+        # That of `flux start` itself; `verbose` is the brokers'.
+        self.start_verbose = start_verbose
+        # Called in the broker's process with the name of each state that it enters.
+        self.on_state = on_state
+        # A new private run directory that has only a name yet, and a state directory that nobody has written to yet.
+        self.unmade = self.new_statedir = ""
+        self.attrs = {} if attrs is None else attrs
+        self.config = config or {}
+        self.config_path = config_path
+        self.command = command or []
+        self.hosts = hosts or []
+        self.rundir = rundir
+
+
+def check(options: LaunchOptions) -> None:
+    """The attributes and the configuration; what that says of attributes is added to them. Raises LaunchError."""
+    from headrace.broker.attrs import AttrError, AttrTable
+    from headrace.broker.config import ConfigError
+
+    try:
+        os.getcwd()
+    except OSError as exc:
+        raise LaunchError(f"Unable to get current working directory: {exc.strerror}") from None
+    try:
+        if options.config:
+            # Tables that most instances need not read, nor keep in each of their brokers.
+            from headrace.broker import config_keys
+
+            try:
+                config_keys.check(options.config, options.config_path)
+            except config_keys.RefusedTable as exc:
+                # A bad [access] table is refused by the broker itself in its first state (`builtins-fail`), as in Flux.
+                if exc.module != "connector-local":
+                    raise
+            options.attrs = {**config_keys.attributes(options.config), **options.attrs}
+        AttrTable(options.attrs)
+    except (AttrError, ConfigError) as exc:
+        raise LaunchError(str(exc)) from None
+
+
+def make_rundir(options: LaunchOptions, later: bool = False) -> str:
+    """The run directory, short enough for socket paths: the one that is asked for, or a new private one; before it the
+    `statedir`, if there shall be one. Raises LaunchError, and leaves no folder then. With `later` a private one is left
+    for `make_unmade` to make.
+    """
+    statedir = options.attrs.get("statedir", "")
+    if statedir:
+        options.attrs["statedir"], new = _folder("statedir", statedir)
+        options.new_statedir = options.attrs["statedir"] if new else ""
+    try:
+        path = _rundir(options)
+        if "local-uri" in options.attrs:
+            _check_local_uri(options.attrs["local-uri"], path)
+    except LaunchError:
+        _leave_no_statedir(options)
+        raise
+    if not later:
+        make_unmade(options)
+    return path
+
+
+def _check_local_uri(uri: str, rundir: str) -> None:
+    """Raises LaunchError for a URI at which no socket can be made."""
+    path = uri.removeprefix("local://")
+    if path == uri or not path.startswith("/"):
+        raise LaunchError(f"local-uri is malformed: '{uri}' is not local:///PATH")
+    size = len(os.fsencode(path))
+    if size >= _LONGEST_PATH:
+        raise LaunchError(f"local-uri of {size} bytes: buffer overflow")
+    if size >= _SOCKET_PATH:
+        raise LaunchError(f"local-uri length of {size} bytes exceeds max {_SOCKET_PATH - 1}, the path of a socket")
+    folder = os.path.dirname(path)
+    if folder == rundir:
+        # It may have only a name yet.
+        return
+    try:
+        mode = os.stat(folder).st_mode
+    except OSError as exc:
+        raise LaunchError(f"local-uri directory cannot stat {folder}: {exc.strerror}") from None
+    if not stat.S_ISDIR(mode):
+        raise LaunchError(f"local-uri directory {folder}: Not a directory")
+    # The superuser may write everywhere, so the mode is looked at, too.
+    if not mode & stat.S_IWUSR or not os.access(folder, os.W_OK | os.X_OK):
+        raise LaunchError(f"local-uri directory permissions: {folder} is not writable")
+
+
+def _leave_no_statedir(options: LaunchOptions) -> None:
+    if options.new_statedir:
+        os.rmdir(options.new_statedir)
+
+
+def _rundir(options: LaunchOptions) -> str:
+    if options.rundir and not os.path.isdir(options.rundir):
+        why = _why_no_folder(options.rundir)
+        raise RundirError(f"{options.rundir}: {why[0].lower() + why[1:] if why[:3] == 'Not' else why}")
+    given = options.attrs.get("rundir") or options.rundir
+    if given:
+        if len(os.fsencode(given)) > _RUNDIR_LIMIT:
+            size = len(os.fsencode(given))
+            raise LaunchError(f"rundir length of {size} bytes exceeds max {_RUNDIR_LIMIT} to allow for sockets in it")
+        path, new = _folder("rundir", given)
+        if os.stat(path).st_mode & stat.S_ISVTX:
+            # A place that many share, like /tmp.
+            return _new_name(options, path)
+        # What was there before us stays.
+        options.attrs.setdefault("rundir-cleanup", "1" if new else "0")
+        return path
+    base = os.environ.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(base)) >= _LONGEST_PATH:
+        raise LaunchError(f"rundir buffer overflow: TMPDIR has {len(os.fsencode(base))} bytes")
+    if not os.path.isdir(base):
+        raise LaunchError(f"cannot create directory in {base}: {_why_no_folder(base)}; TMPDIR names another place")
+    if len(os.fsencode(base)) > _RUNDIR_LIMIT - 14:
+        base = "/tmp"
+    return _new_name(options, base)
+
+
+def _why_no_folder(path: str) -> str:
+    return "Not a directory" if os.path.exists(path) else "No such file or directory"
+
+
+def _new_name(options: LaunchOptions, base: str) -> str:
+    """A name that nobody guesses, and none has yet. (Package tempfile takes longer to import than this to run.)"""
+    while not options.unmade or os.path.lexists(options.unmade):
+        options.unmade = os.path.join(os.path.abspath(base), f"flux-{os.urandom(4).hex()}")
+    return options.unmade
+
+
+def make_unmade(options: LaunchOptions) -> None:
+    """Make the folder of ours alone that has a name. Raises LaunchError."""
+    path, options.unmade = options.unmade, ""
+    if path:
+        try:
+            os.mkdir(path, 0o700)
+        except OSError as exc:
+            _leave_no_statedir(options)
+            base = os.path.dirname(path)
+            raise LaunchError(
+                f"cannot create directory in {base}: {exc.strerror}; TMPDIR names another place"
+            ) from None
+
+
+def _folder(attribute: str, path: str) -> tuple[str, bool]:
+    """The absolute `path` of a folder that we can write to, and whether it is new. Its parent must exist: a name that
+    was mistyped would otherwise be made. Raises LaunchError."""
+    path, new = os.path.abspath(path), True
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        new = False
+    except OSError as exc:
+        parent = os.path.dirname(path)
+        if isinstance(exc, FileNotFoundError):
+            # /proc has no place for new folders, and says it this way.
+            why = f"no folder can be made in {parent}" if os.path.isdir(parent) else f"there is no folder {parent}"
+            raise LaunchError(f"{attribute} {path}: {why}") from None
+        raise LaunchError(f"{attribute} {path}: {exc.strerror}") from None
+    if not os.path.isdir(path):
+        raise LaunchError(f"{attribute} {path}: Not a directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LaunchError(f"{attribute} {path}: not writable")
+    return path, new

@@ -1,0 +1,542 @@
+"""What a module sees of its broker: the context it is loaded with, its errors and its streams (RFC 5, RFC 6).
+
+A module registers handlers and returns; afterwards everything is a callback on the broker's loop. The context does what
+every module would otherwise write again: role checks (RFC 12), the default methods (ping, stats-get ...), matchtags,
+streams that end on cancel or disconnect, and the bookkeeping that unloads a module without leaving anything behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.module.rest import Rest, Return
+from headrace.broker.module.streams import RpcError, StreamSet
+from headrace.broker.router import new_uuid
+from headrace.spec import message as m
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message, MessageError
+from headrace.spec.payload import mismatch
+from headrace.spec.requests.broker import EVERY_MODULE
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.spec.payload import Form, Methods
+
+__all__ = ["EMPTY", "FINALIZING", "INIT", "RUNNING", "ModuleContext", "RpcError", "StreamSet"]
+
+# What `module list` says of a module (RFC 5).
+INIT, RUNNING, FINALIZING = 0, 1, 2
+
+Handler = Callable[[Message], Any]
+
+
+class _Empty:
+    """The type of EMPTY."""
+
+
+EMPTY = _Empty()
+
+
+class ModuleContext:
+    """The broker as module `name` sees it. `uuid` is its address in route stacks."""
+
+    def __init__(self, broker: Broker, name: str, path: str = "builtin", uuid: str = "") -> None:
+        self.broker = broker
+        self.name = name
+        self.path = path
+        self.uuid = uuid or new_uuid()
+        self.loop = broker.loop
+        self.rank = broker.rank
+        self.attrs = broker.attrs
+        self.status = RUNNING
+        # Told of every message while a module.trace runs: module name, "rx" or "tx", message.
+        self.tracer: Callable[[str, str, Message], None] | None = None
+        self.services: list[str] = []
+        self.last_used = time.monotonic()
+        # Set by a module that is to rest when it is removed, and be resumed when it is loaded again.
+        self.returns: Return | None = None
+        self.at_rest: Rest | None = None
+        self.at_flush = broker.router.at_flush
+        self.at_turn_end = broker.router.at_turn_end
+        self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
+        self._pending: dict[int, Callable[[Message], None]] = {}
+        self._streaming_calls: dict[int, tuple[str, int]] = {}
+        self._next_tag = 0
+        self._streams: dict[str, StreamSet] = {}
+        self._subscriptions: list[tuple[str, Callable[[Message], None]]] = []
+        self._disconnects: list[Callable[[str], None]] = []
+        self._config_hooks: list[Callable[[dict[str, Any]], None]] = []
+        self._stats_hooks: list[Callable[[], dict[str, Any]]] = []
+        self._clear_hooks: list[Callable[[], None]] = []
+        # Raises RpcError where the sender of a `stats-get` request may not read the statistics; by default all may.
+        self.check_stats_request: Callable[[Message], None] = lambda _msg: None
+        self._unload_hooks: list[Callable[[], Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self.debug = 0
+        self._route = self.uuid.encode()
+        broker.router.add_peer(self)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.broker.config
+
+    @property
+    def size(self) -> int:
+        """How many brokers the instance has now: it may grow."""
+        return self.broker.size
+
+    @property
+    def alone(self) -> bool:
+        """Whether this broker is the whole instance, and will be."""
+        return self.broker.size == 1 and not self.broker.may_grow
+
+    @staticmethod
+    def now() -> float:
+        return time.time()
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic()
+
+    def log(self, level: int, text: str) -> None:
+        """Append to the broker's log; `level` as in syslog (logging.INFO and friends are taken too)."""
+        self.broker.log(level, f"{self.name}", text)
+
+    def service(
+        self,
+        name: str,
+        methods: Mapping[str, Handler],
+        roles: int = m.ROLE_OWNER,
+        open: Iterable[str] = (),
+        requests: Methods | None = None,
+    ) -> None:
+        """Provide service `name`. Methods named in `open` are for every user, the rest for role OWNER (RFC 12).
+
+        `requests` has the form of each method's payload: one of another form is refused with EPROTO, and the handler
+        does not see it.
+
+        Raises RpcError(EEXIST) when another module already provides the service, LookupError for a method without form.
+        """
+        router = self.broker.router
+        owner = router.services.get(name)
+        if owner is not None and owner is not self:
+            raise RpcError(errno.EEXIST, f"service {name} is already registered")
+        router.provide(name, self)
+        if name not in self.services:
+            self.services.append(name)
+        allowed = set(open)
+        for method, handler in methods.items():
+            if requests is not None and method not in requests:
+                raise LookupError(f"{name}.{method}: the form of its payload is missing in spec/requests")
+            wanted = None if requests is None else requests[method]
+            self._methods[f"{name}.{method}"] = (handler, method in allowed or roles == m.ROLE_USER, wanted)
+
+    def unservice(self, name: str) -> None:
+        """Stop providing `name`."""
+        if name in self.services:
+            self.services.remove(name)
+            self.broker.router.withdraw(name)
+            for topic in [topic for topic in self._methods if topic.startswith(name + ".")]:
+                del self._methods[topic]
+
+    def send(self, msg: Message) -> None:
+        """Deliver a message to this module (the router calls this)."""
+        if self.at_rest is not None and self.at_rest.take(msg):
+            return
+        self.last_used = time.monotonic()
+        if self.tracer is not None:
+            self.tracer(self.name, "rx", msg)
+        kind = msg.type
+        if kind == m.REQUEST:
+            self._request(msg)
+        elif kind == m.RESPONSE:
+            tag = msg.aux2
+            callback = self._pending.get(tag)
+            if callback is None:
+                return
+            if msg.aux1 or not msg.flags & m.FLAG_STREAMING:
+                del self._pending[tag]
+                self._streaming_calls.pop(tag, None)
+            self._guard(callback, msg)
+        elif kind == m.EVENT and msg.rolemask & m.ROLE_OWNER:
+            # Anybody may publish; a guest's events are for other clients, and must move no service (RFC 12).
+            for prefix, listener in list(self._subscriptions):
+                if msg.topic.startswith(prefix):
+                    self._guard(listener, msg)
+
+    def _guard(self, fn: Callable[..., Any], *args: Any) -> None:
+        try:
+            result = fn(*args)
+        except Exception:
+            self.log(logging.ERROR, f"{fn}: {traceback.format_exc()}")
+            return
+        if hasattr(result, "__await__"):
+            self.spawn(result)
+
+    def _request(self, msg: Message) -> None:
+        entry = self._methods.get(msg.topic)
+        if entry is None:
+            try:
+                self._default(msg)
+            except Exception as exc:
+                self._failed(msg, exc)
+            return
+        handler, everyone, wanted = entry
+        if not everyone and not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM, "Request requires owner credentials")
+            return
+        try:
+            if wanted is not None:
+                wrong = mismatch(wanted, msg.obj)
+                if wrong:
+                    self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+                    return
+            result = handler(msg)
+        except Exception as exc:
+            self._failed(msg, exc)
+            return
+        if result is None:
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+        else:
+            self.spawn(self._finish(msg, result))
+
+    def again(self, msg: Message) -> None:
+        """Handle a request that its handler put off as if it came now."""
+        self._request(msg)
+
+    async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
+        try:
+            result = await pending
+        except asyncio.CancelledError:
+            raise
+        except Exception as exc:
+            self._failed(msg, exc)
+            return
+        if isinstance(result, dict):
+            self.respond(msg, result)
+        elif result is EMPTY:
+            self.respond(msg)
+
+    def _failed(self, msg: Message, exc: Exception) -> None:
+        if isinstance(exc, RpcError):
+            self.respond_error(msg, exc.errnum, exc.text)
+        elif isinstance(exc, MessageError):
+            self.respond_error(msg, errno.EPROTO, str(exc))
+        elif isinstance(exc, (KeyError, TypeError, ValueError, AttributeError)) and _near(exc):
+            # Most often something inside a field of the request: the requester's mistake, but log where it showed.
+            where = traceback.extract_tb(exc.__traceback__)[-1]
+            place = f"{where.filename}:{where.lineno}"
+            self.log(logging.DEBUG, f"{msg.topic}: {type(exc).__name__}: {exc} at {place}")
+            text = f"missing field {exc}" if isinstance(exc, KeyError) else str(exc)
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {text}")
+        else:
+            self.log(logging.ERROR, f"{msg.topic}: {traceback.format_exc()}")
+            self.respond_error(msg, errno.EIO, f"{msg.topic}: internal error: {exc}")
+
+    def _default(self, msg: Message) -> None:
+        _service, _, method = msg.topic.rpartition(".")
+        wanted = EVERY_MODULE.get(method)
+        wrong = mismatch(wanted, msg.obj) if wanted is not None else ""
+        if wrong:
+            self.respond_error(msg, errno.EPROTO, f"{msg.topic}: {wrong}")
+        elif method == "ping":
+            body = dict(msg.obj or {})
+            body["route"] = "!".join(route.decode("ascii", "replace")[:8] for route in [*msg.routes, self._route])
+            body.update(userid=msg.userid, rolemask=msg.rolemask, rank=self.rank)
+            self.respond(msg, body)
+        elif method == "stats-get":
+            self.check_stats_request(msg)
+            self.respond(msg, self.stats())
+        elif method == "disconnect":
+            self._disconnected(msg)
+        elif method == "cancel" or method.endswith("-cancel"):
+            tag = (msg.obj or {}).get("matchtag")
+            sender = msg.routes[0] if msg.routes else b""
+            named = self._streams.get(method[: -len("-cancel")]) if method != "cancel" else None
+            for streams in [named] if named is not None else list(self._streams.values()):
+                streams.cancel(sender, tag if isinstance(tag, int) else -1)
+        elif not msg.rolemask & m.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM)
+        elif method == "stats-clear":
+            self._clear_stats()
+            self.respond(msg)
+        elif method == "rusage":
+            self._answer_rusage(msg)
+        elif method == "debug":
+            self.respond(msg, self.set_debug(msg.obj or {}))
+        elif method == "config-reload":
+            for hook in self._config_hooks:
+                hook(self.config)
+            self.respond(msg)
+        elif method == "shutdown":
+            self.broker.modules.begin_remove(self.name)
+        else:
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{method}'")
+
+    def _clear_stats(self) -> None:
+        for hook in self._clear_hooks:
+            hook()
+
+    def _answer_rusage(self, msg: Message) -> None:
+        who = (msg.obj or {}).get("who") or "self"
+        if who in _RUSAGE_OF:
+            self.respond(msg, _rusage(_RUSAGE_OF[who]))
+        else:
+            self.respond_error(msg, errno.EINVAL, f"rusage of {who!r}: use {', '.join(_RUSAGE_OF)}")
+
+    def set_debug(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a debug request `{op, flags}`. Raises RpcError(EPROTO)."""
+        flags = body.get("flags") or 0
+        op = body.get("op") or ""
+        if op == "setbit":
+            self.debug |= flags
+        elif op == "clrbit":
+            self.debug &= ~flags
+        elif op == "set":
+            self.debug = flags
+        elif op == "clr":
+            self.debug = 0
+        elif op:
+            raise RpcError(errno.EPROTO, f"debug: unknown op {op}")
+        return {"flags": self.debug}
+
+    def stats(self) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        for hook in self._stats_hooks:
+            body.update(hook())
+        return body
+
+    def _disconnected(self, msg: Message) -> None:
+        sender = msg.routes[0] if msg.routes else b""
+        for streams in self._streams.values():
+            streams.cancel(sender, None)
+        for hook in self._disconnects:
+            self._guard(hook, sender.decode("ascii", "replace"))
+
+    def respond(self, msg: Message, obj: dict[str, Any] | None = None, payload: bytes | None = None) -> None:
+        """Send a success response; a streaming request takes any number of them."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self._answer(m.response(msg, obj, 0, payload))
+
+    def respond_error(self, msg: Message, errnum: int, text: str = "") -> None:
+        """Send a failure response; it ends a stream (ENODATA is the normal end, RFC 6)."""
+        if not msg.flags & m.FLAG_NORESPONSE:
+            self._answer(m.error_response(msg, errnum, text))
+
+    def _answer(self, msg: Message) -> None:
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self.broker.router.response(msg)
+
+    def call(
+        self,
+        topic: str,
+        obj: dict[str, Any] | None = None,
+        on_reply: Callable[[Message], Any] | None = None,
+        nodeid: int = m.NODEID_ANY,
+        streaming: bool = False,
+        payload: bytes | None = None,
+        flags: int = 0,
+        userid: int | None = None,
+        rolemask: int | None = None,
+    ) -> int:
+        """Send a request; `on_reply` gets every response. Returns the matchtag. Credentials default to the owner's."""
+        tag = 0
+        if on_reply is not None:
+            tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            while tag in self._pending:
+                tag = self._next_tag = self._next_tag % 0xFFFFF + 1
+            self._pending[tag] = on_reply
+            if streaming:
+                flags |= m.FLAG_STREAMING
+                self._streaming_calls[tag] = (topic, nodeid)
+        msg = m.request(
+            topic,
+            obj,
+            nodeid,
+            tag,
+            flags,
+            self.broker.owner if userid is None else userid,
+            m.ROLE_OWNER | m.ROLE_LOCAL if rolemask is None else rolemask,
+            payload,
+        )
+        msg.routes.append(self._route)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self.broker.router.request(msg)
+        return tag
+
+    async def rpc(self, topic: str, obj: dict[str, Any] | None = None, nodeid: int = m.NODEID_ANY) -> Any:
+        """One request, one response: its object (None without a body). Raises RpcError."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def done(reply: Message) -> None:
+            if future.done():
+                return
+            if reply.errnum:
+                future.set_exception(RpcError(reply.errnum, reply.text))
+            else:
+                future.set_result(reply.obj)
+
+        self.call(topic, obj, done, nodeid)
+        return await future
+
+    def cancel(self, matchtag: int) -> None:
+        """Ask the service to end a streaming call; its last response (ENODATA) still arrives."""
+        target = self._streaming_calls.get(matchtag)
+        if target is not None:
+            self.call(target[0] + "-cancel", {"matchtag": matchtag}, None, target[1])
+
+    def forget(self, matchtag: int) -> None:
+        """Drop the callback of a call; later responses are ignored."""
+        self._pending.pop(matchtag, None)
+        target = self._streaming_calls.pop(matchtag, None)
+        if target is not None:
+            self.broker.router.forget(target[0], self._route, matchtag)
+
+    def on_growth(self, fn: Callable[[Idset], None]) -> None:
+        """Have `fn` called with the ranks that hosts are added for, when the tree has them."""
+        self.broker.on_grown.append(fn)
+        self.on_unload(lambda: self.broker.on_grown.remove(fn))
+
+    def streams(self, method: str) -> StreamSet:
+        """The streams of `method`, created on first use; `METHOD-cancel` and disconnects end its entries."""
+        found = self._streams.get(method)
+        if found is None:
+            found = self._streams[method] = StreamSet(self)
+        return found
+
+    def publish(self, topic: str, obj: dict[str, Any] | None = None, private: bool = False) -> None:
+        """Publish an event from rank 0, which numbers it."""
+        msg = m.event(topic, obj, m.FLAG_PRIVATE if private else 0)
+        if self.tracer is not None:
+            self.tracer(self.name, "tx", msg)
+        self.broker.events.publish(msg)
+
+    def subscribe(self, prefix: str, callback: Callable[[Message], None]) -> None:
+        self._subscriptions.append((prefix, callback))
+        self.broker.events.subscribe(self, prefix)
+
+    def unsubscribe(self, prefix: str) -> None:
+        self._subscriptions = [entry for entry in self._subscriptions if entry[0] != prefix]
+        self.broker.events.unsubscribe(self, prefix)
+
+    def call_soon(self, fn: Callable[..., Any], *args: Any) -> None:
+        self.loop.call_soon(self._guard, fn, *args)
+
+    def call_later(self, seconds: float, fn: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        """Like loop.call_later, but logged on failure and cancelled when the module goes."""
+
+        def fire() -> None:
+            self._timers.discard(handle)
+            self._guard(fn, *args)
+
+        handle = self.loop.call_later(max(seconds, 0.0), fire)
+        if len(self._timers) > 256:
+            self._timers = {timer for timer in self._timers if not timer.cancelled()}
+        self._timers.add(handle)
+        return handle
+
+    def spawn(self, coro: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self.loop.create_task(coro)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            trace = "".join(traceback.format_exception(task.exception()))
+            self.log(logging.ERROR, f"task failed: {trace}")
+
+    def on_disconnect(self, fn: Callable[[str], None]) -> None:
+        self._disconnects.append(fn)
+
+    def on_config(self, fn: Callable[[dict[str, Any]], None]) -> None:
+        """`fn(config)` checks and takes a reloaded configuration; it raises RpcError(EINVAL) to refuse it."""
+        self._config_hooks.append(fn)
+
+    def on_stats(self, fn: Callable[[], dict[str, Any]]) -> None:
+        self._stats_hooks.append(fn)
+
+    def on_stats_clear(self, fn: Callable[[], None]) -> None:
+        """Call `fn` when counters shall start anew: by a request to this module, or by an event to all of its name."""
+        if not self._clear_hooks:
+            self.subscribe(f"{self.name}.stats-clear", lambda _msg: self._clear_stats())
+        self._clear_hooks.append(fn)
+
+    def on_unload(self, fn: Callable[[], Any]) -> None:
+        self._unload_hooks.append(fn)
+
+    async def reconfigure(self, config: dict[str, Any]) -> None:
+        """Take a reloaded configuration. Raises RpcError when the module refuses it."""
+        for hook in self._config_hooks:
+            hook(config)
+
+    async def unload(self) -> None:
+        """Run the unload hooks, then take back every service, stream, timer and task."""
+        for hook in reversed(self._unload_hooks):
+            try:
+                result = hook()
+                if hasattr(result, "__await__"):
+                    await result
+            except Exception:
+                self.log(logging.ERROR, f"unload: {traceback.format_exc()}")
+        for streams in self._streams.values():
+            for msg in streams:
+                self.respond_error(msg, errno.ENOSYS, f"{self.name} was unloaded")
+        # Who still streams to us must stop (RFC 6): a resource that is acquired by nobody can be acquired again.
+        for service, nodeid in {(topic.rpartition(".")[0], nodeid) for topic, nodeid in self._streaming_calls.values()}:
+            self.call(service + ".disconnect", None, None, nodeid)
+        self.broker.router.remove_peer(self)
+        for prefix, _ in self._subscriptions:
+            self.broker.events.unsubscribe(self, prefix)
+        for timer in self._timers:
+            timer.cancel()
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+def _near(exc: BaseException) -> bool:
+    """True when `exc` was raised in the handler or just below it, where the request is read, not deep in the module."""
+    depth = 0
+    trace = exc.__traceback__
+    while trace is not None:
+        depth += 1
+        trace = trace.tb_next
+    return depth <= 4
+
+
+_RUSAGE_OF = {
+    "self": resource.RUSAGE_SELF,
+    "children": resource.RUSAGE_CHILDREN,
+    "thread": resource.RUSAGE_THREAD,
+}
+
+
+def _rusage(who: int) -> dict[str, Any]:
+    usage = resource.getrusage(who)
+    return {
+        "utime": usage.ru_utime,
+        "stime": usage.ru_stime,
+        "maxrss": usage.ru_maxrss,
+        "minflt": usage.ru_minflt,
+        "majflt": usage.ru_majflt,
+        "inblock": usage.ru_inblock,
+        "oublock": usage.ru_oublock,
+        "nvcsw": usage.ru_nvcsw,
+        "nivcsw": usage.ru_nivcsw,
+    }

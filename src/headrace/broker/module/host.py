@@ -1,0 +1,373 @@
+"""Loads and removes modules, and answers module.* (RFC 5).
+
+A module is a service of `headrace.modules`, or a .py file given by path. Each rank loads the list
+of its part: rank 0 holds the instance's state, the others only what must run where the jobs run.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Awaitable
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker import archive
+from headrace.broker.launch import bare_imports
+from headrace.broker.module import process as module_process
+from headrace.broker.module import stand_ins
+from headrace.broker.module.context import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
+from headrace.broker.module.process import ModuleProcess
+from headrace.broker.module.rest import Left, Rest, data_path, forget_data
+from headrace.broker.module.trace import ModuleTrace
+from headrace.spec.message import Message
+from headrace.spec.os_error import text_of, with_class
+from headrace.spec.requests.broker import MODULE
+
+if TYPE_CHECKING:
+    from headrace.broker.attrs import AttrTable
+    from headrace.broker.broker import Broker
+
+# Scripts that were written for Flux call whatever scheduler an instance has by default sched-simple.
+_DEFAULT_SCHEDULER, _FLUX_SCHEDULER = "sched-graph", "sched-simple"
+LEADER_MODULES = (
+    "content",
+    "kvs",
+    "kvs-watch",
+    "resource",
+    "job-manager",
+    "job-ingest",
+    "job-info",
+    "job-list",
+    _DEFAULT_SCHEDULER,
+    "job-exec",
+    "rexec",
+    "heartbeat",
+)
+FOLLOWER_MODULES = ("resource", "job-exec", "rexec", "heartbeat")
+# With an rc1 script of the user's own: what a broker has before, and what of it the script may load as well, because
+# Flux has it as a module. Until then that is not listed: content serves scripts that take it for a part of the broker,
+# a follower's job-exec those that load job-exec where it leads.
+_BEFORE_OWN_RC1 = (("content", "rexec"), ("job-exec", "rexec"))
+_UNLISTED = frozenset({"content", "job-exec"})
+# Modules that work for longer than a broker may be away: each runs in a process of its own.
+EXEC_MODULES = frozenset({_DEFAULT_SCHEDULER})
+# How many times one of those is loaded again that ended by itself, and in how many seconds: what ends at once each time
+# would keep a broker busy for nothing.
+_RESTARTS, _RESTARTS_IN = 3, 60.0
+# Modules that cannot: they use the broker's own sockets, or hand each other objects that JSON has no form for.
+_BOUND_MODULES = frozenset({"job-exec", "job-ingest", "job-manager", "rexec"})
+
+
+def names_for(rank: int, attrs: AttrTable, config: dict[str, Any]) -> list[str]:
+    """The modules that the broker of `rank` loads, in order. Raises RpcError(EINVAL) for a scheduler there is not."""
+    if has_own_rc1(attrs):
+        return list(_BEFORE_OWN_RC1[rank > 0])
+    names = LEADER_MODULES if rank == 0 else FOLLOWER_MODULES
+    skip = _listed(config, "skip-modules")
+    return [_scheduler(attrs, config) if name == _DEFAULT_SCHEDULER else name for name in names if name not in skip]
+
+
+def has_own_rc1(attrs: AttrTable) -> bool:
+    """Whether a script of the user's loads the modules; one that is given as "" loads none."""
+    return "broker.rc1_path" in attrs
+
+
+def exec_modules(config: dict[str, Any]) -> frozenset[str]:
+    """The modules that run in processes of their own: ours, and those of `exec-modules` in the table `[headrace]`."""
+    return EXEC_MODULES | _listed(config, "exec-modules")
+
+
+def _listed(config: dict[str, Any], key: str) -> frozenset[str]:
+    table = config.get("headrace")
+    names = table.get(key) if isinstance(table, dict) else None
+    return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
+
+def _scheduler(attrs: AttrTable, config: dict[str, Any]) -> str:
+    """The scheduler's module: attribute `sched.module`, or `module` of the table `[sched]`."""
+    table = config.get("sched", {})
+    name = attrs.get("sched.module", "") or (table.get("module") if isinstance(table, dict) else table)
+    if name not in (None, "simple", "graph"):
+        raise RpcError(errno.EINVAL, f"sched.module: must be simple or graph, not {name!r}")
+    return f"sched-{name or 'graph'}"
+
+
+class ModuleHost:
+    """The modules of one broker, in load order."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
+        # What modules hand over to their next load, by module name: lives as long as the broker.
+        self.kept: dict[str, Left] | None = {}
+        # Removed modules that can be resumed, by name (rest.py).
+        self._resting: dict[str, ModuleContext] = {}
+        # When modules were loaded again that ended by themselves, by path.
+        self._restarts: dict[str, list[float]] = {}
+        self._ending = False
+        self._builtin: set[str] = set()
+        # Loaded, and not listed: see _UNLISTED.
+        self._unlisted: set[str] = set()
+        self._trace: ModuleTrace
+
+    def builtin(self, name: str) -> ModuleContext:
+        """A context for a service that is part of the broker itself; it cannot be removed."""
+        ctx = ModuleContext(self.broker, name)
+        self.loaded[name] = ctx
+        self._builtin.add(name)
+        return ctx
+
+    async def load_first(self) -> None:
+        """Load what this broker has by itself. Raises RpcError and what a module's load raises, noted with its name."""
+        broker = self.broker
+        name = "list"
+        try:
+            for name in names_for(broker.rank, broker.attrs, broker.config):
+                await self.load(name)
+                if name == archive.AFTER and await archive.restore(broker):
+                    raise RpcError(errno.EIO, f"{broker.attrs.get('content.restore')} cannot be restored")
+        except Exception as exc:
+            broker.log(logging.CRITICAL, "broker", f"rc1: module {name}: {text_of(exc)}")
+            raise
+        if has_own_rc1(broker.attrs):
+            self._unlisted = set(_UNLISTED & self.loaded.keys())
+
+    async def load(self, path: str, name: str = "", args: list[str] | None = None, as_process: bool = False) -> None:
+        """Load a module by name or .py file, into this process or one of its own.
+
+        Raises RpcError(ENOENT, EEXIST) and whatever the module's load raises.
+        """
+        if path in self._unlisted and name in ("", path):
+            self._unlisted.discard(path)
+            if not args:
+                return
+            await self.remove(path)
+        work_here = not stand_ins.has(path, self.broker.rank)
+        if work_here and (as_process or path in exec_modules(self.broker.config)):
+            name = await self._load_process(path, name, args or [], path in EXEC_MODULES and not as_process)
+        else:
+            name = await self._load_here(path, name, args or [])
+        self._trace.attach()
+        self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
+
+    async def _load_here(self, path: str, name: str, args: list[str]) -> str:
+        found = stand_ins if stand_ins.has(path, self.broker.rank) else find(path)
+        if found is None:
+            raise _not_found()
+        name = name or name_of(found, path)
+        self._must_be_new(name)
+        rested = self._resting.get(name)
+        if rested is not None and rested.at_rest is not None and rested.path == getattr(found, "__file__", None):
+            rested.at_rest.end(args)
+            self.loaded[name] = self._resting.pop(name)
+            return name
+        ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
+        self.loaded[name] = ctx
+        try:
+            result = found.load(ctx, args)
+            if hasattr(result, "__await__"):
+                await result
+        except Exception:
+            del self.loaded[name]
+            await ctx.unload()
+            raise
+        if found is not stand_ins and name not in ctx.services and name not in self.broker.router.services:
+            ctx.service(name, {})
+        return name
+
+    async def _load_process(self, path: str, name: str, args: list[str], restart: bool) -> str:
+        if path in _BOUND_MODULES:
+            raise RpcError(errno.EINVAL, f"module {path} works in the broker's process only: load it without --exec")
+        self._must_be_new(name or path)
+        try:
+            process = await module_process.start(self.broker, path)
+        except OSError as exc:
+            raise RpcError(exc.errno or errno.EAGAIN, f"no process for module {path}: {exc.strerror}") from None
+        try:
+            await process.found()
+            name = name or process.name
+            self._must_be_new(name)
+            process.name = name
+            self._move_out(name)
+            self.loaded[name] = process
+            await process.start(args)
+        except Exception:
+            self._forget(process)
+            await process.abandon()
+            raise
+        process.ended = partial(self._restart, path, args) if restart else self._forget
+        if name not in self.broker.router.services:
+            self.broker.router.provide(name, process)
+        return name
+
+    def _move_out(self, name: str) -> None:
+        """Put what a module left in this process where it finds it in another."""
+        if self.kept and name in self.kept:
+            self.kept[name].save(data_path(self.broker.attrs, name, apart=True))
+            del self.kept[name]
+
+    def _must_be_new(self, name: str) -> None:
+        if name in self.loaded:
+            raise RpcError(errno.EEXIST, f"module {name} is already loaded")
+
+    def _forget(self, module: ModuleProcess) -> None:
+        if self.loaded.get(module.name) is module:
+            del self.loaded[module.name]
+
+    def _restart(self, path: str, args: list[str], module: ModuleProcess) -> None:
+        """Load a module again that was not removed: nothing is scheduled without a scheduler, and nobody notices."""
+        self._forget(module)
+        if module.status == FINALIZING or self._ending:
+            return
+        now = self.broker.loop.time()
+        recent = [then for then in self._restarts.get(path, []) if now - then < _RESTARTS_IN]
+        if len(recent) < _RESTARTS:
+            self._restarts[path] = [*recent, now]
+            self.broker.spawn(self._load_again(path, module.name, args))
+        else:
+            why = f"it ended {_RESTARTS + 1} times in {_RESTARTS_IN:g} s"
+            self.broker.log(logging.CRITICAL, "broker", f"module {module.name} is not loaded again: {why}")
+
+    async def _load_again(self, path: str, name: str, args: list[str]) -> None:
+        try:
+            await self.load(path, name, args)
+        except Exception as exc:
+            self.broker.log(logging.CRITICAL, "broker", f"module {name} cannot be loaded again: {text_of(exc)}")
+        else:
+            # Where the end was told, too.
+            self.broker.log(logging.ERROR, "broker", f"module {name} was loaded again")
+
+    async def remove(self, name: str) -> None:
+        """Unload a module; the default scheduler by the name of Flux's, too. Raises RpcError(ENOENT, EINVAL)."""
+        if name == _FLUX_SCHEDULER and name not in self.loaded and _DEFAULT_SCHEDULER in self.loaded:
+            name = _DEFAULT_SCHEDULER
+        ctx = self.loaded.get(name)
+        if ctx is None or name in self._unlisted:
+            raise RpcError(errno.ENOENT, "No such file or directory")
+        if name in self._builtin:
+            raise RpcError(errno.EINVAL, f"{name} is part of the broker")
+        if isinstance(ctx, ModuleContext) and ctx.returns is not None:
+            ctx.at_rest = Rest(ctx)
+            self._resting[name] = ctx
+        else:
+            await ctx.unload()
+        self.loaded.pop(name, None)
+        self.broker.log(logging.DEBUG, "broker", f"rmmod {name}")
+
+    def begin_remove(self, name: str) -> None:
+        self.broker.spawn(self.remove(name))
+
+    def forgotten(self) -> list[str]:
+        """What the user's scripts have loaded and not removed. Flux takes that for a mistake."""
+        if not has_own_rc1(self.broker.attrs):
+            return []
+        ours = self._builtin | self._unlisted | {"rexec"}
+        return [name for name in self.loaded if name not in ours]
+
+    async def remove_all(self) -> None:
+        self._ending = True
+        self._unlisted.clear()
+        for name in reversed(list(self.loaded)):
+            if name not in self._builtin:
+                await self.remove(name)
+        for ctx in self._resting.values():
+            if ctx.at_rest is not None:
+                ctx.at_rest.read()
+            await ctx.unload()
+        forget_data(self.broker.attrs)
+
+    def register(self, ctx: ModuleContext) -> None:
+        """Provide module.* through the broker's own context."""
+        self._trace = ModuleTrace(ctx, self.loaded)
+        ctx.service(
+            "module",
+            {
+                "load": self._load,
+                "remove": self._remove,
+                "list": self._list,
+                "status": lambda _msg: EMPTY,
+                "debug": self._debug,
+                "trace": self._trace.start,
+            },
+            open=("list",),
+            requests=MODULE,
+        )
+
+    async def _load(self, msg: Message) -> _Empty:
+        body = msg.obj
+        try:
+            args = list(body.get("args") or ())
+            await self.load(body["path"], body.get("name") or "", args, body.get("exec") is True)
+        except Exception as exc:
+            # Who asked may be a script whose output nobody keeps.
+            self.broker.log(logging.WARNING, "broker", f"load {body['path']}: {text_of(exc)}")
+            if isinstance(exc, RpcError):
+                raise
+            raise RpcError(errno.EINVAL, with_class(exc)) from exc
+        return EMPTY
+
+    async def _remove(self, msg: Message) -> _Empty:
+        await self.remove(msg.obj["name"])
+        return EMPTY
+
+    def _debug(self, msg: Message) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        body = dict(msg.obj)
+        target = self.loaded.get(body.pop("name"))
+        if target is None:
+            raise RpcError(errno.ENOENT)
+        return target.set_debug(body)
+
+    def _list(self, _msg: Message) -> dict[str, Any]:
+        now = time.monotonic()
+        mods = [
+            {
+                "name": name,
+                "path": ctx.path,
+                "idle": int(now - ctx.last_used),
+                "status": ctx.status,
+                "services": list(ctx.services),
+                "sendqueue": 0,
+                "recvqueue": 0,
+                **({"pid": ctx.pid} if isinstance(ctx, ModuleProcess) else {}),
+            }
+            for name, ctx in self.loaded.items()
+            if name not in self._unlisted
+        ]
+        return {"mods": mods}
+
+
+def _not_found() -> RpcError:
+    return RpcError(errno.ENOENT, "module not found in search path")
+
+
+def name_of(module: ModuleType, path: str) -> str:
+    """The name a module is loaded under when nobody gives it another."""
+    name: str = getattr(module, "NAME", "") or os.path.basename(path).removesuffix(".py").replace("_", "-")
+    return name
+
+
+def find(path: str) -> ModuleType | None:
+    """The module of that name or .py file, imported; None when there is none."""
+    if path.endswith(".py"):
+        if not os.path.exists(path):
+            return None
+        spec = importlib.util.spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
+        if spec is None or spec.loader is None:
+            return None
+        module = importlib.util.module_from_spec(spec)
+        bare_imports.complete()
+        spec.loader.exec_module(module)
+        return module
+    return import_service(path)
+
+
+def import_service(name: str) -> ModuleType | None:
+    """The module of a service of ours (`headrace.modules.SERVICES`), imported; None when there is none of that name."""
+    file = importlib.import_module("headrace.modules").SERVICES.get(name.replace("_", "-"))
+    return importlib.import_module(f"headrace.modules.{file}") if file else None

@@ -1,0 +1,299 @@
+"""The process of one module (RFC 5): runs any module file unchanged and speaks to its broker through `pipe.py`.
+
+The module gets the ordinary context; what that asks of its broker (routing, services, events, log, attributes) is
+answered here by a few objects that turn it into messages. Nothing is decided in this process: all routing is the
+broker's. The process ends with its socket, so a broker that dies takes its modules with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import inspect
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from headrace.agent import linux
+from headrace.broker import signals
+from headrace.broker.attrs import AttrTable
+from headrace.broker.logbook import format_line, severity
+from headrace.broker.module.context import ModuleContext, RpcError
+from headrace.broker.module.host import find, name_of
+from headrace.broker.module.pipe import ModulePipe, control
+from headrace.broker.router import Peer, Router
+from headrace.spec import message as m
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.module.rest import Left
+
+
+class _Router(Router):
+    """Every message goes to the broker; what comes from there goes to the module, in turns as in a broker."""
+
+    def __init__(self, rank: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(rank, loop)
+        self.pipe: ModulePipe
+        self.context: ModuleContext
+        self.adding: list[asyncio.Task[None]] = []
+        self.settled = False
+        self.refusal: RpcError | None = None
+
+    def request(self, msg: Message) -> None:
+        self.pipe.send(msg)
+
+    def response(self, msg: Message) -> None:
+        self.pipe.send(msg)
+
+    def provide(self, name: str, peer: Peer) -> None:
+        super().provide(name, peer)
+        task = self.context.spawn(self._add(name))
+        if not self.settled:
+            self.adding.append(task)
+
+    def withdraw(self, name: str) -> None:
+        super().withdraw(name)
+        self.context.call("service.remove", {"service": name})
+
+    async def _add(self, name: str) -> None:
+        try:
+            await self.context.rpc("service.add", {"service": name})
+        except RpcError as exc:
+            if self.settled:
+                self.context.log(logging.ERROR, str(exc))
+            self.refusal = exc
+
+    async def settle(self) -> None:
+        """Wait until the broker knows the services. Raises RpcError(EEXIST) when another module has one of them."""
+        await asyncio.gather(*self.adding)
+        self.settled = True
+        self.adding.clear()
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class _Events:
+    """Subscriptions and publications, as requests and events."""
+
+    def __init__(self, router: _Router) -> None:
+        self._router = router
+
+    def subscribe(self, _peer: Peer, prefix: str) -> None:
+        self._router.context.call("event.subscribe", {"topic": prefix})
+
+    def unsubscribe(self, _peer: Peer, prefix: str) -> None:
+        self._router.context.call("event.unsubscribe", {"topic": prefix})
+
+    def publish(self, msg: Message) -> int:
+        self._router.pipe.send(msg)
+        return 0
+
+
+class _Modules:
+    """A module that is told to shut down asks its broker to remove it."""
+
+    def __init__(self, router: _Router) -> None:
+        self._router = router
+        # What would be kept here ended with this process.
+        self.kept: dict[str, Left] | None = None
+
+    def begin_remove(self, name: str) -> None:
+        self._router.context.call("module.remove", {"name": name})
+
+
+class RemoteBroker:
+    """The broker as far as a module in another process can see it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: dict[str, Any]) -> None:
+        self.loop = loop
+        self.rank: int = start["rank"]
+        self.owner: int = start["owner"]
+        self.config: dict[str, Any] = start["config"]
+        self.attrs = AttrTable()
+        for name, value in start["attrs"].items():
+            self.attrs.set(name, value)
+        self.router = _Router(self.rank, loop)
+        self.events = _Events(self.router)
+        self.modules = _Modules(self.router)
+        self.on_grown: list[Callable[[Idset], None]] = []
+        # Lost ranks are known only in the broker's process, so this set stays empty here.
+        self.lost = Idset()
+
+    @property
+    def size(self) -> int:
+        return int(self.attrs.get("size", "1"))
+
+    @property
+    def may_grow(self) -> bool:
+        return self.attrs.get("broker.boot-method") == "config"
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"broker.{name} exists in the broker's process only: load this module without --exec")
+
+    def log(self, level: int, appname: str, text: str) -> None:
+        for line in text.rstrip("\n").split("\n"):
+            entry = format_line(severity(level), str(self.rank), appname, line, time.time())
+            payload = entry.encode("utf-8", "replace") + b"\0"
+            self.router.context.call("log.append", payload=payload)
+
+
+class _Remote:
+    """One module in this process, from its start message to the end of the socket."""
+
+    def __init__(self, module: ModuleType, start: dict[str, Any]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.module = module
+        self.args: list[str] = start["args"]
+        self.broker = RemoteBroker(self.loop, start)
+        self.router = self.broker.router
+        self.closed = self.loop.create_future()
+        self.pipe = ModulePipe(self.router, memoryview(bytearray(1 << 18)), self._receive, self._lost)
+        self.router.pipe = self.pipe
+        # A module may use more of the broker than this process has; it is told when it does.
+        self.context = ModuleContext(cast("Broker", self.broker), start["name"], start["path"], start["uuid"])
+        self.router.context = self.context
+        self.removing = False
+
+    async def run(self, sock: socket.socket, early: list[Message]) -> None:
+        await self.loop.create_unix_connection(lambda: self.pipe, sock=sock)
+        for msg in early:
+            self._receive(msg)
+        try:
+            result = self.module.load(self.context, self.args)
+            if inspect.isawaitable(result):
+                await result
+            await self.router.settle()
+        except Exception as exc:
+            await self._unload(_failure(exc))
+        else:
+            self.pipe.send(control("running"))
+            # The broker waits for that.
+            self.pipe.flush()
+            gc.collect()
+            gc.freeze()
+        await self.closed
+
+    def _receive(self, msg: Message) -> None:
+        if msg.type == m.CONTROL:
+            self.router.post(self._control, msg)
+        else:
+            self.router.post(self.context.send, msg)
+
+    def _control(self, msg: Message) -> None:
+        body = msg.obj or {}
+        if msg.topic == "config":
+            self.broker.config = body["config"]
+        elif msg.topic == "attr" and body["value"] is not None:
+            self.broker.attrs.set(body["name"], body["value"])
+        elif msg.topic == "attr":
+            with contextlib.suppress(RpcError):
+                self.broker.attrs.remove(body["name"])
+        elif msg.topic == "grown":
+            for hook in list(self.broker.on_grown):
+                hook(Idset.parse(body["ranks"]))
+        elif msg.topic == "remove" and not self.removing:
+            self.removing = True
+            self.context.spawn(self._unload(None))
+
+    async def _unload(self, last_word: Message | None) -> None:
+        self.removing = True
+        await self.context.unload()
+        if last_word is not None:
+            self.pipe.send(last_word)
+        # Behind what the last handlers sent.
+        self.router.at_turn_end(self.pipe.close)
+
+    def _lost(self, _why: str) -> None:
+        if not self.removing:
+            # The broker is gone. Threads and children of the module must not hold this process.
+            os._exit(1)
+        self.closed.set_result(None)
+
+
+def _failure(exc: Exception) -> Message:
+    """What the broker tells the user who loads the module: the text that a module in the broker would give."""
+    if isinstance(exc, RpcError):
+        return control("failed", {"errnum": exc.errnum, "text": exc.text})
+    return control("failed", {"errnum": errno.EINVAL, "text": f"{type(exc).__name__}: {exc}"})
+
+
+def _messages(sock: socket.socket) -> Iterator[list[Message]]:
+    """Batches of messages as they arrive, until the end of the stream."""
+    deframer = m.Deframer()
+    while True:
+        data = sock.recv(1 << 16)
+        if not data:
+            return
+        deframer.feed(data)
+        yield list(deframer)
+
+
+def serve(sock: socket.socket, path: str) -> int:
+    """Be the process of module `path`; returns the exit code."""
+    m.use_json_codec(msgspec.json.encode, msgspec.json.decode)
+    gc.set_threshold(50_000, 20, 50)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, *signals.FOR_JOBS):
+        # They are meant for the broker; a handler, unlike SIG_IGN, is not inherited by what the module starts.
+        signal.signal(number, lambda _number, _frame: None)
+    signals.release()
+    try:
+        module = find(path)
+        if module is None:
+            raise RpcError(errno.ENOENT, "module not found in search path")
+    except Exception as exc:
+        sock.sendall(m.frame(_failure(exc)))
+        if not isinstance(exc, RpcError):
+            traceback.print_exc()
+        return 1
+    name, file = name_of(module, path), getattr(module, "__file__", path) or path
+    sock.sendall(m.frame(control("found", {"name": name, "path": file})))
+    for batch in _messages(sock):
+        if batch:
+            asyncio.run(_start(module, sock, batch))
+            return 0
+    return 1
+
+
+async def _start(module: ModuleType, sock: socket.socket, batch: list[Message]) -> None:
+    await _Remote(module, batch[0].obj).run(sock, batch[1:])
+
+
+def run(sock: socket.socket, path: str) -> None:
+    """Be the process of module `path` and end it; never returns."""
+    code = 1
+    name = os.path.basename(path).removesuffix(".py")
+    linux.name_process(name, f"flux-module: {name}")
+    with contextlib.suppress(AttributeError):
+        # Whoever reads the log wants a line when it is printed.
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        code = serve(sock, path)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Threads that the module left must not hold the process.
+        os._exit(code)
+
+
+def main(argv: list[str]) -> None:
+    """`FD PATH`: the module's end of the socket and the module."""
+    sock = socket.socket(fileno=int(argv[0]))
+    os.set_inheritable(sock.fileno(), False)
+    run(sock, argv[1])

@@ -1,0 +1,69 @@
+"""The open streaming requests of a module (RFC 6), and the error that a handler raises to refuse a request."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.module.context import ModuleContext
+
+
+class RpcError(Exception):
+    """A failed request: `errnum` as in errno.h, and a text for the user ("" when the number says it all)."""
+
+    def __init__(self, errnum: int, text: str = "") -> None:
+        super().__init__(text or os.strerror(errnum))
+        self.errnum = errnum
+        self.text = text
+
+
+class StreamSet:
+    """The open streaming requests of one method; an entry leaves on cancel, disconnect or a terminating response."""
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self._ctx = ctx
+        self._entries: dict[tuple[bytes, int], Message] = {}
+        self.on_remove: Callable[[Message], None] = lambda _msg: None
+
+    @staticmethod
+    def key(msg: Message) -> tuple[bytes, int]:
+        return (msg.routes[0] if msg.routes else b"", msg.aux2)
+
+    def add(self, msg: Message) -> None:
+        """Keep `msg`; raises RpcError(EPROTO) when it does not ask for a stream (RFC 6)."""
+        if not msg.flags & m.FLAG_STREAMING:
+            raise RpcError(errno.EPROTO)
+        self._entries[self.key(msg)] = msg
+
+    def remove(self, msg: Message) -> None:
+        if self._entries.pop(self.key(msg), None) is not None:
+            self.on_remove(msg)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, msg: Message) -> bool:
+        return self.key(msg) in self._entries
+
+    def send(self, obj: dict[str, Any]) -> None:
+        """The same response to every entry."""
+        for msg in self:
+            self._ctx.respond(msg, obj)
+
+    def cancel(self, sender: bytes, matchtag: int | None) -> None:
+        """End one entry of `sender` with ENODATA, or drop all of them when `matchtag` is None (it disconnected)."""
+        for key, msg in list(self._entries.items()):
+            if key[0] == sender and matchtag in (None, key[1]):
+                del self._entries[key]
+                if matchtag is not None:
+                    self._ctx.respond_error(msg, errno.ENODATA)
+                self.on_remove(msg)

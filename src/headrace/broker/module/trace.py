@@ -1,0 +1,80 @@
+"""`module.trace`: a stream of what modules receive and send, one summary a message, for whoever debugs them.
+
+A module costs one look at an attribute per message while nobody traces it. Messages of the trace itself are left out,
+or tracing the broker would never end.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.spec import message as m
+from headrace.spec.message import Message, MessageError
+
+if TYPE_CHECKING:
+    from headrace.broker.module.context import ModuleContext
+    from headrace.broker.module.process import ModuleProcess
+
+_METHOD = "trace"
+_TOPICS = ("module.trace", "module.trace-cancel")
+_ALL_TYPES = m.REQUEST | m.RESPONSE | m.EVENT | m.CONTROL
+
+
+class ModuleTrace:
+    """The traces that run; `loaded` are the modules of this broker, by name."""
+
+    def __init__(self, ctx: ModuleContext, loaded: Mapping[str, ModuleContext | ModuleProcess]) -> None:
+        self._ctx = ctx
+        self._loaded = loaded
+        self._streams = ctx.streams(_METHOD)
+        self._streams.on_remove = lambda _msg: self.attach()
+
+    def start(self, msg: Message) -> None:
+        """`{names, typemask, topic_glob, full}`, all but `names` optional; no name means all modules.
+
+        A module may be named before it is loaded. Raises RpcError(EPROTO).
+        """
+        self._streams.add(msg)
+        self.attach()
+
+    def attach(self) -> None:
+        """Listen to the modules that somebody traces and to no other; called when traces or modules change."""
+        asked = [msg.obj["names"] for msg in self._streams]
+        for name, module in self._loaded.items():
+            module.tracer = self._note if any(not names or name in names for names in asked) else None
+
+    def _note(self, name: str, way: str, msg: Message) -> None:
+        """Module `name` received ("rx") or sent ("tx") a message."""
+        if msg.topic in _TOPICS:
+            return
+        now = time.time()
+        for stream in self._streams:
+            asked = stream.obj
+            if (
+                (not asked["names"] or name in asked["names"])
+                and msg.type & (asked.get("typemask") or _ALL_TYPES)
+                and fnmatch.fnmatchcase(msg.topic, asked.get("topic_glob") or "*")
+            ):
+                self._ctx.respond(stream, _summary(now, name, way, msg, asked.get("full") is True))
+
+
+def _summary(now: float, name: str, way: str, msg: Message, full: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "timestamp": now,
+        "prefix": way,
+        "name": name,
+        "type": msg.type,
+        "topic": msg.topic,
+        "payload_size": len(msg.payload or b""),
+    }
+    if msg.type == m.RESPONSE:
+        body["errnum"] = msg.errnum
+    if full and not (msg.type == m.RESPONSE and msg.errnum):
+        try:
+            body["payload"] = msg.obj
+        except MessageError:
+            body["payload"] = None
+    return body

@@ -1,0 +1,1 @@
+"""Services that are the broker itself."""

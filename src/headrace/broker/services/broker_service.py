@@ -1,0 +1,323 @@
+"""The services that are the broker itself: attr, config, event, log, service, state-machine, shutdown, overlay."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker import config as configuration
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.services import dmesg, drain
+from headrace.broker.tbon import growth
+from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.requests import broker as forms
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.tbon.child import Child
+
+
+def register(broker: Broker) -> None:
+    """Provide every built-in service of `broker`."""
+    ctx = broker.modules.builtin("broker")
+    broker.context = ctx
+    broker.modules.register(ctx)
+    _attrs(broker, ctx)
+    dmesg.register(broker, ctx)
+    _states(broker, ctx)
+    _services(broker, ctx)
+    ctx.service(
+        "event",
+        {
+            "publish": broker.events.handle_publish,
+            "subscribe": broker.events.handle_subscribe,
+            "unsubscribe": broker.events.handle_subscribe,
+        },
+        open=("publish", "subscribe", "unsubscribe"),
+        requests=forms.EVENT,
+    )
+
+    def heartbeat_lost(_msg: Message) -> _Empty:
+        broker.leave_lost("no heartbeat")
+        return EMPTY
+
+    methods = {"getenv": _getenv, "setenv": _setenv, "heartbeat-lost": heartbeat_lost}
+    ctx.service("broker", {**methods, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER)
+    ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
+    _config(broker, broker.modules.builtin("config"))
+    _overlay(broker, broker.modules.builtin("overlay"))
+    connector = broker.modules.builtin("connector-local")
+    connector.service("connector-local", {})
+    broker.connector = connector
+    _access(connector)
+    connector.on_stats(lambda: broker.local.stats() if broker.local else {})
+    connector.on_stats_clear(lambda: broker.local.clear_stats() if broker.local else None)
+
+
+def _access(connector: ModuleContext) -> None:
+    """Log who may connect, now and whenever that changes (`LocalServer.role_of`)."""
+    told: list[str] = []
+
+    def tell(config: dict[str, Any]) -> None:
+        access = config.get("access", {})
+        lines = [f"{key}={str(access.get(key) is True).lower()}" for key in ("allow-guest-user", "allow-root-owner")]
+        if lines != told:
+            for line in lines:
+                connector.log(logging.DEBUG, line)
+            told[:] = lines
+
+    connector.on_config(tell)
+    # The log begins with the broker's own first state.
+    connector.call_soon(tell, connector.config)
+
+
+def _attrs(broker: Broker, ctx: ModuleContext) -> None:
+    attrs = broker.attrs
+
+    def set_(msg: Message) -> _Empty:
+        attrs.update(msg.obj["name"], msg.obj["value"], msg.obj.get("force", False))
+        return EMPTY
+
+    def remove(msg: Message) -> _Empty:
+        attrs.remove(msg.obj["name"])
+        return EMPTY
+
+    ctx.service(
+        "attr",
+        {
+            "get": lambda msg: attrs.lookup(msg.obj["name"]),
+            "set": set_,
+            "rm": remove,
+            "list": lambda _msg: {"names": attrs.names()},
+        },
+        open=("get", "list"),
+        requests=forms.ATTR,
+    )
+
+
+def _states(broker: Broker, ctx: ModuleContext) -> None:
+    def wait(msg: Message) -> dict[str, Any] | None:
+        if broker.state == "run":
+            return {}
+        if broker.past("run"):
+            raise RpcError(errno.ENODEV, f"broker is in state {broker.state} and will not run again")
+        broker.run_waiters.append(msg)
+        return None
+
+    def monitor(msg: Message) -> None:
+        if msg.streaming:
+            ctx.streams("monitor").add(msg)
+        ctx.respond(msg, {"state": broker.state_number})
+
+    def shutdown(msg: Message) -> None:
+        if broker.rank != 0:
+            raise RpcError(errno.EINVAL, "shutdown: only rank 0 can shut an instance down")
+        if broker.stopping:
+            raise RpcError(errno.EINVAL, f"shutdown: already in state {broker.state}")
+        if msg.streaming:
+            broker.shutdown_watchers.append(msg)
+        broker.begin_shutdown()
+        if not msg.streaming:
+            ctx.respond(msg)
+
+    ctx.service(
+        "state-machine",
+        {
+            "get": lambda _msg: {"state": broker.state, "duration": ctx.monotonic() - broker.state_since},
+            "wait": wait,
+            "monitor": monitor,
+        },
+        open=("get", "wait", "monitor"),
+        requests=forms.STATE_MACHINE,
+    )
+    ctx.service("shutdown", {"start": shutdown}, requests=forms.SHUTDOWN)
+
+
+def _services(broker: Broker, ctx: ModuleContext) -> None:
+    """service.add and service.remove: a client (or a module in a process) provides a service of its own."""
+
+    def add(msg: Message) -> _Empty:
+        name = msg.obj["service"]
+        peer = broker.router.local_peer(msg)
+        if peer is None or not name:
+            raise RpcError(errno.EPROTO, "service.add: only clients and modules of this broker can provide a service")
+        if "." in name:
+            raise RpcError(errno.EINVAL, f"service.add: '{name}' must not have a point: that is for its methods")
+        if name in broker.router.services:
+            raise RpcError(errno.EEXIST, f"service {name} is already registered")
+        broker.router.services[name] = peer
+        return EMPTY
+
+    def remove(msg: Message) -> _Empty:
+        name = msg.obj["service"]
+        peer = broker.router.local_peer(msg)
+        if peer is None or broker.router.services.get(name) is not peer:
+            raise RpcError(errno.ENOENT)
+        del broker.router.services[name]
+        return EMPTY
+
+    ctx.service("service", {"add": add, "remove": remove}, requests=forms.SERVICE)
+
+
+def _getenv(msg: Message) -> dict[str, Any]:
+    return {"env": {name: os.environ[name] for name in msg.obj["names"] if name in os.environ}}
+
+
+def _setenv(msg: Message) -> _Empty:
+    """`broker.setenv {env: {name: value or null}}`: all of them, or none where one is not well formed."""
+    env = msg.obj["env"]
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name:
+            raise RpcError(errno.EPROTO, f"broker.setenv: '{name}' cannot be the name of a variable")
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            raise RpcError(errno.EPROTO, f"broker.setenv: {name} must be a string without NUL, or null")
+    for name, value in env.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return EMPTY
+
+
+def _config(broker: Broker, ctx: ModuleContext) -> None:
+    async def take(new: dict[str, Any], path: str = "") -> _Empty:
+        """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        from headrace.broker.config_keys import RefusedTable, check
+
+        try:
+            check(new, path)
+        except RefusedTable as exc:
+            raise RpcError(errno.EINVAL, f"error updating {exc.module}: {exc}") from None
+        except configuration.ConfigError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        old, told = broker.config, []
+        broker.config = new
+        for name, module in list(broker.modules.loaded.items()):
+            try:
+                told.append(module)
+                await module.reconfigure(new)
+            except RpcError as exc:
+                broker.config = old
+                for other in told:
+                    with contextlib.suppress(RpcError):
+                        await other.reconfigure(old)
+                raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None
+        broker.log(logging.INFO, "config", "configuration was reloaded")
+        doubt(new)
+        if broker.rank == 0:
+            # Followers apply the new configuration from this event, which is sent before the request is answered.
+            ctx.publish("config.update", new)
+        return EMPTY
+
+    async def follow(new: dict[str, Any]) -> None:
+        try:
+            await take(new)
+        except RpcError as exc:
+            broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
+
+    def updated(msg: Message) -> None:
+        if msg.rolemask & ROLE_OWNER:
+            broker.spawn(follow(msg.obj))
+
+    def check_leader() -> None:
+        if broker.rank != 0:
+            raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
+
+    doubted: list[str] = []
+
+    def lines_of(config: dict[str, Any], likely: bool = False) -> list[str]:
+        if not config:
+            return []
+        # Tables that most instances need not read, nor keep in each of their brokers.
+        from headrace.broker.config_keys import doubts
+
+        return doubts(config, broker.config_path, likely)
+
+    def doubt(config: dict[str, Any]) -> None:
+        if broker.rank == 0:
+            lines = lines_of(config)
+            for line in lines:
+                # A configuration that is changed key by key is not told all of it each time.
+                if line not in doubted:
+                    broker.log(logging.WARNING, "config", line)
+            doubted[:] = lines
+
+    async def reload(_msg: Message) -> _Empty:
+        check_leader()
+        if not broker.config_path:
+            raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
+        try:
+            new = configuration.load(broker.config_path)
+        except configuration.ConfigError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        return await take(new, broker.config_path)
+
+    async def load(msg: Message) -> _Empty:
+        check_leader()
+        if msg.obj is None:
+            # Nothing is no configuration: an empty one is an empty object.
+            raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
+        return await take(msg.obj)
+
+    doubt(broker.config)
+    # config.get answers the object itself (recorded), so an empty configuration is `{}`.
+    methods = {
+        "get": lambda _msg: broker.config,
+        "doubts": lambda _msg: {"lines": lines_of(broker.config, likely=True)},
+        "reload": reload,
+        "load": load,
+    }
+    ctx.service("config", methods, open=("get", "doubts"), requests=forms.CONFIG)
+    if broker.rank != 0:
+        ctx.subscribe("config.update", updated)
+
+
+def _overlay(broker: Broker, ctx: ModuleContext) -> None:
+    overlay = broker.overlay
+
+    def topology(msg: Message) -> dict[str, Any]:
+        rank = msg.obj["rank"]
+        if rank not in overlay.topology.subtree(broker.rank):
+            raise RpcError(errno.ENOENT, "requested rank is not this broker or its descendant")
+        return overlay.shape(rank)
+
+    def disconnect(msg: Message) -> _Empty:
+        rank = msg.obj["rank"]
+        if not overlay.disconnect(rank):
+            raise RpcError(errno.ENOENT, f"rank {rank} is not a connected child of rank {broker.rank}")
+        return EMPTY
+
+    watchers = ctx.streams("monitor")
+
+    def tell(child: Child) -> None:
+        if len(watchers):
+            watchers.send(child.monitored())
+
+    overlay.on_child_changed = tell
+    for child in overlay.children.values():
+        child.changed = tell
+
+    def monitor(msg: Message) -> None:
+        """Stream the children that are or were there, then each change of one: `{rank, status, torpid}`."""
+        watchers.add(msg)
+        for child in overlay.children.values():
+            if child.status != "offline" or child.torpid:
+                ctx.respond(msg, child.monitored())
+
+    ctx.on_stats(overlay.stats)
+    ctx.service(
+        "overlay",
+        {
+            "health": lambda _msg: overlay.health(),
+            "topology": topology,
+            "disconnect-subtree": disconnect,
+            "drained": drain.handler(broker, ctx),
+            "monitor": monitor,
+            "grow": growth.handler(broker, ctx),
+        },
+        open=("health", "topology"),
+        requests=forms.OVERLAY,
+    )

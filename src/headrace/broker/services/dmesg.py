@@ -1,0 +1,132 @@
+"""The log service: lines that others append, and the ring and what follows it for `flux dmesg` (RFC 5424 lines).
+
+A ring of a thousand lines is a thousand responses. They leave in portions, the next when the reader has taken the last
+(`drain.py`), so a reader that is slow, or that asks a hundred times, costs the broker no more than a portion for each.
+"""
+
+from __future__ import annotations
+
+import errno
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.services import drain
+from headrace.spec.message import Message
+from headrace.spec.requests.broker import LOG
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+# Lines of the ring that are sent before the reader is asked whether it has them.
+PORTION = 64
+# Seconds that lines on their way to the leader wait for company, and the severity that does not wait (notice).
+_PATIENCE, _URGENT = 0.02, 5
+
+
+def register(broker: Broker, ctx: ModuleContext) -> None:
+    """Provide `log.append`, `log.dmesg` and `log.clear`; forward what a follower logs to the leader."""
+    log = broker.log
+    streams = ctx.streams("dmesg")
+    ctx.streams("log.cancel")
+    # Readers that have not had all of the ring yet, by their key in `streams`.
+    behind: set[tuple[bytes, int]] = set()
+    streams.on_remove = lambda msg: behind.discard(streams.key(msg))
+
+    def append_line(line: str) -> None:
+        try:
+            log.append(line)
+        except ValueError:
+            raise RpcError(errno.EPROTO, "log.append: not an RFC 5424 line") from None
+
+    def append(msg: Message) -> _Empty:
+        append_line(msg.text)
+        return EMPTY
+
+    def dmesg(msg: Message) -> None:
+        body: dict[str, Any] = msg.obj or {}
+        follow = bool(body.get("follow"))
+        streams.add(msg)
+        if body.get("nobacklog"):
+            finish(msg, follow)
+        else:
+            behind.add(streams.key(msg))
+            send(msg, log.count - len(log.ring), None if follow else log.count)
+
+    def send(msg: Message, position: int, end: int | None) -> None:
+        """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
+        last = log.count if end is None else end
+        # The ring may have moved on or been cleared meanwhile.
+        oldest = log.count - len(log.ring)
+        position = max(position, oldest)
+        stop = max(position, min(position + PORTION, last))
+        for line in islice(log.ring, position - oldest, stop - oldest):
+            tell(msg, line)
+        if stop < last:
+            ctx.call(drain.TOPIC, drain.route_of(msg), lambda _reply: again(msg, stop, end), ctx.rank)
+        else:
+            finish(msg, end is None)
+
+    def again(msg: Message, position: int, end: int | None) -> None:
+        if msg in streams:
+            send(msg, position, end)
+
+    def finish(msg: Message, follow: bool) -> None:
+        behind.discard(streams.key(msg))
+        if not follow:
+            streams.remove(msg)
+            ctx.respond_error(msg, errno.ENODATA)
+
+    def tell(msg: Message, line: str) -> None:
+        ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
+
+    def appended(line: str) -> None:
+        for msg in streams:
+            if streams.key(msg) not in behind:
+                tell(msg, line)
+
+    def forwarded(msg: Message) -> _Empty:
+        for line in msg.text.split("\n"):
+            append_line(line)
+        return EMPTY
+
+    def clear(_msg: Message) -> _Empty:
+        log.clear()
+        return EMPTY
+
+    def stats(_msg: Message) -> dict[str, Any]:
+        return {"count": log.count, "ring-used": len(log.ring), "ring-size": log.ring.maxlen}
+
+    log.followers.append(appended)
+    methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
+    ctx.service("log", methods, open=("append",), requests=LOG)
+    if broker.rank:
+        forwarding = _Forwarding(ctx)
+        log.forward, log.flush = forwarding, forwarding.send
+
+
+class _Forwarding:
+    """What a follower logs, on its way to the leader: lines that nobody waits for wait for company.
+
+    A broker that starts or stops logs a dozen of them; one message for each, from every broker, would cost the leader
+    a tenth of the boot of a large instance.
+    """
+
+    def __init__(self, ctx: ModuleContext) -> None:
+        self._ctx = ctx
+        self._lines: list[str] = []
+
+    def __call__(self, level: int, line: str) -> None:
+        # A line of a client may hold what ends one here.
+        self._lines.append(line.replace("\n", " "))
+        if level <= _URGENT:
+            self._ctx.at_flush(self.send)
+        elif len(self._lines) == 1:
+            self._ctx.call_later(_PATIENCE, self.send)
+
+    def send(self) -> None:
+        """Let no line wait any longer."""
+        lines, self._lines = self._lines, []
+        if lines:
+            text = "\n".join(lines).encode("utf-8", "replace") + b"\0"
+            self._ctx.call("log.forward", None, None, nodeid=0, payload=text)

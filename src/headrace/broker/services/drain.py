@@ -1,0 +1,51 @@
+"""`overlay.drained`: how a service that streams much learns that its reader keeps up, wherever in the tree that is.
+
+A request `{route: [uuid, ...]}` with the route stack of a streaming request goes the way its responses go, behind them,
+and is answered when the client at the end has taken them (or is gone). A service that sends a portion, asks, and waits
+for the answer before the next portion never has more than that portion in the brokers' memory. Without it a slow reader
+would first cost memory in every broker on the way, and then be disconnected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.local import LocalClient
+from headrace.broker.module.context import ModuleContext
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+TOPIC = "overlay.drained"
+
+
+def handler(broker: Broker, ctx: ModuleContext) -> Any:
+    """The method `drained` of the overlay service."""
+
+    def drained(msg: Message) -> None:
+        route: list[str] = msg.obj["route"]
+
+        def answer(_reply: Message | None = None) -> None:
+            ctx.respond(msg)
+
+        overlay, hop = broker.overlay, route[-1] if route else ""
+        body = {"route": route[:-1]}
+        child = overlay.child_of(hop)
+        peer = broker.router.peers.get(hop.encode("utf-8", "replace"))
+        if isinstance(peer, LocalClient):
+            peer.when_drained(answer)
+        elif child is not None:
+            ctx.call(TOPIC, body, answer, nodeid=child)
+        elif hop and hop == overlay.parent_uuid:
+            ctx.call(TOPIC, body, answer, nodeid=broker.rank, flags=m.FLAG_UPSTREAM)
+        else:
+            answer()
+
+    return drained
+
+
+def route_of(msg: Message) -> dict[str, list[str]]:
+    """The body of a request for the reader that sent `msg`."""
+    return {"route": [hop.decode("ascii", "replace") for hop in msg.routes]}

@@ -1,0 +1,85 @@
+"""The state `cleanup`, in which the initial program has ended: commands that were pushed to run then (`runat.push`,
+`flux admin cleanup-push`), and the end of all jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.broker.program import run_command
+from headrace.spec.message import Message
+from headrace.spec.requests.broker import RUNAT
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+
+class Cleanup:
+    """The commands, first that which was pushed last; on rank 0 they run before the broker's own steps of `cleanup`."""
+
+    def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
+        self._broker = broker
+        self.commands: list[str] = []
+        ctx.service("runat", {"push": self._push}, requests=RUNAT)
+
+    def _push(self, msg: Message) -> _Empty:
+        """`{name: "cleanup", commands}`: each goes to the front. Raises RpcError(EPROTO, EINVAL)."""
+        name, commands = msg.obj["name"], msg.obj["commands"]
+        if name != "cleanup" or self._broker.rank:
+            raise RpcError(
+                errno.EINVAL, f"runat.push: commands can be pushed to cleanup of rank 0, not to {name!r} here"
+            )
+        if not commands:
+            raise RpcError(errno.EPROTO, "runat.push: commands array is empty")
+        if not all(command.strip() for command in commands):
+            raise RpcError(errno.EINVAL, "runat.push: cannot push an empty command line")
+        if self._broker.past("run"):
+            raise RpcError(errno.EINVAL, "runat.push: cleanup has begun")
+        self.commands[:0] = reversed(commands)
+        return EMPTY
+
+    async def run(self, limit: float | None) -> int:
+        """Run them all, one after the other, each for `limit` seconds at most; the first status that is not 0."""
+        if not self.commands:
+            return 0
+        from headrace.broker.program_output import LoggedOutput
+
+        status = 0
+        for number, command in enumerate(self.commands):
+            name = f"cleanup.{number}"
+            own = await run_command(self._broker, command, name, limit, LoggedOutput(self._broker, name))
+            status = status or own
+        return status
+
+
+async def end_jobs(broker: Broker, number: int, limit: float | None, wait: bool) -> int:
+    """Stop every queue, cancel what runs, `wait` until nothing does: each a step, counted from `number` in the log, of
+    `limit` seconds at most. Returns how many there were: none without a job manager."""
+    running = {"dry_run": False, "userid": -1, "states": 16, "severity": 0, "type": "cancel"}
+    steps: list[tuple[str, str, dict[str, Any]]] = [
+        ("stop queues", "job-manager.queue-start", {"start": False, "all": True, "nocheckpoint": True}),
+        ("cancel running jobs", "job-manager.raiseall", running),
+    ]
+    if wait:
+        steps.append(("wait for running jobs", "job-manager.idle", {}))
+    step = number
+    for what, topic, body in steps:
+        begin = time.monotonic()
+        try:
+            await asyncio.wait_for(broker.context.rpc(topic, body), limit)
+            outcome = "done"
+        except asyncio.TimeoutError:
+            outcome = "timed out"
+        except RpcError as exc:
+            if exc.errnum == errno.ENOSYS:
+                # There is no job manager, and so there are no jobs.
+                continue
+            outcome = str(exc)
+        text = f"cleanup.{step}: {what}: {outcome} {time.monotonic() - begin:.1f}s"
+        broker.log(logging.INFO, "broker", text)
+        step += 1
+    return step - number

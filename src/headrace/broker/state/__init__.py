@@ -1,0 +1,1 @@
+"""What an instance is going through, and what it keeps on disk."""

@@ -1,0 +1,59 @@
+"""A neighbour below in the tree, as its parent sees it: where in its life it is, and what is under way with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headrace.broker.tbon.outstanding import Outstanding
+from headrace.spec.message import Message
+
+
+class Child:
+    """A neighbour below, from hello until it is lost. Its `uuid` is also its ZeroMQ identity."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.uuid = ""
+        self.status = "offline"
+        self.since = time.monotonic()
+        self.send: Callable[[Message], None] = lambda _msg: None
+        # Requests that it has to answer, and those of its own and its subtree's that wait for an answer.
+        self.owing = Outstanding()
+        self.asking = Outstanding()
+        self.error = ""
+        self.host = ""
+        self.heard = 0.0
+        self.torpid = False
+        # Called when its status has changed, or whether it is torpid.
+        self.changed: Callable[[Child], None] = lambda _child: None
+
+    def become(self, status: str) -> None:
+        if status != self.status:
+            self.status = status
+            self.since = time.monotonic()
+            self.changed(self)
+
+    def monitored(self) -> dict[str, Any]:
+        """What the answers of overlay.monitor have of it."""
+        return {"rank": self.rank, "status": self.status, "torpid": self.torpid}
+
+    @property
+    def state(self) -> str:
+        """Its status, or that it is torpid."""
+        return "torpid" if self.torpid else self.status
+
+    def health(self, now: float) -> dict[str, Any]:
+        """What the answer of overlay.health has of it; `now` is monotonic, the duration in seconds."""
+        entry = {"rank": self.rank, "status": self.state, "duration": now - self.since}
+        return {**entry, "error": self.error} if self.error else entry
+
+    @property
+    def title(self) -> str:
+        """Rank and host, as far as it is known, for the log."""
+        return f"rank {self.rank} ({self.host})" if self.host else f"rank {self.rank}"
+
+    @property
+    def alive(self) -> bool:
+        return self.status not in ("offline", "lost")

@@ -1,0 +1,93 @@
+"""When a follower may begin, and what it hears of the leader: its own rc1 script needs what its parent's has loaded.
+
+Flux lets a broker leave `join` when its parent has reached `quorum`. We do so where a script loads the modules; the
+modules that brokers load themselves do not wait for each other, and a deep tree starts the faster for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.broker.state import machine
+from headrace.spec import duration
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+# Seconds after which a broker says that it has not heard of its parent.
+_SLOW = 5.0
+# How often a broker that has not met its parent looks whether who started it is still there.
+_LOOK = 0.5
+# Boot methods whose brokers were all there a moment ago. Others may be started in any order, at any time.
+_MET = ("simple", "pmi2", "slurm")
+
+
+def expect_parent(broker: Broker) -> None:
+    """Say that the parent has not answered when that takes long. After `tbon.connect_timeout` (0: never) a broker ends
+    whose parent a launcher started together with it: there will be none. One of a test instance ends with `flux start`,
+    whose end has the leader shut down before all have found it."""
+    uri = broker.boot.parent_uri
+
+    def slow() -> None:
+        if broker.state == "join":
+            text = f"waiting for the parent broker at {uri}, which has not answered yet"
+            broker.log(logging.CRITICAL, "broker", text)
+
+    def too_slow() -> None:
+        if broker.state == "join":
+            text = f"the parent broker at {uri} has not answered within tbon.connect_timeout={limit}: giving up"
+            broker.log(logging.CRITICAL, "broker", text)
+            broker.exit_code = 1
+            broker.advance("parent-fail")
+
+    def left_alone() -> None:
+        if broker.state == "join":
+            if os.getppid() != broker.boot.starter:
+                broker.exit_code = 1
+                broker.advance("parent-fail")
+            else:
+                broker.loop.call_later(_LOOK, left_alone)
+
+    broker.loop.call_later(_SLOW, slow)
+    if broker.boot.starter:
+        broker.loop.call_later(_LOOK, left_alone)
+    limit = broker.attrs.get("tbon.connect_timeout")
+    patience = duration.parse(limit)
+    if patience and broker.boot.method in _MET:
+        broker.loop.call_later(patience, too_slow)
+
+
+def when_parent_is_through(broker: Broker, go: Callable[[str], None]) -> None:
+    """`go("parent-ready")` when the parent's rc1 has run, `go("parent-fail")` when it never will."""
+
+    def moved(reply: Message) -> None:
+        if reply.errnum:
+            go("parent-fail")
+            return
+        parent = machine.STATES[reply.obj["state"]]
+        if parent in ("quorum", "run"):
+            go("parent-ready")
+        elif machine.before("run", parent):
+            go("parent-fail")
+
+    broker.context.call("state-machine.monitor", {}, moved, nodeid=broker.rank, streaming=True, flags=m.FLAG_UPSTREAM)
+
+
+class LeaderState:
+    """Subscribes a broker itself to the leader's state events."""
+
+    uuid = "broker-state"
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(self, msg: Message) -> None:
+        with contextlib.suppress(m.MessageError):
+            if self._broker.rank and msg.rolemask & m.ROLE_OWNER:
+                self._broker.parent_state(str((msg.obj or {}).get("state")))

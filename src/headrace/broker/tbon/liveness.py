@@ -1,0 +1,101 @@
+"""Who below us still answers: torpid children, which are slow or stopped but not (yet) lost.
+
+A broker that had nothing else to say tells its parent every `tbon.torpid_min` that it is there. A child that was not
+heard for `tbon.torpid_max` is torpid: its subtree joins the group `broker.torpid`, which the resource service follows,
+and counts as degraded until it is heard again. Losing a child for good is the connection's business, not this file's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.spec import duration
+from headrace.spec import message as m
+from headrace.spec.idset import Idset
+from headrace.spec.message import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.tbon.child import Child
+    from headrace.broker.tbon.overlay import Overlay
+
+# CONTROL message type (aux1), next to those of the overlay.
+ALIVE = 4
+
+
+class Liveness:
+    """Of one broker. `start()` when there are neighbours; nothing happens before."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._broker = overlay.broker
+        attrs = overlay.broker.attrs
+        self._least = duration.parse(attrs.get("tbon.torpid_min"))
+        self._most = duration.parse(attrs.get("tbon.torpid_max"))
+        self._looked = 0.0
+        self._timers: list[asyncio.TimerHandle] = []
+        attrs.watchers.append(self._set)
+
+    def start(self) -> None:
+        """Begin to tell and to look, or begin anew."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self._overlay.rank and 0 < self._least < math.inf:
+            self._later(self._least, self._tell)
+        if self._overlay.children and 0 < self._most < math.inf:
+            self._looked = self._broker.loop.time()
+            self._later(self._most / 2, self._look)
+
+    def _later(self, seconds: float, fn: Callable[[], None]) -> None:
+        now = self._broker.loop.time()
+        self._timers = [timer for timer in self._timers if timer.when() > now]
+        self._timers.append(self._broker.loop.call_later(seconds, fn))
+
+    def _set(self, name: str, value: str | None) -> None:
+        """An attribute has another value."""
+        if value is None or name not in ("tbon.torpid_min", "tbon.torpid_max"):
+            return
+        if name == "tbon.torpid_min":
+            self._least = duration.parse(value)
+        else:
+            self._most = duration.parse(value)
+        self.start()
+
+    def _tell(self) -> None:
+        overlay = self._overlay
+        if overlay.closing:
+            return
+        if overlay.quiet:
+            overlay.send_up(Message(m.CONTROL, aux1=ALIVE))
+        overlay.quiet = True
+        self._later(self._least, self._tell)
+
+    def _look(self) -> None:
+        if self._overlay.closing:
+            return
+        now = self._broker.loop.time()
+        # When we were stopped ourselves, what the children said meanwhile is still in the socket.
+        prompt = now - self._looked < self._most
+        self._looked = now
+        for child in self._overlay.children.values():
+            if prompt and child.alive and not child.torpid and now - child.heard > self._most:
+                self._change(child, True)
+        self._later(self._most / 2, self._look)
+
+    def heard(self, child: Child) -> None:
+        """A torpid child spoke."""
+        self._change(child, False)
+
+    def _change(self, child: Child, torpid: bool) -> None:
+        child.torpid = torpid
+        child.changed(child)
+        what = f"torpid: it was not heard for {duration.encode(self._most)}" if torpid else "not torpid any more"
+        self._broker.log(logging.ERROR, "overlay", f"{child.title} is {what}")
+        ranks = str(Idset(self._overlay.topology.subtree(child.rank)))
+        update = {"broker.torpid": {"add" if torpid else "remove": ranks}}
+        self._broker.context.call("groups.update", {"update": update}, nodeid=0)
+        self._overlay.report()

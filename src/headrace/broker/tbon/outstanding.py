@@ -1,0 +1,73 @@
+"""Requests that went over one link and have not had their last answer: whoever is left when the link breaks is told.
+
+The one end answers for a neighbour that can no longer do it; the other lets services go of what was asked through it,
+with the disconnect requests that the lost senders cannot send any more (RFC 6). Entries leave with the last response,
+or all of a sender's when its disconnect passes, so what is kept is what somebody really waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.spec import message as m
+from headrace.spec.message import Message
+
+
+def sender_of(msg: Message) -> bytes:
+    """Who made the request that `msg` is or answers: the first route, b"" when it has none (yet, or any more)."""
+    return msg.routes[0] if msg.routes else b""
+
+
+class Outstanding:
+    """Requests by sender and matchtag. A matchtag is its sender's own, so the same one may be here many times."""
+
+    def __init__(self) -> None:
+        self._senders: dict[bytes, dict[int, Message]] = {}
+
+    def passed(self, request: Message, sender: bytes) -> None:
+        """`request` of `sender` went over the link: keep it, or forget the sender when this is its disconnect."""
+        if not request.flags & m.FLAG_NORESPONSE:
+            tags = self._senders.get(sender)
+            if tags is None:
+                self._senders[sender] = {request.aux2: request}
+            else:
+                tags[request.aux2] = request
+        elif request.topic.endswith(".disconnect"):
+            self._senders.pop(sender, None)
+
+    def answered(self, response: Message, sender: bytes) -> None:
+        """`response` went back over the link; its request is done unless more responses follow."""
+        if response.aux1 or not response.flags & m.FLAG_STREAMING:
+            self.forget(sender, response.aux2)
+
+    def forget(self, sender: bytes, matchtag: int) -> None:
+        """Nobody waits for an answer to this request any more."""
+        tags = self._senders.get(sender)
+        if tags is not None:
+            tags.pop(matchtag, None)
+            if not tags:
+                del self._senders[sender]
+
+    def take(self) -> list[Message]:
+        """All requests that are left, and none from now on."""
+        left = [msg for tags in self._senders.values() for msg in tags.values()]
+        self._senders.clear()
+        return left
+
+    def __len__(self) -> int:
+        return sum(map(len, self._senders.values()))
+
+
+def disconnects(requests: list[Message]) -> Iterator[Message]:
+    """One disconnect for each sender, service and broker that `requests` went to, routed as they were."""
+    told = set()
+    for msg in requests:
+        service, upstream = msg.topic.rpartition(".")[0], msg.flags & m.FLAG_UPSTREAM
+        key = (sender_of(msg), service, msg.aux1, upstream)
+        if service and key not in told:
+            told.add(key)
+            note = m.request(
+                service + ".disconnect", None, msg.aux1, flags=upstream, userid=msg.userid, rolemask=msg.rolemask
+            )
+            note.routes = msg.routes[:]
+            yield note

@@ -1,0 +1,211 @@
+"""The ZeroMQ sockets of one broker's tree links: CURVE, who may enter (ZAP), time limits, and the loop that reads them.
+
+ZeroMQ asks us for each key that knocks, before a byte of ours is parsed. The kernel decides when a neighbour is lost,
+as what was sent to it is not acknowledged for so long: a broker that stands still for a while, as on a machine that is
+suspended or swaps, is not taken for one that is gone.
+They are the sockets of pyzmq's own core: what its richer classes add to them takes a tenth of the memory of a broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from typing import cast
+
+import zmq
+from zmq.backend import Context, Socket
+from zmq.utils import z85
+
+from headrace.broker.attrs import AttrTable
+from headrace.broker.boot.boot import BootInfo
+from headrace.broker.tbon import refused
+from headrace.spec import duration
+from headrace.spec import message as m
+
+# Seconds; what the kernel can be told to wait (32 bits of milliseconds). Longer is for ever.
+_LONGEST_PATIENCE = 2_000_000.0
+# Numbers here and below are enumerations of Python, each use of which is a call.
+_DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+# Of a child's key that is none of ours ZAP tells first; who goes without a word only looked whether somebody is there.
+_FROM_BELOW = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_FROM_ABOVE = _FROM_BELOW | int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+# Seconds from a handshake that failed until we look whose it was.
+_LOOK = 0.5
+_NOW, _NOW_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_MORE, _FD = int(zmq.RCVMORE), int(zmq.FD)
+_EVENT = struct.Struct("=HI")
+
+
+def send(sock: Socket, parts: list[bytes]) -> None:
+    """All of a message. Raises zmq.ZMQError, and none of it is sent then."""
+    last = len(parts) - 1
+    for number, part in enumerate(parts):
+        sock.send(part, _NOW if number == last else _NOW_MORE)
+
+
+def receive(sock: Socket) -> list[bytes]:
+    """A message, or what is left of one. Raises zmq.Again when there is none."""
+    parts: list[bytes] = [sock.recv(_NOW)]
+    while sock.get(_MORE):
+        parts.append(sock.recv(_NOW))
+    return parts
+
+
+def receive_with_origin(sock: Socket) -> tuple[zmq.Frame, list[bytes]]:
+    """A message of a child: as first part a frame, which knows the address that it came from."""
+    return sock.recv(_NOW, False), receive(sock)
+
+
+def endpoint_of(sock: Socket) -> str:
+    """Where `sock` is bound."""
+    return cast(bytes, sock.get(zmq.LAST_ENDPOINT)).decode()
+
+
+class TreeSockets:
+    """A ZeroMQ context with a socket to the parent and one for all children; `close` ends all."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        attrs: AttrTable,
+        boot: BootInfo,
+        children: int,
+        log: Callable[[int, str, str], None],
+    ) -> None:
+        self.refusals = refused.Refusals(log)
+        self._looking: TimerHandle | None = None
+        self._loop = loop
+        self._log = log
+        # `tbon.zmqdebug`: each event of a connection is logged.
+        self._logs_events = attrs.get("tbon.zmqdebug", "0") != "0"
+        self._attrs = attrs
+        self._boot = boot
+        self._patience = duration.parse(attrs.get("tbon.tcp_user_timeout"))
+        self._context = Context(int(attrs.get("tbon.zmq_io_threads", "1")))
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * children))
+        self._sockets: list[Socket] = []
+        # Kept, as a socket that is closed does not tell its own.
+        self._descriptors: list[int] = []
+
+    def below(self) -> Socket:
+        """The socket of the children, not bound yet. A send to one that is not there fails (EHOSTUNREACH)."""
+        self._start_zap()
+        sock = self._socket(zmq.ROUTER, self._boot.bind_ipv6)
+        sock.set(zmq.ROUTER_MANDATORY, 1)
+        sock.set(zmq.RCVHWM, int(self._attrs.get("tbon.child_rcvhwm", "0")))
+        sock.set(zmq.CURVE_SERVER, 1)
+        sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
+        sock.set(zmq.ZAP_DOMAIN, b"headrace")
+        return sock
+
+    def above(self, uuid: str) -> Socket:
+        """The socket to the parent, not connected yet; `uuid` is what the parent will know us by."""
+        sock = self._socket(zmq.DEALER, self._boot.parent_ipv6)
+        sock.set(zmq.ROUTING_ID, uuid.encode())
+        sock.set(zmq.CURVE_SECRETKEY, self._boot.secret_key)
+        sock.set(zmq.CURVE_PUBLICKEY, self._boot.public_key)
+        sock.set(zmq.CURVE_SERVERKEY, self._boot.parent_key)
+        patience = duration.parse(self._attrs.get("tbon.connect_timeout"))
+        sock.set(zmq.CONNECT_TIMEOUT, round(1000 * patience) if patience < _LONGEST_PATIENCE else 0)
+        return sock
+
+    def _socket(self, kind: int, ipv6: bool) -> Socket:
+        sock = Socket(self._context, kind)
+        sock.set(zmq.LINGER, 100)
+        sock.set(zmq.SNDHWM, 0)
+        sock.set(zmq.RCVHWM, 0)
+        sock.set(zmq.RECONNECT_IVL, 10)
+        sock.set(zmq.RECONNECT_IVL_MAX, 1000)
+        if 0 < self._patience < _LONGEST_PATIENCE:
+            sock.set(zmq.TCP_MAXRT, max(1, int(self._patience * 1000)))
+        sock.set(zmq.IPV6, int(ipv6))
+        sock.set(zmq.BACKLOG, 1024)
+        sock.set(zmq.MAXMSGSIZE, m.MAX_FRAME)
+        self._sockets.append(sock)
+        return sock
+
+    def _start_zap(self) -> None:
+        zap = Socket(self._context, zmq.REP)
+        zap.set(zmq.LINGER, 0)
+        zap.bind("inproc://zeromq.zap.01")
+        self._sockets.append(zap)
+
+        def read() -> None:
+            while not zap.closed:
+                try:
+                    parts = receive(zap)
+                except zmq.Again:
+                    return
+                allowed = len(parts) >= 7 and parts[5] == b"CURVE" and z85.encode(parts[6]) in self._boot.members
+                code, text = (b"200", b"OK") if allowed else (b"400", b"not a member of this instance")
+                if not allowed and len(parts) > 3:
+                    self.refusals.tell_of_key(parts[3].decode("ascii", "replace"))
+                send(zap, [parts[0], parts[1] if len(parts) > 1 else b"", code, text, b"", b""])
+
+        self._add_reader(zap, read)
+
+    def _add_reader(self, sock: Socket, read: Callable[[], None]) -> None:
+        fd = cast(int, sock.get(_FD))
+        self._loop.add_reader(fd, read)
+        self._descriptors.append(fd)
+
+    def watch(self, sock: Socket, read: Callable[[], None], gone: Callable[[str], None]) -> None:
+        """Call `read` when messages may be there, and `gone` when a connection of `sock` ended: it does not say whose,
+        but, of the parent's, why, if that was in its handshake."""
+        above = sock.get(zmq.TYPE) == zmq.DEALER
+        where = f"inproc://monitor-{len(self._descriptors)}"
+        wanted = _FROM_ABOVE if above else _FROM_BELOW
+        sock.monitor(where, int(zmq.EVENT_ALL) if self._logs_events else wanted)
+        monitor = Socket(self._context, zmq.PAIR)
+        monitor.set(zmq.LINGER, 0)
+        monitor.connect(where)
+        self._sockets.append(monitor)
+        why = ""
+        if not above:
+            self.refusals.begin(endpoint_of(sock))
+
+        def on_monitor() -> None:
+            nonlocal why
+            while not monitor.closed:
+                try:
+                    # The first frame is the event and its value, the second the endpoint (zmq_socket_monitor(3)).
+                    told, endpoint = receive(monitor)
+                except zmq.Again:
+                    return
+                event, _ = _EVENT.unpack(told)
+                if self._logs_events:
+                    self._log_event("parent" if above else "child", event, endpoint)
+                if not event & wanted:
+                    continue
+                if event == _DISCONNECTED:
+                    gone(why)
+                elif above:
+                    why = refused.above(event, self._boot)
+                elif not self._looking:
+                    # Whose it was the kernel knows when it is closed; of many that come at once, one look finds all.
+                    self._looking = self._loop.call_later(_LOOK, self._look, sock)
+
+        self._add_reader(monitor, on_monitor)
+        self._add_reader(sock, read)
+        self._loop.call_soon(read)
+        self._loop.call_soon(on_monitor)
+
+    def _log_event(self, whose: str, event: int, endpoint: bytes) -> None:
+        name = str(zmq.Event(event).name).lower().replace("_", "-")
+        self._log(logging.DEBUG, "overlay", f"{whose} socket: {name} {endpoint.decode()}".rstrip())
+
+    def _look(self, sock: Socket) -> None:
+        self._looking = None
+        self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
+
+    def close(self) -> None:
+        """Close every socket; what was sent a moment ago still leaves."""
+        if self._looking:
+            self._looking.cancel()
+        for fd in self._descriptors:
+            self._loop.remove_reader(fd)
+        for sock in self._sockets:
+            sock.close()
+        self._context.term()

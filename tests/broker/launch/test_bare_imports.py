@@ -1,0 +1,113 @@
+"""What brokers leave out of packages is there as soon as somebody wants it, and then all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_TALK = """
+import asyncio, ssl
+
+async def main():
+    async def answer(reader, writer):
+        writer.write(b"no TLS spoken here\\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=ssl.create_default_context())
+    except Exception as exc:
+        print(type(exc).__name__)
+
+asyncio.run(main())
+"""
+
+
+def output(code: str) -> str:
+    code = f"import sys; sys.path[:0] = {sys.path}\n{code}"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_brokers_load_no_tls_and_hide_none() -> None:
+    started = (
+        "from headrace.broker.launch import bare_imports; bare_imports.load_asyncio(); import headrace.broker.broker\n"
+    )
+    assert output(started + "print({'ssl', '_ssl'} & set(sys.modules))") == "set()"
+    assert output(started + "import ssl; print(ssl.Purpose.SERVER_AUTH.shortname)") == "serverAuth"
+
+
+def test_tls_is_there_in_full_when_it_is_given_back() -> None:
+    code = (
+        "from headrace.broker.launch import bare_imports\nbare_imports.load_asyncio()\nbare_imports.complete()\n"
+        + _TALK
+    )
+    assert output(code) == output(_TALK) == "SSLError"
+
+
+def test_nothing_is_taken_from_who_has_it_already() -> None:
+    assert (
+        output("import asyncio; from headrace.broker.launch import bare_imports; bare_imports.load_asyncio()\n" + _TALK)
+        == "SSLError"
+    )
+
+
+def test_what_is_left_out_of_small_packages_comes_back() -> None:
+    began = "from headrace.broker.launch import bare_imports; bare_imports.load_small()\n"
+    formats = "import shutil; print([name for name, _ in shutil.get_archive_formats()])"
+    assert "gztar" not in output(began + formats)
+    assert output(began + "bare_imports.complete()\n" + formats) == output(formats)
+    # Whoever needs them himself finds them.
+    assert (
+        output(began + "import shutil, zlib, typing; print(zlib.crc32(b''), typing.get_type_hints(shutil.rmtree))")
+        == "0 {}"
+    )
+
+
+def test_locks_are_seen_to_after_forks_again() -> None:
+    code = """
+import os, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+pid = os.fork()
+if not pid:
+    print(threading.active_count(), flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+    began = "from headrace.broker.launch import bare_imports; bare_imports.load_asyncio()\n"
+    assert output(began + code) == "2"
+    assert output(began + "bare_imports.complete()\n" + code) == "1"
+
+
+def test_what_a_module_forks_keeps_its_signals_from_the_broker() -> None:
+    code = """
+import os, signal
+from headrace.broker import signals
+from headrace.broker.launch import bare_imports
+bare_imports.load_asyncio()
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+signals.catch()
+bare_imports.complete()
+bare_imports.complete()
+ready, begun = os.pipe()
+pid = os.fork()
+if not pid:
+    os.write(begun, b"x")
+    signal.pause()
+os.read(ready, 1)
+os.kill(pid, signal.SIGTERM)
+_, status = os.waitpid(pid, 0)
+os.close(writer)
+print(os.WTERMSIG(status), signal.SIGTERM in os.read(reader, 9))
+"""
+    assert output(code) == "15 False"
+
+
+def test_msgspec_comes_without_packages_that_no_message_needs_and_they_are_whole_afterwards() -> None:
+    started = "from headrace.broker.launch import bare_imports; bare_imports.load_small()\n"
+    assert output(started + "print({'uuid', 'decimal', 'msgspec.inspect'} & set(sys.modules))") == "set()"
+    used = "import uuid, decimal, msgspec.inspect, msgspec.json\n"
+    used += "print(uuid.UUID(int=1).int, decimal.Decimal('1.5'), msgspec.inspect.type_info(int), "
+    used += "msgspec.json.decode(msgspec.json.encode({'a': [1.5]})))"
+    assert output(started + used) == "1 1.5 IntType(gt=None, ge=None, lt=None, le=None, multiple_of=None) {'a': [1.5]}"

@@ -1,0 +1,174 @@
+"""What every module has by its context: roles, default methods, calls, timers, and an unload that leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.broker.module.context import EMPTY, RpcError
+from headrace.spec import message as m
+from waiting import stays_in_loop
+
+Run = Callable[..., None]
+
+
+def test_methods_are_the_owners_unless_they_are_open(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        broker.context("s").service("s", {"mine": lambda _msg: {}, "all": lambda _msg: {}}, open=("all",))
+        guest = broker.guest()
+        assert (await guest.ask("s.mine"))[0].errnum == errno.EPERM
+        assert (await guest.ask("s.all", tag=2))[0].errnum == 0
+        assert (await broker.owner_peer().ask("s.mine"))[0].errnum == 0
+
+    in_broker(scenario)
+
+
+async def _later() -> dict[str, int]:
+    await asyncio.sleep(0)
+    return {"late": 1}
+
+
+def _refuse(_msg: m.Message) -> None:
+    raise RpcError(errno.EBUSY, "not now")
+
+
+def _deep(_msg: m.Message) -> None:
+    def one() -> None:
+        def two() -> None:
+            def three() -> None:
+                def four() -> None:
+                    raise KeyError("inside")
+
+                four()
+
+            three()
+
+        two()
+
+    one()
+
+
+@pytest.mark.parametrize(
+    ("handler", "answer"),
+    [
+        (lambda _msg: {"a": 1}, (0, {"a": 1})),
+        (lambda _msg: EMPTY, (0, None)),
+        (lambda _msg: _later(), (0, {"late": 1})),
+        (_refuse, (errno.EBUSY, "not now")),
+        (lambda msg: msg.obj["missing"], (errno.EPROTO, "s.x: missing field 'missing'")),
+        (lambda msg: int(msg.obj["text"]), (errno.EPROTO, "s.x: invalid literal for int() with base 10: 'no'")),
+        (_deep, (errno.EIO, "s.x: internal error: 'inside'")),
+    ],
+)
+def test_what_a_handler_returns_or_raises_is_the_answer(in_broker: Run, handler: Any, answer: Any) -> None:
+    async def scenario(broker: Any) -> None:
+        broker.context("s").service("s", {"x": handler})
+        (reply,) = await broker.owner_peer().ask("s.x", {"text": "no"})
+        assert (reply.errnum, reply.text if reply.errnum else reply.obj) == answer
+
+    in_broker(scenario)
+
+
+def test_every_module_answers_what_is_asked_of_all(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        ctx = broker.context("s")
+        ctx.service("s", {})
+        counted = {"n": 5}
+        ctx.on_stats(lambda: dict(counted))
+        ctx.on_stats_clear(lambda: counted.update(n=0))
+        peer, guest = broker.owner_peer(), broker.guest()
+        (pong,) = await guest.ask("s.ping", {"pad": "x"})
+        assert (pong.obj["pad"], pong.obj["rank"], pong.obj["userid"]) == ("x", 0, guest.userid)
+        assert (await guest.ask("s.stats-get", tag=2))[0].obj == {"n": 5}
+        assert (await guest.ask("s.stats-clear", tag=3))[0].errnum == errno.EPERM
+        assert (await peer.ask("s.stats-clear", tag=4))[0].errnum == 0
+        assert (await guest.ask("s.stats-get", tag=5))[0].obj == {"n": 0}
+        assert (await peer.ask("s.rusage", tag=6))[0].obj["maxrss"] > 0
+        assert (await peer.ask("s.rusage", {"who": "me"}, tag=7))[0].errnum == errno.EINVAL
+        for op, flags, wanted in (("setbit", 5, 5), ("clrbit", 1, 4), ("set", 3, 3), ("clr", 0, 0)):
+            (reply,) = await peer.ask("s.debug", {"op": op, "flags": flags}, tag=10 + flags)
+            assert reply.obj == {"flags": wanted}
+            peer.got.clear()
+        assert (await peer.ask("s.nosuch", tag=20))[0].errnum == errno.ENOSYS
+
+    in_broker(scenario)
+
+
+def test_a_call_hears_each_answer_of_a_stream_and_nothing_after_the_end(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        served, asking = broker.context("s"), broker.context("asking")
+        streams = served.streams("watch")
+        served.service("s", {"watch": streams.add, "get": lambda _msg: {"a": 1}, "fail": _refuse})
+        heard: list[Any] = []
+        tag = asking.call("s.watch", {}, lambda reply: heard.append(reply.errnum or reply.obj), streaming=True)
+        await broker.settle()
+        streams.send({"n": 1})
+        asking.cancel(tag)
+        await broker.settle()
+        streams.send({"n": 2})
+        await broker.settle()
+        assert heard == [{"n": 1}, errno.ENODATA]
+        assert await asking.rpc("s.get") == {"a": 1}
+        with pytest.raises(RpcError, match="not now"):
+            await asking.rpc("s.fail")
+
+    in_broker(scenario)
+
+
+def test_a_guests_event_moves_no_module(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        heard: list[str] = []
+        broker.context("s").subscribe("news", lambda msg: heard.append(msg.topic))
+        for rolemask in (m.ROLE_USER, m.ROLE_OWNER):
+            event = m.event("news.of", {})
+            event.userid, event.rolemask = 4242, rolemask
+            broker.events.publish(event)
+        await broker.settle()
+        assert heard == ["news.of"]
+
+    in_broker(scenario)
+
+
+def test_an_unload_takes_back_everything_and_tells_who_waits(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        ctx, other = broker.context("s"), broker.context("other")
+        streams, ran, said = ctx.streams("watch"), [], []
+        ctx.service("s", {"watch": streams.add})
+        other.service("other", {"watch": other.streams("watch").add})
+        ctx.call("other.watch", {}, lambda _reply: None, streaming=True)
+        ctx.subscribe("e", lambda _msg: ran.append("event"))
+        ctx.call_later(0.01, ran.append, "timer")
+        task = ctx.spawn(asyncio.sleep(1000))
+        ctx.on_unload(lambda: said.append("first"))
+        ctx.on_unload(lambda: 1 / 0)
+        peer = broker.owner_peer()
+        await peer.ask("s.watch", {}, m.FLAG_STREAMING)
+        assert len(other.streams("watch")) == 1
+        await ctx.unload()
+        await broker.settle()
+        broker.events.publish(m.event("e"))
+        await stays_in_loop(lambda: ran == [], 0.03)
+        assert (ran, said, task.cancelled()) == ([], ["first"], True)
+        assert [reply.errnum for reply in peer.got] == [errno.ENOSYS]
+        assert "s" not in broker.router.services
+        assert len(other.streams("watch")) == 0
+        assert any("ZeroDivisionError" in line for line in broker.log.ring)
+
+    in_broker(scenario)
+
+
+def test_a_service_has_one_provider(in_broker: Run) -> None:
+    async def scenario(broker: Any) -> None:
+        first = broker.context("a")
+        first.service("s", {"x": lambda _msg: {}})
+        with pytest.raises(RpcError) as refused:
+            broker.context("b").service("s", {})
+        assert refused.value.errnum == errno.EEXIST
+        first.unservice("s")
+        broker.context("c").service("s", {})
+
+    in_broker(scenario)

@@ -1,0 +1,366 @@
+"""The journal: what was written is there after a crash, what was torn is not, and a full disk is said in time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.state import journal as journal_room
+from headrace.broker.state.disk import reserve
+from headrace.broker.state.journal import Journal, JournalError, frames
+
+
+def opened(folder: Path) -> tuple[Journal, list[bytes]]:
+    journal = Journal(str(folder))
+    return journal, list(journal.replay())
+
+
+def read_back(folder: Path) -> list[bytes]:
+    journal, found = opened(folder)
+    journal.close()
+    return found
+
+
+def test_batches_come_back_in_order(tmp_path: Path) -> None:
+    journal, found = opened(tmp_path)
+    assert found == []
+    for batch in (b"one", b"two" * 1000):
+        journal.append(batch)
+    journal.close()
+    journal, found = opened(tmp_path)
+    assert (found, journal.torn) == ([b"one", b"two" * 1000], 0)
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"two" * 1000, b"three"]
+
+
+def torn_after(path: Path, whole: bytes, last: bytes, cut: int) -> None:
+    """A journal of two batches of which the last was written up to byte `cut`."""
+    journal, _ = opened(path)
+    journal.append(whole)
+    end = journal.size
+    journal.append(last)
+    journal.close()
+    os.truncate(path / "journal.00000000", end + cut)
+
+
+def test_a_write_torn_at_any_byte_is_cut_off_and_written_over(tmp_path: Path) -> None:
+    last = bytes(range(64))
+    for cut in range(len(last) + 8):
+        folder = tmp_path / str(cut)
+        torn_after(folder, b"whole", last, cut)
+        journal, found = opened(folder)
+        # What is left of a length may be all zeros, as after the end.
+        assert (found, journal.torn > 0, journal.damage) == ([b"whole"], cut > 0, "")
+        journal.append(b"next")
+        journal.close()
+        assert read_back(folder) == [b"whole", b"next"]
+
+
+def test_a_flipped_bit_anywhere_loses_nothing_before_it_and_is_told(tmp_path: Path) -> None:
+    batches = [bytes([65 + number]) * (10 + number) for number in range(4)]
+    journal, _ = opened(tmp_path / "good")
+    ends = []
+    for batch in batches:
+        journal.append(batch)
+        ends.append(journal.size)
+    journal.close()
+    good = (tmp_path / "good" / "journal.00000000").read_bytes()
+    for place in range(ends[-1]):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        data = bytearray(good)
+        data[place] ^= 1 << place % 8
+        (folder / "journal.00000000").write_bytes(bytes(data))
+        journal, found = opened(folder)
+        hit = next(index for index, end in enumerate(ends) if place < end)
+        assert found == batches[:hit]
+        journal.append(b"next")
+        journal.close()
+        assert read_back(folder) == [*batches[:hit], b"next"]
+        begin = ends[hit - 1] if hit else 0
+        if hit == len(batches) - 1:
+            assert journal.torn > 0
+        else:
+            kept = folder / f"damaged.00000000.{begin}"
+            assert f"damaged at byte {begin}" in journal.damage and str(kept) in journal.damage
+            assert kept.read_bytes() == bytes(data[begin : ends[-1]])
+
+
+def test_damage_before_the_last_file_sets_the_later_ones_aside(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    place = journal.size
+    journal.append(b"two")
+    journal.rotate()
+    journal.append(b"three")
+    journal.close()
+    path = tmp_path / "journal.00000000"
+    data = bytearray(path.read_bytes())
+    data[place + 9] ^= 1
+    path.write_bytes(bytes(data))
+    journal, found = opened(tmp_path)
+    assert found == [b"one"]
+    assert "damaged.00000001" in journal.damage
+    journal.append(b"next")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"next"]
+
+
+def test_a_torn_file_before_an_empty_one_is_no_damage(tmp_path: Path) -> None:
+    torn_after(tmp_path, b"one", b"two", 9)
+    (tmp_path / "journal.00000001").write_bytes(b"\0" * 1000)
+    journal, found = opened(tmp_path)
+    assert (found, journal.torn, journal.damage) == ([b"one"], 9, "")
+    journal.append(b"next")
+    journal.rotate()
+    journal.append(b"last")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"next", b"last"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
+    for end, payload in frames(data):
+        assert 0 < len(payload) < end <= len(data)
+
+
+def test_the_folder_belongs_to_one_instance(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    with pytest.raises(JournalError, match="in use by another instance"):
+        Journal(str(tmp_path))
+    journal.close()
+
+
+def test_a_checkpoint_replaces_the_files_before_it(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"old")
+    number = journal.rotate()
+    journal.append(b"new")
+    journal.checkpoint(number, [(7, "12", b"job"), (8, "", b"gone")], [8], [(0, b"text")], {"queues": b"q"})
+    journal.close()
+    journal, found = opened(tmp_path)
+    assert found == [b"new"]
+    saved = journal.load()
+    assert list(saved.jobs) == [(7, "12", b"job")]
+    assert (saved.texts, saved.meta["queues"]) == ([(0, b"text")], b"q")
+    journal.close()
+
+
+def test_a_crash_before_the_checkpoint_keeps_both_files(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"old")
+    journal.rotate()
+    journal.append(b"new")
+    journal.close()
+    assert read_back(tmp_path) == [b"old", b"new"]
+
+
+def test_a_failed_write_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    real = os.pwrite
+
+    def short(fd: int, data: bytes, place: int) -> int:
+        if len(data) > 10:
+            return real(fd, data[:10], place)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", short)
+        with pytest.raises(OSError, match="No space left"):
+            journal.append(b"two two two")
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"three"]
+
+
+def test_a_full_disk_shows_before_running_jobs_need_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+
+    def full(fd: int, place: int, length: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert journal.room()
+    while journal.room():
+        journal.append(b"x" * (1 << 18))
+    left = os.path.getsize(tmp_path / "journal.00000000") - journal.size
+    assert left >= 1 << 19
+    journal.close()
+
+
+def full_beyond(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A file system where files grow to `most` bytes."""
+    real = os.posix_fallocate
+
+    def limited(fd: int, place: int, length: int) -> None:
+        if place + length > most:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(fd, place, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", limited)
+
+
+def test_each_active_job_keeps_room_from_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full_beyond(monkeypatch, 3 << 20)
+    journal, _ = opened(tmp_path)
+    taken = 0
+    while journal.room(taken + 1, 1000):
+        journal.append(b"x" * 1000)
+        taken += 1
+    assert 600 < taken < 800
+    assert (3 << 20) - journal.size >= reserve(taken)
+    # Jobs that end give theirs back.
+    assert journal.room(taken // 2, 1000)
+    # What is large is refused where something small has room.
+    assert not journal.room(taken // 2, 4 << 20)
+    journal.close()
+
+
+def test_a_small_disk_is_not_filled_in_advance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = (6 << 20) // 4096
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: os.statvfs_result((4096, 4096, 1 << 30, blocks, blocks, 0, 0, 0, 0, 255))
+    )
+    journal, _ = opened(tmp_path)
+    assert reserve(0) <= os.path.getsize(tmp_path / "journal.00000000") <= 3 << 20
+    journal.close()
+
+
+def test_space_that_comes_back_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        full_beyond(patch, 1 << 20)
+        journal, _ = opened(tmp_path)
+        assert not journal.room(1, 1)
+    monkeypatch.setattr(journal_room, "_ASK_AGAIN", 0.0)
+    assert journal.room(1, 1)
+    journal.close()
+
+
+def test_without_room_for_a_new_file_the_old_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    with monkeypatch.context() as patch:
+        full_beyond(patch, reserve(100) - 1)
+        with pytest.raises(OSError, match="No space left on device for another file"):
+            journal.rotate(100)
+        journal.append(b"two")
+        assert os.listdir(tmp_path).count("journal.00000001") == 0
+        assert journal.rotate(99) == 1
+    assert os.path.getsize(tmp_path / "journal.00000000") < 100, "what it kept has gone to the new one"
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"two", b"three"]
+
+
+def test_a_checkpoint_without_room_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    for text, number in (("database or disk is full", errno.ENOSPC), ("disk I/O error", errno.EIO)):
+
+        def failing(*_args: object, text: str = text) -> None:
+            raise sqlite3.OperationalError(text)
+
+        monkeypatch.setattr(Journal, "_save", failing)
+        with pytest.raises(OSError, match=text) as caught:
+            journal.checkpoint(0, [], [], [], {})
+        assert caught.value.errno == number
+    journal.close()
+
+
+def test_a_disk_that_fails_while_files_change_loses_nothing_then_or_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+
+    def broken(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.rotate()
+    journal.append(b"two")
+    journal.rotate()
+    journal.append(b"three")
+    journal.close()
+    assert read_back(tmp_path) == [b"one", b"two", b"three"]
+
+
+class Forgetful:
+    """fdatasync as of a kernel that cannot write: it says so once and counts what it has dropped as written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.safe = path.read_bytes()
+        self.fails = False
+
+    def fdatasync(self, _fd: int) -> None:
+        if not self.fails:
+            self.safe = self.path.read_bytes()
+            return
+        self.fails = False
+        # Places that were kept in advance hold zeros.
+        size = self.path.stat().st_size
+        self.path.write_bytes(self.safe[:size].ljust(size, b"\0"))
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("rotating", [False, True])
+def test_a_failed_sync_leaves_no_hole_before_what_is_written_later(
+    rotating: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    disk = Forgetful(tmp_path / "journal.00000000")
+    monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
+    journal.append(b"one")
+    journal.sync()
+    journal.append(b"two")
+    journal.append(b"three")
+    disk.fails = True
+    with pytest.raises(OSError, match="Input/output error"):
+        (journal.rotate if rotating else journal.sync)()
+    journal.append(b"four")
+    journal.sync()
+    assert [payload for _, payload in frames(disk.safe)] == [b"one", b"two", b"three", b"four"]
+    journal.append(b"five")
+    journal.rotate()
+    assert [payload for _, payload in frames(disk.safe)][4:] == [b"five"]
+    journal.close()
+
+
+def test_no_new_file_follows_one_with_the_rest_of_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(b"one")
+    real = os.pwrite
+
+    def torn(fd: int, data: bytes, place: int) -> int:
+        real(fd, data[:10], place)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def stuck(_fd: int, end: int) -> None:
+        if end:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", torn)
+        patch.setattr(os, "ftruncate", stuck)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.append(b"two two two")
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.rotate()
+    assert journal.rotate() == 1
+    journal.append(b"three")
+    journal.close()
+    journal, found = opened(tmp_path)
+    assert (found, journal.torn, journal.damage) == ([b"one", b"three"], 0, "")
+    journal.close()
