@@ -68,7 +68,7 @@ def test_kill_9_of_a_follower_is_noticed_and_the_rest_works_on():
     until flux overlay status | grep -q lost; do sleep .02; done
     flux overlay status; flux run -N3 hostname | wc -l; flux resource list -s down -no {nnodes}
     """
-    done = start("--test-size=4", script, timeout=240)
+    done = start("--test-size=4", "--test-exit-mode=leader", script, timeout=240)
     assert "lost" in done.out
     assert "\n3\n" in done.out
     assert done.out.rstrip().endswith("1")

@@ -13,7 +13,7 @@ MOST = "--parse=transaction-opcount.commit.max"
 
 MODULE = [
     Line("flux module list | grep '^kvs '", like("kvs +(\\d+|idle) +R +0 +0 +\n")),
-    Line("flux module list --long | grep -c '/kvs[.]py'", "1\n"),
+    Line("flux module list --long | grep -c '/kvs/service[.]py'", "1\n"),
     # stats
     Line(f"flux kvs put a=1; flux module stats {COMMITS} >n; test $(cat n) -gt 0; echo $?", "0\n"),
     Line(f"flux module stats {MOST} --scale=2.5 kvs", like("\\d+\\.(0|5)\n")),
@@ -180,7 +180,9 @@ LINES = MODULE + CONTENT + OVERLAY
 def module_overlay_answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("overlay")
     state = f"-Sstatedir={tmp_path_factory.mktemp('state')}"
-    return answers(LINES, folder, "-s4", "-Stbon.topo=kary:1", "--test-hosts=node[0-3]", state)
+    size = ("-s4", "-Stbon.topo=kary:1", "--test-hosts=node[0-3]")
+    # A line has a follower end.
+    return answers(LINES, folder, *size, "--test-exit-mode=leader", state)
 
 
 @pytest.mark.parametrize("index", range(len(LINES)), ids=names(LINES))

@@ -36,17 +36,18 @@ def test_it_begins_with_those_it_needs(tmp_path: Path) -> None:
     # The program waits for the end of the one it does not need, or all could be over before.
     tried = f"flux getattr broker.pid > {pid}.new; mv {pid}.new {pid}"
     script = _FAILS.replace("{}", "1", 1).replace("exit", f"{tried}; exit")
-    options = ["--test-size=3", "-Sbroker.quorum=2", f"-Sbroker.rc1_path={script}", "-Sbroker.rc3_path="]
+    options = ["--test-size=3", "--test-exit-mode=leader", "-Sbroker.quorum=2", "-Sbroker.rc3_path="]
+    options.append(f"-Sbroker.rc1_path={script}")
     program = f"until test -s {pid}; do sleep 0.05; done; while kill -0 $(cat {pid}); do sleep 0.05; done; echo here"
     done = start(*options, "sh", "-c", program, timeout=240)
     assert (done.rc, sorted(done.out.splitlines()), done.left) == (0, ["here", "no luck"], [])
     assert "rc1.0: " in done.err and "Exited (rc=7)" in done.err
 
 
-def test_a_follower_that_is_lost_later_ends_nothing() -> None:
+def test_a_follower_that_is_lost_later_ends_nothing_where_the_leader_counts() -> None:
     lost = "until flux overlay status | grep -q lost; do sleep 0.05; done"
     script = f"kill -9 $(flux exec -r2 flux getattr broker.pid); {lost}; flux run -N2 true"
-    done = start("--test-size=3", script, timeout=240)
+    done = start("--test-size=3", "--test-exit-mode=leader", script, timeout=240)
     assert (done.rc, done.left) == (0, [])
     assert "are needed" not in done.err
 

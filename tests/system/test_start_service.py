@@ -107,24 +107,44 @@ def test_only_the_leader_is_started_where_that_is_asked_for(ask: str, table: lis
 
 
 @pytest.mark.parametrize(
-    ("options", "status"),
+    ("options", "waits", "status"),
     [
         # A follower that fails ends the others, and the largest status counts.
-        (["--test-exit-timeout=0"], 137),
-        (["--test-exit-mode=any", "--test-exit-timeout=100ms"], 137),
-        # Else they go on.
-        (["--test-exit-mode=leader", "--test-exit-timeout=0"], 5),
-        ([], 5),
+        (["--test-exit-timeout=0"], True, 137),
+        (["--test-exit-mode=any", "--test-exit-timeout=100ms"], True, 137),
+        # By default the program has 20 s to end.
+        ([], False, 137),
+        # The others go on, and the leader's status counts.
+        (["--test-exit-mode=leader", "--test-exit-timeout=0"], False, 5),
+        (["--test-exit-mode=leader"], False, 5),
     ],
 )
-def test_whose_end_ends_the_instance(options: list[str], status: int, ask: str) -> None:
-    """The program waits for the event that the killed broker is gone, unless it is killed before."""
+def test_whose_end_ends_the_instance(options: list[str], waits: bool, status: int, ask: str) -> None:
+    """The program ends when the killed broker is gone, or waits until it is killed."""
     script = f'{ask} \'start.kill {{"rank": 1, "signum": 9}}\' \'start.wait {{"rank": 1}}\'; '
-    script += "flux overlay status --wait=degraded --timeout=30s; exit 5" if status == 5 else "sleep 300"
+    script += "sleep 300" if waits else "flux overlay status --wait=degraded --timeout=30s; exit 5"
     done = start("-s2", *options, "sh", "-c", script)
     assert done.rc == status, done.err
     assert "flux-start: 1 (pid " in done.err
+    assert ("the instance ends in 20 s; with --test-exit-mode=leader it would go on" in done.err) == (options == [])
     assert not done.left
+
+
+def test_brokers_that_met_by_pmi_cannot_be_started_again() -> None:
+    """With `--wrap` brokers are programs that boot by PMI."""
+    script = """
+import os, flux
+with flux.Flux(os.environ["FLUX_START_URI"]) as handle:
+    handle.rpc("start.kill", {"rank": 1, "signum": 9}).get()
+    handle.rpc("start.wait", {"rank": 1}).get()
+    try:
+        handle.rpc("start.run", {"rank": 1}).get()
+    except OSError as exc:
+        print(exc)
+"""
+    done = start("-s2", "--wrap=env", "--test-exit-mode=leader", sys.executable, "-c", script)
+    assert "a broker that was started by PMI cannot be started again: give a table [bootstrap]" in done.out
+    assert (done.rc, done.left) == (0, []), done.err
 
 
 def test_clients_are_told_of_with_v() -> None:

@@ -209,7 +209,8 @@ def start_command(plan: Plan, work: str, flux: str) -> str:
     if plan.attrs["log-stderr-level"] != "6":
         attrs["log-stderr-level"] = plan.attrs["log-stderr-level"]
     words = [flux, "start", f"--test-size={plan.size}", f"--test-hosts={hosts_of(plan.name, plan.size)}"]
-    words += [f"--test-rundir={work}/run", f"--config-path={work}/broker.json"]
+    # As in a cluster, a follower that fails does not end the others.
+    words += [f"--test-rundir={work}/run", "--test-exit-mode=leader", f"--config-path={work}/broker.json"]
     words += [f"-S{name}={value}" for name, value in attrs.items()]
     return shlex.join([*words, _shell(), f"{work}/inner"])
 

@@ -47,7 +47,8 @@ class LaunchOptions:
     ) -> None:
         self.size = size
         self.verbose = verbose
-        # "any" or "leader": whose end begins the `exit_timeout` seconds of the others; "" and None where not asked for.
+        # "any" (the default, also as "") or "leader": whose failure begins the `exit_timeout` seconds of the others;
+        # None where no time was asked for.
         self.exit_mode = exit_mode
         self.exit_timeout = exit_timeout
         # "leader" if rank 0 alone is started.

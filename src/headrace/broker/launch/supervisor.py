@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Seconds that followers may outlive their leader before they are told to go, and then until they are killed.
 _GRACE, _STUCK = 1.0, 4.0
-# Seconds that others may outlive the first broker that ends, where an exit mode was asked for without a time.
+# Seconds that an instance outlives a follower that fails; `--test-exit-timeout` gives another time.
 _EXIT_TIMEOUT = 20.0
 # How often a leader that does not answer is asked.
 _TRIES = 10
@@ -38,12 +38,15 @@ _TRIES = 10
 class Supervisor:
     """The brokers of one test instance; `start(rank)` starts one and returns its pid.
 
-    Without an exit mode or an exit timeout the instance goes on when a follower ends, and ends with its leader, whose
-    exit code is the result. A follower that ends before the instance has its quorum may leave the leader waiting for
-    ever: then the instance is ended, and that follower's exit code is the result.
+    A follower that fails ends the instance: `exit_timeout` seconds later (20 by default) those that are left are killed
+    (SIGKILL), unless that follower was started again. Followers that outlive their leader are told to go and then
+    killed, or killed after `exit_timeout` where that was given. The result is the largest of the exit codes that the
+    brokers had, of each rank the last.
 
-    With one of them the others are killed (SIGKILL) `exit_timeout` seconds after the leader has ended or, but in mode
-    "leader", a follower has failed; the result is the largest exit code, in mode "leader" the leader's.
+    With the exit mode "leader" the instance goes on without a follower that has failed; the result is the leader's.
+
+    In both modes a follower that fails before the quorum is there ends the instance at once, with its exit code: the
+    leader might wait for it for ever. This does not hold where an exit timeout was given, or the leader starts alone.
     """
 
     def __init__(
@@ -56,17 +59,18 @@ class Supervisor:
         self._agents = agents
         self._verbose = options.start_verbose
         self._any_counts = options.exit_mode != "leader"
-        self._as_told = bool(options.exit_mode) or options.exit_timeout is not None
-        self._exit_timeout = _EXIT_TIMEOUT if options.exit_timeout is None else options.exit_timeout
-        self._waits_for_all = options.start_mode != "leader" and not self._as_told
+        self._exit_timeout = options.exit_timeout
+        self._waits_for_all = options.start_mode != "leader" and self._exit_timeout is None
         # Ranks by pid, and exit codes by rank.
         self._ranks: dict[int, int] = {}
         self._codes: dict[int, int] = {}
-        self._result = self._failed = 0
+        # Exit codes by rank of brokers that count for the result; that of a start which failed goes before them.
+        self._results: dict[int, int] = {}
+        self._failed = 0
         self._leader_killed = False
         # When those that are left are sent which signal.
         self._deadline: float | None = None
-        self._next_signal = signal.SIGKILL if self._as_told else signal.SIGTERM
+        self._next_signal = signal.SIGKILL
         self._told = False
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
@@ -93,9 +97,11 @@ class Supervisor:
         if self._told:
             raise OSError(errno.ESHUTDOWN, "the instance ends")
         self.start(rank)
+        self._results.pop(rank, None)
         if rank == 0:
-            self._deadline = None
             self._leader_killed = False
+        if 0 not in self._results and not any(self._results.values()):
+            self._deadline = None
 
     # -- life
 
@@ -144,7 +150,7 @@ class Supervisor:
         # The run directory may stay.
         with contextlib.suppress(OSError):
             os.unlink(f"{self._rundir}/start")
-        return max(self._failed, self._result) if self._as_told else self._failed or self._result
+        return self._failed or max(self._results.values(), default=0)
 
     def watch(self, fd: int, readable: Callable[[], None] | None) -> None:
         """Have `readable()` called when there is something to read; None ends that."""
@@ -212,7 +218,7 @@ class Supervisor:
         too_few = self._waits_for_all and is_lost and not (self._told or self._failed or self._has_run())
         shell_code = code if code >= 0 else 128 - code
         self._codes[rank] = shell_code
-        if code and (rank == 0 or code < 0 or too_few or self._as_told) and not self._told and self.size > 1:
+        if code and not self._told and self.size > 1:
             how = f"exited with rc={code}" if code > 0 else f"killed by signal {-code}"
             print(f"flux-start: {rank} (pid {pid}) {how}", file=sys.stderr, flush=True)
         if too_few:
@@ -222,12 +228,9 @@ class Supervisor:
             self._forward(signal.SIGTERM, None)
         if rank == 0:
             self._leader_killed = code < 0
-            self._result = shell_code
-        elif self._as_told and self._any_counts:
-            self._failed = max(self._failed, shell_code)
-        if rank == 0 or (code and self._as_told and self._any_counts):
-            # A follower that ends well leaves an instance that ends well, whose leader follows.
-            self._set_deadline()
+        if rank == 0 or (self._any_counts and not (self._told and self._exit_timeout is None)):
+            self._results[rank] = shell_code
+        self._limit_the_rest(rank, code)
         if code and self._agents is not None:
             # The broker's agent may have been killed with it: then the agent's tasks are children of this process now.
             keeper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
@@ -241,9 +244,25 @@ class Supervisor:
         self._failed = self._failed or code & 0xFF or 1
         self._end_the_rest()
 
-    def _set_deadline(self) -> None:
-        if self._deadline is None:
-            self._deadline = time.monotonic() + (self._exit_timeout if self._as_told else _GRACE)
+    def _limit_the_rest(self, rank: int, code: int) -> None:
+        """Say until when the others may outlive the broker of `rank`, which has ended with `code`.
+
+        A follower that ends well leaves an instance that ends well, whose leader follows.
+        """
+        if rank == 0 and self._exit_timeout is None:
+            self._end_within(_GRACE, signal.SIGTERM)
+        elif rank == 0 or (code and self._any_counts):
+            timeout = _EXIT_TIMEOUT if self._exit_timeout is None else self._exit_timeout
+            if rank and timeout and self.pid_of(0) != -1 and not (self._told or self._failed):
+                text = f"the instance ends in {timeout:g} s; with --test-exit-mode=leader it would go on"
+                print(f"flux-start: {text}", file=sys.stderr, flush=True)
+            self._end_within(timeout, signal.SIGKILL)
+
+    def _end_within(self, seconds: float, number: signal.Signals) -> None:
+        """Have the brokers that are left sent a signal; of several such times the first holds."""
+        deadline = time.monotonic() + seconds
+        if not self._told and (self._deadline is None or deadline < self._deadline):
+            self._deadline, self._next_signal = deadline, number
 
     def _end_the_rest(self) -> None:
         """Signal the brokers that are left: they never met the leader, or cannot leave."""
