@@ -51,14 +51,15 @@ def test_a_long_wait_can_be_interrupted_and_is_put_back_in_order() -> None:
     assert ran.stdout.split() == ["SIGINT", "2", "held"]
 
 
-def leader(state: str = "run", ended_by: int = 0, program: Any = None) -> tuple[Any, list[str]]:
+def leader(state: str = "run", told: bool = False, program: Any = None) -> tuple[Any, list[str]]:
     did: list[str] = []
     order = ("run", "cleanup", "shutdown")
     broker = SimpleNamespace(
         attrs={},
         rank=0,
         state=state,
-        ended_by=ended_by,
+        ended_by=0,
+        was_told_to_end=told,
         exit_code=0,
         program=program,
         log=lambda *_: None,
@@ -87,17 +88,23 @@ def test_a_warning_is_for_the_jobs_and_one_broker_passes_it_on(number: int, rank
 
 
 @pytest.mark.parametrize(
-    ("state", "ended_by", "wanted"),
+    ("state", "told", "wanted"),
     [
-        ("cleanup", 0, []),
-        ("cleanup", signal.SIGTERM, ["cleanup-fail"]),
-        ("shutdown", signal.SIGTERM, ["shutdown-timeout"]),
+        ("cleanup", False, []),
+        ("cleanup", True, ["cleanup-fail"]),
+        ("shutdown", True, ["shutdown-timeout"]),
     ],
 )
-def test_who_is_told_twice_waits_no_longer(state: str, ended_by: int, wanted: list[str]) -> None:
-    broker, did = leader(state, ended_by)
+def test_who_is_told_twice_waits_no_longer(state: str, told: bool, wanted: list[str]) -> None:
+    broker, did = leader(state, told)
     signals.received(broker, signal.SIGTERM)
     assert did == wanted
+
+
+def test_a_signal_after_the_program_has_ended_leaves_its_status() -> None:
+    broker, _ = leader("cleanup")
+    signals.received(broker, signal.SIGTERM)
+    assert (broker.exit_code, broker.ended_by) == (0, 0)
 
 
 def test_an_interrupt_is_the_programs() -> None:

@@ -165,6 +165,35 @@ def test_a_killed_lead_is_replaced_and_its_followers_come_back(miniclusters: Min
     assert miniclusters.flux("lead", "run", "-N2", "echo", "both").split() == ["both"] * 2
 
 
+def test_a_deleted_lead_is_replaced_and_runs_the_command_again_with_its_followers(
+    miniclusters: MiniClusters, held: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, container = held
+    miniclusters.apply("deleted", size=2, containers=[container])
+    miniclusters.phase("deleted", "Running")
+    lead, follower = miniclusters.running("deleted"), miniclusters.running("deleted", 1)
+    miniclusters.kubectl("delete", "pod", lead, "--wait=false")
+    until(lambda: miniclusters.running("deleted") != lead)
+    miniclusters.wait("deleted", "ready", "2/2")
+    assert miniclusters.running("deleted", 1) == follower
+    (folder / "go").touch()
+    assert miniclusters.phase("deleted", "Finished")["exitCode"] == 0
+
+
+def test_a_deleted_lead_of_a_drained_node_finds_its_followers(
+    miniclusters: MiniClusters, cluster: Cluster, held: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, container = held
+    miniclusters.apply("drained", size=2, backoffLimit=0, containers=[container])
+    miniclusters.phase("drained", "Running")
+    lead = miniclusters.running("drained")
+    with faults.drained(cluster, miniclusters.get("pod", lead)["spec"]["nodeName"]):
+        until(lambda: miniclusters.running("drained") != lead)
+        miniclusters.wait("drained", "ready", "2/2")
+        (folder / "go").touch()
+        assert miniclusters.phase("drained", "Finished")["exitCode"] == 0
+
+
 def test_pods_of_a_drained_node_move_and_are_not_counted_as_failures(
     miniclusters: MiniClusters, cluster: Cluster
 ) -> None:

@@ -116,8 +116,10 @@ class Broker:
         self._leader_runs = False
         # Told to end before we could.
         self._unwanted = False
-        # The signal that ended this instance.
+        # The signal that ended this instance before its initial program did; followers learn it from the leader.
         self.ended_by = 0
+        # The leader got a signal that ends an instance.
+        self.was_told_to_end = False
         self._own_rundir = False
         self._quorum_was_slow = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -427,7 +429,7 @@ class Broker:
             self.context.respond_error(msg, errno.ENODEV, "the broker is shutting down")
         self.run_waiters = []
         if self.rank == 0:
-            self.context.publish("broker.state", {"state": "shutdown"})
+            self.context.publish("broker.state", {"state": "shutdown", "signal": self.ended_by})
         if not any(child.alive for child in self.overlay.children.values()):
             self.loop.call_soon(self.advance, "children-none")
             return
@@ -484,7 +486,7 @@ class Broker:
 
     def boot_answer(self, _hello: dict[str, Any]) -> dict[str, Any]:
         """What a child learns from our answer to its hello."""
-        return {"hosts": self.boot.hosts, "state": self.state}
+        return {"hosts": self.boot.hosts, "state": self.state, "signal": self.ended_by}
 
     def _parent_ready(self, body: dict[str, Any]) -> None:
         hosts = body.get("hosts")
@@ -495,19 +497,29 @@ class Broker:
             growth.follow(self, [str(host) for host in hosts])
         self._leader_runs = body.get("state") == "run"
         self._unwanted = body.get("state") in ("shutdown", "finalize", "goodbye", "unload-builtins")
+        if self._unwanted:
+            self._leader_ended(body.get("signal", 0))
         if has_own_rc1(self.attrs) and not self._unwanted:
             when_parent_is_through(self, self.advance)
         else:
             self.advance("parent-ready")
 
-    def parent_state(self, new: str) -> None:
-        """Rank 0 entered `new`."""
+    def parent_state(self, new: str, ended_by: int = 0) -> None:
+        """Rank 0 entered `new`; `ended_by` is the signal that had it shut down, 0 for none."""
         if new == "run":
             self._leader_runs = True
             self.advance("quorum-full")
         elif new == "shutdown" and not self.past("cleanup"):
+            self._leader_ended(ended_by)
             self._give_up_rc1()
             self.advance("shutdown")
+
+    def _leader_ended(self, ended_by: int) -> None:
+        """A follower whose leader was ended by a signal may be started again for the next leader: its exit code says
+        so where `broker.exit-restart` (flux-broker-attributes(7)) gives one."""
+        self.ended_by = ended_by
+        if ended_by:
+            self.exit_code = self.exit_code or int(self.attrs.get("broker.exit-restart", "0"))
 
     def _give_up_rc1(self) -> None:
         """What begins is not wanted any more: do not wait for the user's script, only for our modules."""

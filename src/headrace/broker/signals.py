@@ -139,11 +139,12 @@ def received(broker: Broker, number: int) -> None:
         # The program decides what an interrupt means.
         broker.program.interrupt()
         return
-    again = broker.ended_by != 0
-    broker.ended_by = broker.ended_by or number
-    if broker.attrs.get("broker.rc2_none") != "1":
-        broker.exit_code = broker.exit_code or 128 + number
+    again, broker.was_told_to_end = broker.was_told_to_end, True
     if not broker.past("run"):
+        # Later the initial program has ended, and the status is its own.
+        broker.ended_by = broker.ended_by or number
+        if broker.attrs.get("broker.rc2_none") != "1":
+            broker.exit_code = broker.exit_code or 128 + number
         broker.begin_shutdown()
     elif again and broker.state == "cleanup":
         # Told twice: do not wait for jobs any longer.

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pods import Pod, Pods, pods, told
@@ -28,6 +29,12 @@ def online(pod: Pod) -> str:
 def broker_of(pod: Pod) -> int:
     """The pid of the pod's broker, in the pod."""
     return int(pod.run("flux", "getattr", "broker.pid").stdout)
+
+
+def state_of(pod: Pod) -> str:
+    """The state that the pod's broker is in; "" without one."""
+    asked = pod.run("python3", "-c", "import flux; print(flux.Flux().rpc('state-machine.get').get()['state'])")
+    return asked.stdout.strip()
 
 
 def test_a_follower_finds_its_lead_soon_after_the_lead_has_a_name(world: Pods) -> None:
@@ -57,7 +64,11 @@ def test_a_pod_is_ready_while_its_broker_is_up(world: Pods) -> None:
     # Asked once: the answer comes when the broker is up.
     assert (ready(lead), ready(follower)) == ("200", "200")
     lead.signal(signal.SIGTERM)
-    assert (lead.wait(), follower.wait()) == (143, 0)
+    assert lead.wait() == 143
+    # Its index of the Job is not complete: there will be another lead.
+    until(lambda: "503" in ready(follower))
+    follower.signal(signal.SIGTERM)
+    assert follower.wait() == 143
 
 
 def test_a_pod_whose_broker_never_came_up_is_not_ready(world: Pods) -> None:
@@ -84,7 +95,7 @@ def test_a_broker_that_was_killed_is_started_again_in_its_pod(world: Pods) -> No
     assert follower.run("sh", "-c", f"kill -9 {first}").returncode == 0
     until(lambda: lead.run("flux", "run", "-N2", "true").returncode == 0)
     assert broker_of(follower) != first
-    assert "starting it again" in follower.output()[1]
+    assert "starting the broker again" in follower.output()[1]
 
 
 def test_a_pod_that_is_replaced_joins_again(world: Pods) -> None:
@@ -108,6 +119,66 @@ def test_followers_wait_for_a_lead_that_is_replaced(world: Pods) -> None:
     again = world.start(plan, "c-0")
     assert (again.wait(), follower.wait()) == (0, 0), again.output()
     assert sorted(again.output()[0].split()) == ["c-0", "c-1"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [{}, {"commands": {"pre": "echo before", "post": "echo after"}}],
+    ids=["words", "shell-text"],
+)
+@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+def test_a_follower_serves_the_next_lead_where_its_lead_was_told_to_end(
+    world: Pods, head: dict[str, Any], strict: bool
+) -> None:
+    logging = {"quiet": True, "strict": strict}
+    stays = told({"command": "sleep 1000", **head}, tasks=0, logging=logging)
+    lead, follower = world.start_all(stays)
+    until(lambda: lead.run("flux", "jobs", "-no", "{state}").stdout.strip() == "RUN")
+    lead.signal(signal.SIGTERM)
+    assert lead.wait() == 143
+    assert lead.message()["killed"]
+    until(lambda: "the lead was ended by a signal" in follower.output()[1])
+    assert follower.process.poll() is None
+    again = world.start(told({"command": "hostname", **head}, tasks=0, logging=logging), "c-0")
+    assert (again.wait(), follower.wait()) == (0, 0), again.output()
+    assert {"c-0", "c-1"} <= set(again.output()[0].split())
+
+
+def test_a_follower_that_comes_while_its_lead_goes_serves_the_next_lead(world: Pods) -> None:
+    plan = told({}, interactive=True)
+    lead, follower = world.start_all(plan)
+    assert ready(follower) == "200"
+    # The lead's broker waits for the follower's, which takes no step.
+    stopped = broker_of(follower)
+    assert follower.run("kill", "-STOP", str(stopped)).returncode == 0
+    lead.signal(signal.SIGTERM)
+    until(lambda: lead.run("flux", "getattr", "broker.pid").returncode != 0 or state_of(lead) == "shutdown")
+    follower.process.kill()
+    follower.wait()
+    second = world.start(plan, "c-1")
+    assert lead.wait() == 143
+    third = world.start(plan, "c-0")
+    until(lambda: third.run("flux", "run", "-N2", "true").returncode == 0)
+    assert third.run("flux", "shutdown", "--quiet").returncode == 0
+    assert (third.wait(), second.wait()) == (0, 0)
+
+
+def test_the_next_lead_finds_no_worker_that_was_to_complete(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True, flux={"completeWorkers": True}))
+    assert ready(follower) == "200"
+    lead.signal(signal.SIGTERM)
+    assert (lead.wait(), follower.wait()) == (143, 0)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_there_is_no_next_lead_for_a_job_that_has_ended(world: Pods, code: int) -> None:
+    """SIGTERM comes after the command's end, while the text after it runs."""
+    commands = {"post": "touch /mnt/flux/ended; [ $(hostname) = c-1 ] || sleep 1000"}
+    lead, follower = world.start_all(told({"command": f"sh -c 'exit {code}'", "commands": commands}, tasks=0))
+    until((lead.mount / "ended").exists)
+    lead.signal(signal.SIGTERM)
+    assert (lead.wait(), follower.wait(), lead.message()["exit"]) == (code, 0, code)
+    assert not lead.message().get("killed")
 
 
 def test_a_lead_whose_broker_is_killed_says_so(world: Pods) -> None:

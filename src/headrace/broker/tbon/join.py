@@ -90,4 +90,5 @@ class LeaderState:
     def send(self, msg: Message) -> None:
         with contextlib.suppress(m.MessageError):
             if self._broker.rank and msg.rolemask & m.ROLE_OWNER:
-                self._broker.parent_state(str((msg.obj or {}).get("state")))
+                body = msg.obj or {}
+                self._broker.parent_state(str(body.get("state")), int(body.get("signal", 0)))

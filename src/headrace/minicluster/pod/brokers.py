@@ -18,6 +18,8 @@ from .place import Place
 
 # What a broker that a wrapper runs is told.
 _WRAPPED = "HEADRACE_POD_BROKER"
+# Exit code of a follower's broker whose lead was ended by a signal: EX_TEMPFAIL of sysexits.h.
+LEAD_TOLD_TO_END = 75
 # States in which a broker takes part in its instance.
 UP = ("quorum", "run", "cleanup")
 
@@ -29,6 +31,8 @@ def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
     if statedir and place.rank == 0:
         attrs["statedir"] = f"{place.config}/var/lib/flux"
         attrs.update(archive_attributes(plan.archive, attrs["statedir"]))
+    if place.rank:
+        attrs["broker.exit-restart"] = str(LEAD_TOLD_TO_END)
     if not plan.disable_socket:
         attrs["local-uri"] = f"local://{place.socket}"
     if Mode(plan.mode) is Mode.INTERACTIVE:

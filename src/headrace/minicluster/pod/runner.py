@@ -68,12 +68,16 @@ class Runner:
         self._reason = self._cause = ""
         # SIGTERM came.
         self._told = False
+        # The broker was told to end before its initial program had ended.
+        self._cut_short = False
         self._kill_at: float | None = None
         self._keep_resources_at: float | None = None
         # Processes that were started here and have ended, with their wait statuses.
         self._ended: dict[int, int] = {}
         self._broker = self._shell = 0
         self._state = ""
+        # The descriptor that the broker writes its states to, -1 without a broker.
+        self._states = -1
         # Of the last broker: a signal ended it.
         self._was_killed = False
         self._ready = ReadyPort(pod_plan.READY_PORT, self._watch, self._forget)
@@ -149,6 +153,9 @@ class Runner:
                 ours.sendall(str(status).encode())
             self._wait(lambda: self._shell in self._ended)
         ended = self._status_of(self._shell)
+        if self._told and not self._cut_short:
+            # SIGTERM cut the text after the brokers short; the job had ended.
+            return status
         if ended != status:
             self._reason = ending.reason_of(ended, "commands.post")
         return ended
@@ -188,7 +195,10 @@ class Runner:
                 return 0
             if time.monotonic() - began > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
-            print(f"headrace-pod: the broker ended with status {status}: starting it again", file=sys.stderr)
+            why = f"the broker ended with status {status}"
+            if status == brokers.LEAD_TOLD_TO_END:
+                why = "the lead was ended by a signal, and there will be another"
+            print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
             self._wait(self._is_told, pause)
             if self._is_told():
                 return TOLD_TO_GO
@@ -201,7 +211,7 @@ class Runner:
         status, _ = self._run_broker(attrs, program)
         if self._channel is not None:
             self._end_channel(self._channel)
-        if self._told:
+        if self._cut_short:
             self._reason = "the pod was told to end (SIGTERM)"
             return TOLD_TO_GO
         if self._was_killed:
@@ -227,6 +237,7 @@ class Runner:
         if not self._channel.read():
             self._forget(self._channel.fd)
         elif self._channel.asks_to_end and self._broker:
+            self._note_end_by_signal()
             self._send_to_broker(signal.SIGTERM)
 
     def _end_channel(self, channel: channel_link.Link) -> None:
@@ -258,13 +269,13 @@ class Runner:
 
     def _finish(self, status: int) -> int:
         self._times["end"] = time.time()
-        if status and self._plan.ignore_failure and self._leads and not self._told:
+        if status and self._plan.ignore_failure and self._leads and not self._cut_short:
             self._reason = f"ignored, as spec.ignoreFailure asks for: {self._reason}"
             status = 0
         with contextlib.suppress(OSError), open(f"{self._place.mount}/flux-operator-complete.txt", "w"):
             pass
         jobs = self._channel.jobs if self._channel is not None else {}
-        killed = self._told or self._was_killed
+        killed = self._cut_short or self._was_killed
         end = Ending(status, self._reason, self._times, jobs, killed=killed, cause=self._cause)
         ending.write(end)
         code = ending.container_status(end, self._plan.replaces_killed and self._leads)
@@ -283,11 +294,13 @@ class Runner:
         os.close(writing)
         if self._told:
             self._send_to_broker(signal.SIGTERM)
-        self._watch(reading, lambda: self._read_states(reading))
+        self._states = reading
+        self._watch(reading, self._read_states)
         self._wait(lambda: self._broker in self._ended)
-        self._read_states(reading)
+        self._read_states()
         self._forget(reading)
         os.close(reading)
+        self._states = -1
         self._drop_resources()
         self._ready.tell(False)
         self._was_killed = os.WIFSIGNALED(self._ended[self._broker])
@@ -296,13 +309,13 @@ class Runner:
         # A broker that lost its parent, or never found it, ends with an error.
         return status, status == 0
 
-    def _read_states(self, fd: int) -> None:
+    def _read_states(self) -> None:
         try:
-            text = os.read(fd, 4096)
+            text = os.read(self._states, 4096)
         except BlockingIOError:
             return
         if not text:
-            self._forget(fd)
+            self._forget(self._states)
         for state in text.decode().split():
             self._state = state
             if self._channel is not None:
@@ -372,11 +385,18 @@ class Runner:
         if self._told:
             return
         self._told = True
+        self._note_end_by_signal()
         self._kill_at = time.monotonic() + _PATIENCE
         if self._broker:
             self._send_to_broker(signal.SIGTERM)
         elif self._shell:
             self._signal_shell(signal.SIGTERM)
+
+    def _note_end_by_signal(self) -> None:
+        """A signal is about to end the broker: what its initial program ends with from now on is not the job's."""
+        if self._states >= 0:
+            self._read_states()
+        self._cut_short = self._cut_short or not self._leads or "done" not in self._times
 
     def _signal_shell(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
