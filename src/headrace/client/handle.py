@@ -7,13 +7,11 @@ dropped: a call that nobody reads yet keeps its responses until `get`, iteration
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
 import select
 import time
-from _collections import deque  # type: ignore[import-not-found]
-from _heapq import heappop, heappush
+from heapq import heappop, heappush
 
 from headrace.client.transport import DEFAULT_URI, claimed_credentials, connect, through_proxy
 from headrace.spec.message import (
@@ -31,6 +29,7 @@ from headrace.spec.message import (
     request,
 )
 from headrace.spec.message import event as make_event
+from headrace.spec.stdlib_parts import deque, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class Handle:
         "watching",
     )
 
-    def __init__(self, uri: Optional[str] = None, sock: Optional[_socket.socket] = None) -> None:
+    def __init__(self, uri: Optional[str] = None, sock: Optional[socket.socket] = None) -> None:
         if uri and uri[0] in "./":
             uri = enclosing(uri)
         self.uri = uri or os.environ.get("FLUX_URI") or DEFAULT_URI
@@ -206,7 +205,7 @@ class Handle:
             msg.rolemask = self._role
         data = frame(msg)
         try:
-            sent = self._sock.send(data, _socket.MSG_DONTWAIT)
+            sent = self._sock.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
         except BrokenPipeError:
@@ -225,7 +224,7 @@ class Handle:
                 self.pump(0)
             if ready & select.POLLOUT:
                 try:
-                    left = left[self._sock.send(left, _socket.MSG_DONTWAIT) :]
+                    left = left[self._sock.send(left, socket.MSG_DONTWAIT) :]
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
@@ -276,7 +275,7 @@ class Handle:
             if not poller.poll(min(timeout, _LONGEST) * 1000 + 0.5):
                 return False
         try:
-            data = self._sock.recv(_RECV_SIZE, 0 if timeout is None else _socket.MSG_DONTWAIT)
+            data = self._sock.recv(_RECV_SIZE, 0 if timeout is None else socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         if not data:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
 import select
 
 from headrace.client.handle import Handle
 from headrace.spec.message import ROLE_NONE, ROLE_OWNER, USERID_UNKNOWN, Message, frame
+from headrace.spec.stdlib_parts import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class LoopHandle(Handle):
     __slots__ = ("_entrance",)
 
     def __init__(self) -> None:
-        ours, self._entrance = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        ours, self._entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         super().__init__(LOOP_URI, ours)
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class LoopHandle(Handle):
         left = memoryview(frame(msg))
         while left:
             try:
-                left = left[self._entrance.send(left, _socket.MSG_DONTWAIT) :]
+                left = left[self._entrance.send(left, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
                 self.pump(0)
 

@@ -6,12 +6,13 @@ watched here; a handle joins as a descriptor whose messages are dispatched after
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
 import time
-from _heapq import heappop, heappush
+from heapq import heappop, heappush
+
+from headrace.spec.stdlib_parts import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

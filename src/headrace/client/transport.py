@@ -1,14 +1,14 @@
 """How a client reaches a broker: `local://PATH` sockets and `ssh://HOST/PATH` through a relay process.
 
-The standard library's `socket` pulls in `selectors` and `enum`, which every command would feel, so the C module
-underneath it is used directly. A broker greets a new connection with one byte: 0, or the errno of a refusal.
+A broker greets a new connection with one byte: 0, or the errno of a refusal.
 """
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
+
+from headrace.spec.stdlib_parts import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def is_this_host(host: str) -> bool:
     return name in ("localhost", here) or name == here.partition(".")[0]
 
 
-def connect(uri: str) -> _socket.socket:
+def connect(uri: str) -> socket.socket:
     """A connected, greeted stream to the broker at `uri`.
 
     Raises OSError with the text users know from Flux: ENOENT when the socket is not there, ECONNREFUSED when nobody
@@ -64,7 +64,7 @@ def connect(uri: str) -> _socket.socket:
     scheme, host, path = split_uri(uri)
     if scheme == "ssh":
         return _connect_ssh(host, path)
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.connect(path)
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def connect(uri: str) -> _socket.socket:
     return _greet(sock)
 
 
-def _greet(sock: _socket.socket) -> _socket.socket:
+def _greet(sock: socket.socket) -> socket.socket:
     try:
         first = sock.recv(1)
     except OSError as exc:
@@ -127,13 +127,13 @@ def _own_folder() -> str:
     return os.path.dirname(os.path.abspath(found or sys.executable))
 
 
-def _connect_ssh(host: str, path: str) -> _socket.socket:
+def _connect_ssh(host: str, path: str) -> socket.socket:
     """A greeted socket whose other end is `flux relay PATH` on `host`. What ssh says is part of the error, not printed:
     programs that use the handle print what they want themselves."""
     import subprocess
 
     argv = ssh_command(host, path)
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     said = os.memfd_create("ssh-stderr")
     try:
         try:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from _socket import socketpair
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from headrace.spec.stdlib_parts import socket
 
 from ..agent.feed import Feed
 from ..agent.spawn import spawn
@@ -92,7 +93,7 @@ class Task:
                     its.append(write)
                     fds.append((write, number))
             if job.pmi is not None:
-                pair = socketpair()
+                pair = socket.socketpair()
                 self._pmi, server = pair[0].detach(), pair[1].detach()
                 its.append(server)
                 # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.

@@ -6,7 +6,7 @@ path: the frame of the line is written by hand and only the context goes through
 
 from __future__ import annotations
 
-from _operator import itemgetter
+from operator import itemgetter
 
 from headrace.spec import plain_json
 

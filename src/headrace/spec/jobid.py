@@ -109,9 +109,9 @@ def follow_locale() -> None:
     For what talks to people. Brokers do not: members of an instance may have other locales, and ids are part of names.
     """
     global _f58_prefix
-    import _locale  # all of `locale` takes longer to import than a short command has
+    from headrace.spec.stdlib_parts import CODESET, nl_langinfo
 
-    if _locale.nl_langinfo(_locale.CODESET).upper() not in ("UTF-8", "UTF8"):
+    if nl_langinfo(CODESET).upper() not in ("UTF-8", "UTF8"):
         _f58_prefix = "f"
 
 

@@ -51,18 +51,6 @@ def test_nothing_is_taken_from_who_has_it_already() -> None:
     )
 
 
-def test_what_is_left_out_of_small_packages_comes_back() -> None:
-    began = "from headrace.broker.launch import bare_imports; bare_imports.load_small()\n"
-    formats = "import shutil; print([name for name, _ in shutil.get_archive_formats()])"
-    assert "gztar" not in output(began + formats)
-    assert output(began + "bare_imports.complete()\n" + formats) == output(formats)
-    # Whoever needs them himself finds them.
-    assert (
-        output(began + "import shutil, zlib, typing; print(zlib.crc32(b''), typing.get_type_hints(shutil.rmtree))")
-        == "0 {}"
-    )
-
-
 def test_locks_are_seen_to_after_forks_again() -> None:
     code = """
 import os, threading

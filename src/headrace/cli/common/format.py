@@ -9,11 +9,11 @@ jobs or resources.
 
 from __future__ import annotations
 
-import _string  # type: ignore[import-not-found]
 import sys
 import time
 
 from headrace.spec import duration
+from headrace.spec.stdlib_parts import formatter_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Format:
         self.fields: List[Field] = []
         self.tail = ""
         try:
-            parsed = list(_string.formatter_parser(text))
+            parsed = list(formatter_parser(text))
         except ValueError as exc:
             raise FormatError(f"Error in user format: {exc}") from None
         for literal, name, spec, conversion in parsed:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _socket
 import os
 import select
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
 from headrace.client.transport import split_uri
+from headrace.spec.stdlib_parts import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def main(argv: List[str]) -> int:
     if "://" in path:
         path = split_uri(path)[2]
     # The broker's greeting byte is passed on like everything else, so the socket is not opened as a handle.
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.connect(path)
     except OSError as exc:

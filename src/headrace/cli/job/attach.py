@@ -7,7 +7,6 @@ one of the `finish` event.
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import sys
@@ -18,6 +17,7 @@ from headrace.cli.jobs.info import signal_name
 from headrace.client.reactor import Reactor
 from headrace.spec import jobid
 from headrace.spec.eventlog import decode_line
+from headrace.spec.stdlib_parts import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -394,7 +394,7 @@ def exit_reason(status: int) -> str:
 
 def signal_name(signum: int) -> str:
     """strsignal(3). There may be no such signal: a program may well exit with 255."""
-    import _signal as signal  # type: ignore[import-not-found]
+    from headrace.spec.stdlib_parts import signal
 
     try:
         return signal.strsignal(signum) or f"Unknown signal {signum}"

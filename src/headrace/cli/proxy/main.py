@@ -24,10 +24,10 @@ from headrace.spec.message import RESPONSE, Deframer, Message, frame, request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import _socket
     from typing import Dict, List, Optional
 
     from headrace.cli.common.getopts import Options
+    from headrace.spec.stdlib_parts import socket
 
 PREFIX = "flux-proxy: "
 
@@ -72,7 +72,7 @@ def main(argv: List[str]) -> int:
     return status
 
 
-def _version(sock: _socket.socket) -> str:
+def _version(sock: socket.socket) -> str:
     """The broker's attribute `version`, asked for before there are clients. Raises OSError."""
     sock.sendall(frame(request("attr.get", {"name": "version"}, matchtag=1)))
     deframer = Deframer()
@@ -118,7 +118,7 @@ def _start(command: List[str], uri: str, path: str) -> subprocess.Popen[bytes]:
 class _Proxy:
     """Serves the command's connections until it ends, and looks after the one to the broker."""
 
-    def __init__(self, uri: str, sock: _socket.socket, path: str, options: Options) -> None:
+    def __init__(self, uri: str, sock: socket.socket, path: str, options: Options) -> None:
         self.uri = uri
         self.path = path
         self.options = options
@@ -152,7 +152,7 @@ class _Proxy:
 
     # -- clients
 
-    def _accepted(self, sock: _socket.socket) -> None:
+    def _accepted(self, sock: socket.socket) -> None:
         def send(msg: Message) -> None:
             stream.send(msg)
 
@@ -180,7 +180,7 @@ class _Proxy:
         if self.broker is not None:
             self.broker.send(msg)
 
-    def _follow(self, sock: _socket.socket) -> None:
+    def _follow(self, sock: socket.socket) -> None:
         self.broker = MessageStream(
             self.reactor, sock, self.router.from_broker, self._lost, lambda full: self._read_clients(not full)
         )

@@ -6,13 +6,13 @@ nothing is read from clients.
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
 import struct
 
 from headrace.client.reactor import POLLIN, POLLOUT
 from headrace.spec.message import FLAG_STREAMING, RESPONSE, Deframer, Message, MessageError, frame
+from headrace.spec.stdlib_parts import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class MessageStream:
     def __init__(
         self,
         reactor: Reactor,
-        sock: _socket.socket,
+        sock: socket.socket,
         received: Callable[[Message], None],
         closed: Callable[[OSError], None],
         full: Optional[Callable[[bool], None]] = None,
@@ -125,8 +125,8 @@ class Listener:
     """Listens at `path` for clients of our own user; others get an errno for a greeting (RFC 3). `accepted(sock)` gets
     each, greeted."""
 
-    def __init__(self, reactor: Reactor, path: str, accepted: Callable[[_socket.socket], None]) -> None:
-        self._sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    def __init__(self, reactor: Reactor, path: str, accepted: Callable[[socket.socket], None]) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._sock.bind(path)
         self._sock.listen(256)
         self._sock.setblocking(False)
@@ -149,8 +149,8 @@ class Listener:
             # The client went away again, or there is no descriptor for it now.
             return
         os.set_inheritable(fd, False)
-        sock = _socket.socket(fileno=fd)
-        _pid, uid, _gid = _CRED.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CRED.size))
+        sock = socket.socket(fileno=fd)
+        _pid, uid, _gid = _CRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size))
         refused = uid != os.getuid()
         try:
             sock.send(bytes((errno.EPERM if refused else 0,)))
