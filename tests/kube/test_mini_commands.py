@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def test_a_cluster_that_stays_is_looked_at_scaled_connected_to_and_deleted(
     assert ran.stderr.splitlines()[0] == "to stderr"
 
     refused = mini("scale", "stays", "3")
-    assert refused.returncode == 1 and "maxSize" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == 1 and "has maxSize 2, and 3 is above it" in refused.stderr
     assert mini("scale", "stays", "2").stdout == "MiniCluster/stays scaled to 2\n"
     miniclusters.wait("stays", "brokersUp", "2")
     listed = json.loads(mini("status", "--json").stdout)
@@ -141,6 +142,22 @@ def test_a_file_is_applied_again_over_what_scale_and_kubectl_have_set(mini: Mini
     assert miniclusters.get("mc", "again")["spec"]["size"] == 1
 
 
+def test_what_a_former_kubectl_apply_leaves_is_told_with_the_command_that_removes_it(
+    mini: Mini, miniclusters: MiniClusters
+) -> None:
+    before = text("former", "", size=1, interactive=True, tasks=3, flux={"optionFlags": "-c1"})
+    miniclusters.kubectl("apply", "-f", "-", input=before)
+    done = mini("apply", "--no-wait", "-", input=text("former", "", size=1, interactive=True))
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"spec.flux.optionFlags, spec.tasks stay as set by .*: (kubectl patch .*) removes", done.stderr)
+    assert told, done.stderr
+    miniclusters.kubectl(*shlex.split(told[1])[1:])
+    spec = miniclusters.get("mc", "former")["spec"]
+    assert spec["tasks"] == 1 and "optionFlags" not in spec["flux"]
+    again = mini("apply", "--no-wait", "-", input=text("former", "", size=1, interactive=True))
+    assert again.returncode == 0 and "stay" not in again.stderr
+
+
 def test_what_has_not_started_and_what_has_ended_is_told_in_words(mini: Mini, miniclusters: MiniClusters) -> None:
     pulls = [{"image": "local/is-not-there:1", "command": "true", "imagePullPolicy": "Never"}]
     assert mini("apply", "--no-wait", "-", input=text("pulls", "", size=1, containers=pulls)).returncode == 0
@@ -161,6 +178,15 @@ def test_a_deletion_returns_when_the_pods_are_gone(mini: Mini, miniclusters: Min
     done = mini("delete", "goes")
     assert (done.returncode, done.stdout) == (0, "MiniCluster/goes deleted\n"), done.stderr
     assert not miniclusters.pods("goes")
+
+
+def test_a_deletion_that_was_broken_off_is_waited_for_by_the_next(mini: Mini, miniclusters: MiniClusters) -> None:
+    assert mini("apply", "-", input=text("ends", "", size=1, interactive=True)).returncode == 0
+    assert mini("delete", "--no-wait", "ends").returncode == 0
+    done = mini("delete", "ends")
+    assert not miniclusters.pods("ends")
+    # Its pods may have been quicker than the second command.
+    assert done.returncode == 0 or "no MiniCluster ends" in done.stderr, done.stderr
 
 
 def test_who_may_only_get_waits_for_the_end_too(mini: Mini, miniclusters: MiniClusters, tmp_path: Path) -> None:

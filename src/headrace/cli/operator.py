@@ -20,51 +20,54 @@ def _parser() -> Parser:
         description="Run the operator that makes MiniClusters of pods on Kubernetes, or print what installs it",
     )
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    run = commands.add_parser("run", prog="headrace operator run", help="run the operator until it is told to stop")
+    run = commands.add_parser("run", prog="headrace operator run", help="Run the operator until it is told to stop")
     where = run.add_mutually_exclusive_group()
-    where.add_argument("--namespace", default="", help="look after the MiniClusters of this namespace only")
-    where.add_argument("--all-namespaces", action="store_true", help="look after all MiniClusters (the default)")
-    run.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster from outside of it")
-    run.add_argument("--context", default="", help="the context of the kubeconfig")
-    run.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
+    where.add_argument("--namespace", default="", help="Look after the MiniClusters of this namespace only")
+    where.add_argument("--all-namespaces", action="store_true", help="Look after all MiniClusters (the default)")
+    run.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster from outside of it")
+    run.add_argument("--context", default="", help="The context of the kubeconfig")
+    run.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
     run.add_argument(
-        "--view-as-volume", action="store_true", help="mount the view as an image volume (feature ImageVolume)"
+        "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
     )
     run.add_argument("--cluster-domain", default="cluster.local", metavar="DOMAIN", help="DNS domain of the cluster")
-    run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="where /metrics is ('' is nowhere)")
-    run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="where /healthz and /readyz are")
-    run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="where the admission webhook is")
-    run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="no webhook (default)")
+    run.add_argument("--metrics-bind", default=":8080", metavar="ADDRESS", help="Where /metrics is ('' is nowhere)")
+    run.add_argument("--health-bind", default=":8081", metavar="ADDRESS", help="Where /healthz and /readyz are")
+    run.add_argument("--webhook-bind", default="", metavar="ADDRESS", help="Where the admission webhook is")
+    run.add_argument("--no-webhook", dest="webhook_bind", action="store_const", const="", help="No webhook (default)")
     run.add_argument(
-        "--webhook-certificate", default="", metavar="DIR", help="tls.crt and tls.key of others, such as cert-manager"
+        "--webhook-certificate",
+        default="",
+        metavar="DIR",
+        help="Where others, such as cert-manager, put tls.crt and tls.key",
     )
     run.add_argument(
         "--webhook-address",
         default="",
         metavar="HOST",
-        help="the name of a webhook outside the cluster",
+        help="The name of a webhook outside the cluster",
     )
-    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="act without a Lease")
-    run.add_argument("--leader-elect", action="store_true", help="hold a Lease while acting (the default)")
-    run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="where the Lease is")
-    run.add_argument("--log-format", choices=("json", "text"), default="json", help="how log lines are written")
+    run.add_argument("--no-leader-elect", dest="leader_elect", action="store_false", help="Act without a Lease")
+    run.add_argument("--leader-elect", action="store_true", help="Hold a Lease while acting (the default)")
+    run.add_argument("--lease-namespace", default="", metavar="NAMESPACE", help="Where the Lease is")
+    run.add_argument("--log-format", choices=("json", "text"), default="json", help="How log lines are written")
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     run.set_defaults(leader_elect=True)
     prints = commands.add_parser(
-        "manifests", prog="headrace operator manifests", help="print the objects that install the operator"
+        "manifests", prog="headrace operator manifests", help="Print the objects that install the operator"
     )
     _add_install(prints)
     return parser
 
 
 def _add_install(parser: Parser) -> None:
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="the operator's own namespace")
-    parser.add_argument("--image", default="", help="image of the operator")
-    parser.add_argument("--view-image", default="", metavar="IMAGE", help="image that brings Headrace into pods")
-    parser.add_argument("--watch-namespace", default="", metavar="NAME", help="look after this namespace only")
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="operators; one acts (default: 1)")
-    parser.add_argument("--no-webhook", action="store_true", help="without the admission webhook")
-    parser.add_argument("--cert-manager", action="store_true", help="take the webhook's certificate from cert-manager")
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="The operator's own namespace")
+    parser.add_argument("--image", default="", help="Image of the operator")
+    parser.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
+    parser.add_argument("--watch-namespace", default="", metavar="NAME", help="Look after this namespace only")
+    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
+    parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
+    parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
 
 
 def _manifests(options: Namespace) -> int:

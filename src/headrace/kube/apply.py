@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 # The field manager of our commands, and how the names of kubectl's begin (kubectl-client-side-apply, kubectl-edit ...).
 MANAGER = "headrace-mini"
-_KUBECTL = "kubectl"
+KUBECTL = "kubectl"
 _CONFLICT = re.compile(r'conflict with "([^"]*)"')
 # Managers that have a name which users know better.
 _KNOWN = {
@@ -59,7 +59,7 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
         found = conflicts(exc.details) if exc.status == 409 else []
         if not found:
             raise
-    foreign = [one for one in found if one.manager != MANAGER and not one.manager.startswith(_KUBECTL)]
+    foreign = [one for one in found if one.manager != MANAGER and not one.manager.startswith(KUBECTL)]
     if foreign:
         raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
     stored = await api.apply(kind, where, metadata["name"], body, True)

@@ -7,13 +7,14 @@ The commands of `headrace mini` and the kubectl plugin call these functions and 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from ..minicluster.pod_plan import VIEW
 from . import names
-from .api import MINICLUSTERS, PODS, Api, ApiError, Unreachable
+from .api import JOBS, MINICLUSTERS, PODS, Api, ApiError, Kind, Unreachable
 
 Object = dict[str, Any]
 
@@ -34,7 +35,8 @@ class NotFoundError(Exception):
 
 
 class Deleted(NamedTuple):
-    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself)."""
+    """A MiniCluster that was deleted, with the uids of its pods' controllers (its Jobs, or itself). `uid` is "" where
+    only its pods are left of it."""
 
     namespace: str
     name: str
@@ -44,6 +46,10 @@ class Deleted(NamedTuple):
 
 class EndedError(Exception):
     """The MiniCluster has ended, and would not do what is asked; the message says how to run it again."""
+
+
+class TooLargeError(Exception):
+    """A size above the MiniCluster's own `maxSize`; the message has both and says how to raise it."""
 
 
 class News:
@@ -201,10 +207,19 @@ def connect_command(cluster: Object, words: list[str]) -> list[str]:
 
 
 async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
-    """Change the size through the scale subresource; the Scale. Raises NotFoundError, EndedError, ApiError."""
-    over = ended(await find(api, namespace, name))
+    """Change the size through the scale subresource; the Scale. Raises NotFoundError, EndedError, TooLargeError,
+    ApiError."""
+    cluster = await find(api, namespace, name)
+    over = ended(cluster)
     if over:
         raise EndedError(over)
+    largest = cluster["spec"].get("maxSize") or size
+    if size > largest:
+        patch = json.dumps({"spec": {"maxSize": size}})
+        raise TooLargeError(
+            f"MiniCluster {name} has maxSize {largest}, and {size} is above it: raise spec.maxSize first, in its file "
+            f"or by kubectl patch minicluster {name} -n {namespace} --type merge -p '{patch}'"
+        )
     try:
         return await api.merge(MINICLUSTERS, namespace, name, {"spec": {"replicas": size}}, "scale")
     except ApiError as exc:
@@ -213,12 +228,34 @@ async def scale(api: Api, namespace: str, name: str, size: int) -> Object:
         raise NotFoundError(await _no_such(api, namespace, name)) from None
 
 
-async def delete(api: Api, namespace: str, name: str) -> Deleted:
-    """Delete a MiniCluster and what it owns; returns when that is accepted. Raises NotFoundError, ApiError."""
-    uid = (await find(api, namespace, name))["metadata"]["uid"]
+async def delete(api: Api, namespace: str, name: str, tell: Callable[[str], None]) -> Deleted:
+    """Delete a MiniCluster and what it owns; returns when that is accepted. `tell` hears where it is being deleted
+    already. Raises NotFoundError, ApiError."""
+    try:
+        metadata = (await find(api, namespace, name))["metadata"]
+    except NotFoundError:
+        controllers = await _controllers_left(api, namespace, name)
+        if not controllers:
+            raise
+        tell(f"MiniCluster {name} is being deleted already")
+        return Deleted(namespace, name, "", controllers)
+    if metadata.get("deletionTimestamp"):
+        tell(f"MiniCluster {name} is being deleted already")
+    uid = metadata["uid"]
     controllers = frozenset(_controller(pod) for pod in await _pods_of(api, namespace, name))
     await api.delete(MINICLUSTERS, namespace, name, uid)
     return Deleted(namespace, name, uid, controllers)
+
+
+async def _controllers_left(api: Api, namespace: str, name: str) -> frozenset[str]:
+    """The uids of the controllers of pods that are on their way out with a MiniCluster that is gone."""
+    pods = await _pods_of(api, namespace, name)
+    if not pods:
+        return frozenset()
+    jobs = {one["metadata"]["uid"]: one["metadata"] for one in await _labelled(api, JOBS, namespace, name)}
+    # Of a MiniCluster that was deleted without its Jobs (`--cascade=orphan`) these lose their owner, and stay.
+    staying = {uid for uid, job in jobs.items() if not job.get("ownerReferences") and not job.get("deletionTimestamp")}
+    return frozenset(_controller(pod) for pod in pods) - staying
 
 
 async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None]) -> None:
@@ -239,8 +276,13 @@ async def wait_until_gone(api: Api, deleted: Deleted, tell: Callable[[str], None
 
 async def _pods_of(api: Api, namespace: str, name: str) -> list[Object]:
     """The pods of all Jobs of a MiniCluster, [] for a user who may not list pods."""
+    return await _labelled(api, PODS, namespace, name)
+
+
+async def _labelled(api: Api, kind: Kind, namespace: str, name: str) -> list[Object]:
+    """What has a MiniCluster's label, [] for a user who may not list that kind."""
     try:
-        return (await api.list_objects(PODS, namespace, f"{names.CLUSTER}={name}")).items
+        return (await api.list_objects(kind, namespace, f"{names.CLUSTER}={name}")).items
     except ApiError as exc:
         if exc.status != 403:
             raise

@@ -89,13 +89,13 @@ def _why_no_log(pod: Object, chosen: Chosen, exc: ApiError, going_on: bool) -> s
 
 
 def state_of(pod: Object, container: str) -> tuple[str, str]:
-    """Whether a container is "waiting" for its start, "running" or "ended", and a sentence about it; ("", "") for one
-    that the pod does not have."""
+    """Whether a container is "waiting" for its start, "running" or "ended", and a sentence about it. Raises
+    NotFoundError for one that the pod does not have."""
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     spec = pod.get("spec") or {}
-    known = {one.get("name") for key in ("containers", "initContainers") for one in spec.get(key) or ()}
+    known = [str(one.get("name")) for key in ("containers", "initContainers") for one in spec.get(key) or ()]
     if container not in known:
-        return "", ""
+        raise NotFoundError(f"pod {name} has no container {container} (there: {', '.join(known)})")
     state: Object = {}
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         if one.get("name") == container:
@@ -119,8 +119,7 @@ async def running_pod(api: Api, chosen: Chosen, cluster: Object) -> Object:
             raise NotRunningError(_nothing_left(cluster, with_logs=False)) from None
         raise
     state, text = state_of(pod, chosen.of_pod)
-    if state in ("", "running"):
-        # The API server says which containers a pod has.
+    if state == "running":
         return pod
     if over:
         raise NotRunningError(_nothing_left(cluster, with_logs=True))

@@ -14,9 +14,11 @@ import pytest
 import yaml
 
 from headrace.cli.main import headrace
+from headrace.cli.mini import main, program
 
 CLUSTERS = "/apis/flux-framework.org/v1alpha2/namespaces/team/miniclusters"
 PODS = "/api/v1/namespaces/team/pods"
+JOBS = "/apis/batch/v1/namespaces/team/jobs"
 STREAMS = ("stdin", "stdout", "stderr")
 
 
@@ -184,6 +186,23 @@ def test_fields_that_our_commands_and_kubectl_have_set_are_taken_over(
     assert "MiniCluster/sample applied, over spec.tasks of kubectl-edit\n" in told
 
 
+def test_fields_that_kubectl_had_applied_and_the_file_no_longer_has_are_told(
+    taking: Server, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = cluster()
+    stored["spec"] = {"size": 2, "tasks": 4, "cleanup": False, "containers": [{"command": "x"}]}
+    owned = {"f:spec": {"f:tasks": {}, "f:cleanup": {}, "f:containers": {}}}
+    entry = {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": owned}
+    stored["metadata"]["managedFields"] = [entry]
+    taking.answer("PATCH", f"{CLUSTERS}/sample", stored)
+    assert headrace(["mini", "apply", "--no-wait", file]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "headrace-mini: MiniCluster/sample: spec.tasks stays as set by kubectl-client-side-apply, though not in the "
+        'file: kubectl patch minicluster sample -n team --type merge -p \'{"spec": {"tasks": null}}\' removes what '
+        "stays"
+    )
+
+
 def test_a_conflict_names_the_field_its_manager_and_the_ways_out(
     taking: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,6 +304,7 @@ def test_one_minicluster_tells_all_of_itself(server: Server, capsys: pytest.Capt
 
 def test_who_names_no_minicluster_is_told_which_there_are(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.items(CLUSTERS, cluster("one"), cluster("two"))
+    server.items(PODS)
     for line in (["status", "x"], ["scale", "x", "2"], ["delete", "x"], ["connect", "x"]):
         assert headrace(["mini", *line]) == 1
         assert "no MiniCluster x in namespace team (there: one, two)" in capsys.readouterr().err
@@ -345,13 +365,16 @@ def test_the_log_of_a_pod_that_has_not_started_says_why(server: Server, capsys: 
     )
 
 
-def test_the_log_of_a_container_that_a_pod_does_not_have_is_refused_in_the_servers_words(
+def test_a_container_that_a_pod_does_not_have_is_told_with_those_that_there_are(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.items(PODS, pod("p"))
+    server.answer("GET", f"{CLUSTERS}/sample", cluster(phase="Running"))
+    server.items(PODS, pod("p", phase="Running", **container(running={})))
     server.answer("GET", f"{PODS}/p/log", {"message": "container other is not valid for pod p"}, 400)
-    assert headrace(["mini", "logs", "-f", "-c", "other", "sample"]) == 1
-    assert capsys.readouterr().err == "headrace-mini: container other is not valid for pod p\n"
+    for words in (["logs", "-f"], ["connect"]):
+        assert headrace(["mini", *words, "-c", "other", "sample"]) == 1
+        told = "headrace-mini: pod p has no container other (there: sample, web)\n"
+        assert capsys.readouterr().err == told
 
 
 def test_who_follows_a_log_hears_what_its_start_waits_for(
@@ -426,16 +449,16 @@ def test_connect_says_of_one_that_has_not_started_when_it_will_work(
 
 def test_connect_asks_for_the_command_in_the_pods_broker(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.answer("GET", f"{CLUSTERS}/sample", cluster())
-    server.items(PODS, pod("p", "2026-01-01T00:00:00Z"))
+    server.items(PODS, pod("p", containerStatuses=[{"name": "web", "state": {"running": {}}}]))
     server.answer("GET", f"{PODS}/p/exec", {"message": "no"}, 403)
     assert (
-        headrace(["mini", "connect", "--pod", "1", "--group", "g", "--container", "c", "sample", "flux", "jobs"]) == 1
+        headrace(["mini", "connect", "--pod", "1", "--group", "g", "--container", "web", "sample", "flux", "jobs"]) == 1
     )
     assert "exec of p" in capsys.readouterr().err
     _, path, query, _ = server.asked[-1]
     assert path == f"{PODS}/p/exec"
     # Of the words of the command `query` keeps the first.
-    assert query == {"container": "c", "command": "/mnt/flux/view/bin/flux", **dict.fromkeys(STREAMS, "true")}
+    assert query == {"container": "web", "command": "/mnt/flux/view/bin/flux", **dict.fromkeys(STREAMS, "true")}
 
 
 def test_the_size_goes_through_the_scale_subresource(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -444,6 +467,39 @@ def test_the_size_goes_through_the_scale_subresource(server: Server, capsys: pyt
     assert headrace(["mini", "scale", "sample", "4"]) == 0
     assert server.last("PATCH")[2] == {"spec": {"replicas": 4}}
     assert capsys.readouterr().out == "MiniCluster/sample scaled to 4\n"
+
+
+def test_a_size_above_the_largest_is_told_with_both_and_with_the_way_to_raise_it(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = cluster()
+    one["spec"]["maxSize"] = 3
+    server.answer("GET", f"{CLUSTERS}/sample", one)
+    assert headrace(["mini", "scale", "sample", "5"]) == 1
+    assert capsys.readouterr().err == (
+        "headrace-mini: MiniCluster sample has maxSize 3, and 5 is above it: raise spec.maxSize first, in its file or "
+        'by kubectl patch minicluster sample -n team --type merge -p \'{"spec": {"maxSize": 5}}\'\n'
+    )
+    assert all(method == "GET" for method, *_ in server.asked)
+
+
+def test_the_plugin_speaks_of_itself_by_its_own_name(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((program, "command"), (main, "PREFIX")):
+        # Put back after the test.
+        monkeypatch.setattr(module, name, getattr(module, name))
+    over = cluster(phase="Finished", exitCode=0, times={"finished": "2026-01-01T00:00:00Z"})
+    server.answer("GET", f"{CLUSTERS}/sample", over)
+    said = []
+    for words in (["scale", "sample", "3"], ["scale", "sample"], ["--help"]):
+        monkeypatch.setattr("sys.argv", ["kubectl-minicluster", *words])
+        main.kubectl()
+        said.append("".join(capsys.readouterr()))
+    assert said[0].startswith("kubectl-minicluster: MiniCluster sample has ended (exit code 0)")
+    assert said[0].endswith(": kubectl minicluster delete sample, then apply it\n")
+    assert said[1].startswith("usage: kubectl minicluster scale") and "kubectl minicluster scale: error" in said[1]
+    assert "headrace" not in "".join(said)
 
 
 def test_only_the_minicluster_that_was_seen_is_deleted(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -482,6 +538,36 @@ def test_a_deletion_waits_for_the_pods_and_says_so(
     ]
     listed = next(query for _, path, query, _ in server.asked if path == PODS)
     assert listed["labelSelector"] == "flux-framework.org/minicluster=sample"
+
+
+def test_a_deletion_that_was_broken_off_is_waited_for_again(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.kube import client
+
+    monkeypatch.setattr(client, "_LOOK", 0.01)
+    server.items(CLUSTERS)
+    server.items(JOBS)
+    listing = (200, {"metadata": {}, "items": [pod("a")]})
+    server.first["GET", PODS] = [listing, listing]
+    server.items(PODS)
+    assert headrace(["mini", "delete", "sample"]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        "MiniCluster/sample deleted\n",
+        "headrace-mini: MiniCluster sample is being deleted already\n",
+    )
+    assert not [one for one in server.asked if one[0] == "DELETE"]
+
+
+def test_pods_that_were_to_stay_without_their_minicluster_are_not_waited_for(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.items(CLUSTERS)
+    server.items(PODS, pod("a"))
+    server.items(JOBS, {"metadata": {"name": "sample", "uid": pod("a")["metadata"]["ownerReferences"][0]["uid"]}})
+    assert headrace(["mini", "delete", "sample"]) == 1
+    assert "no MiniCluster sample in namespace team (there: none)" in capsys.readouterr().err
 
 
 def test_who_may_not_list_pods_can_delete(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

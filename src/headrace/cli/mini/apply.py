@@ -6,7 +6,8 @@ import json
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.file import add_file, load_file
-from headrace.cli.mini.kube import add_cluster, connected, tell
+from headrace.cli.mini.kube import add_cluster, connected
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     waits = parser.add_mutually_exclusive_group()
-    waits.add_argument("-w", "--wait", action="store_true", help="wait for the end, and exit with the job's status")
-    waits.add_argument("--no-wait", action="store_true", help="return when the API server has FILE")
+    waits.add_argument("-w", "--wait", action="store_true", help="Wait for the end, and exit with the job's status")
+    waits.add_argument("--no-wait", action="store_true", help="Return when the API server has FILE")
     parser.add_argument(
-        "--force", action="store_true", help="take over fields that another manager, such as an autoscaler, has set"
+        "--force", action="store_true", help="Take over fields that another manager, such as an autoscaler, has set"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
-    parser.add_argument("--json", action="store_true", help="print the MiniCluster as JSON at the end")
+    parser.add_argument("-q", "--quiet", action="store_true", help="Print no progress")
+    parser.add_argument("--json", action="store_true", help="Print the MiniCluster as JSON at the end")
     add_file(parser)
 
 
@@ -36,6 +37,7 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import apply, client
         from headrace.kube.api import MINICLUSTERS
+        from headrace.kube.left_fields import left_fields, removal
 
         where, cluster = namespace, None
         for document in source.documents:
@@ -45,6 +47,9 @@ def main(options: Namespace) -> int:
                 where, cluster = stored["metadata"]["namespace"], stored
             over = "".join(f", over {one.field} of {one.manager}" for one in taken_over)
             _say(options, f"{kind}/{name} applied{over}")
+            left = left_fields(stored, document) if kind == MINICLUSTERS.kind else None
+            if left:
+                _say(options, f"{kind}/{name}: {left}: {removal(left, where, name)} removes what stays")
         assert cluster is not None
         has_ended = client.ended(cluster)
         if has_ended and options.no_wait:

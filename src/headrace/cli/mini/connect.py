@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.mini.kube import add_cluster, add_name, connected, tell
+from headrace.cli.mini.kube import add_cluster, add_name, connected
 from headrace.cli.mini.logs import add_pod
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
     add_name(parser)
-    parser.add_argument("command", metavar="COMMAND", nargs="...", help="command (default: a shell)")
+    parser.add_argument("command", metavar="COMMAND", nargs="...", help="Command (default: a shell)")
 
 
 def main(options: Namespace) -> int:

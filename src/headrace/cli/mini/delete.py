@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.cli.mini.kube import add_cluster, connected, tell
+from headrace.cli.mini.kube import add_cluster, connected
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,15 +15,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("--no-wait", action="store_true", help="do not wait until they and their pods are gone")
-    parser.add_argument("names", metavar="NAME", nargs="+", help="names of the MiniClusters")
+    parser.add_argument("--no-wait", action="store_true", help="Do not wait until they and their pods are gone")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="Names of the MiniClusters")
 
 
 def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import client
 
-        deleted = [await client.delete(api, namespace, name) for name in options.names]
+        deleted = [await client.delete(api, namespace, name, tell) for name in options.names]
         for one in deleted:
             if not options.no_wait:
                 await client.wait_until_gone(api, one, tell)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_file(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a MiniCluster in YAML ('-' is standard input)")
+    parser.add_argument("file", metavar="FILE", help="A MiniCluster in YAML ('-' is standard input)")
 
 
 def load_file(path: str) -> Source:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from headrace.cli.common.errors import CommandError
+from headrace.cli.mini.program import in_its_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 
 def add_cluster(parser: Parser) -> None:
     """The options that choose a Kubernetes cluster and a namespace in it."""
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="namespace (default: the context's)")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster")
-    parser.add_argument("--context", default="", metavar="NAME", help="the context of the kubeconfig")
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="Namespace (default: the context's)")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster")
+    parser.add_argument("--context", default="", metavar="NAME", help="The context of the kubeconfig")
 
 
 def add_name(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the MiniCluster")
+    parser.add_argument("name", metavar="NAME", help="Name of the MiniCluster")
 
 
 def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, int]]) -> int:
@@ -37,7 +36,7 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
     from headrace.kube import credentials
     from headrace.kube.api import Api, ApiError, Unreachable
     from headrace.kube.apply import MANAGER, ConflictError
-    from headrace.kube.client import EndedError, NotFoundError
+    from headrace.kube.client import EndedError, NotFoundError, TooLargeError
     from headrace.kube.containers import NotRunningError
     from headrace.kube.pod_exec import BrokenExecError
 
@@ -48,8 +47,8 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     try:
         return asyncio.run(run())
-    except (NotFoundError, EndedError, ConflictError, NotRunningError) as exc:
-        raise CommandError(str(exc)) from None
+    except (NotFoundError, EndedError, TooLargeError, ConflictError, NotRunningError) as exc:
+        raise CommandError(in_its_words(str(exc))) from None
     except (credentials.CredentialsError, BrokenExecError) as exc:
         raise CommandError(str(exc)) from None
     except Unreachable as exc:
@@ -58,9 +57,3 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
     except ApiError as exc:
         hint = " (the credentials of the kubeconfig are not known there)" if exc.status == 401 else ""
         raise CommandError(f"{exc.message or exc.reason or exc.status}{hint}") from None
-
-
-def tell(line: str) -> None:
-    """Say on standard error what a command waits for or does."""
-    sys.stderr.write(f"headrace-mini: {line}\n")
-    sys.stderr.flush()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from headrace.cli.mini.kube import add_cluster, add_name, connected, tell
+from headrace.cli.mini.kube import add_cluster, add_name, connected
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 def add_pod(parser: Parser) -> None:
     """The options that choose a pod and a container of it."""
-    parser.add_argument("-p", "--pod", type=int, default=0, metavar="INDEX", help="the pod's index (default: the lead)")
-    parser.add_argument("-g", "--group", default="", metavar="NAME", help="a pod of this group")
-    parser.add_argument("-c", "--container", default="", metavar="NAME", help="container (default: the one with Flux)")
+    parser.add_argument("-p", "--pod", type=int, default=0, metavar="INDEX", help="The pod's index (default: the lead)")
+    parser.add_argument("-g", "--group", default="", metavar="NAME", help="A pod of this group")
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="Container (default: the one with Flux)")
 
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_pod(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the container ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the container ends")
     add_name(parser)
 
 

@@ -21,18 +21,18 @@ def add_arguments(parser: Parser) -> None:
     from headrace.kube.builders.images import DEFAULT_VIEW
 
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", default="", help="the objects' namespace (default: FILE's)"
+        "-n", "--namespace", metavar="NAME", default="", help="The objects' namespace (default: FILE's)"
     )
     parser.add_argument(
-        "--view-image", metavar="IMAGE", default=DEFAULT_VIEW, help=f"image of the view (default: {DEFAULT_VIEW})"
+        "--view-image", metavar="IMAGE", default=DEFAULT_VIEW, help=f"Image of the view (default: {DEFAULT_VIEW})"
     )
     parser.add_argument(
-        "--view-as-volume", action="store_true", help="mount the view as an image volume (feature ImageVolume)"
+        "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
     )
     parser.add_argument(
         "--cluster-domain", metavar="DOMAIN", default="cluster.local", help="DNS domain of the Kubernetes cluster"
     )
-    parser.add_argument("--json", action="store_true", help="print one List in JSON instead of YAML documents")
+    parser.add_argument("--json", action="store_true", help="Print one List in JSON instead of YAML documents")
     add_file(parser)
 
 

@@ -8,6 +8,7 @@ import sys
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.mini.file import add_file, load_file
+from headrace.cli.mini.program import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the times as one JSON object on the last line")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but the job's output")
+    parser.add_argument("--json", action="store_true", help="Print the times as one JSON object on the last line")
+    parser.add_argument("-q", "--quiet", action="store_true", help="Print nothing but the job's output")
     add_file(parser)
 
 
@@ -41,21 +42,20 @@ def _run(source: Source, path: str, as_json: bool, quiet: bool) -> int:
     if plan.working_dir and not os.path.isdir(os.path.join(folder, plan.working_dir)):
         ignored.append(f"workingDir {plan.working_dir} (no such folder here, {folder} instead)")
     if ignored and not silent:
-        sys.stderr.write(f"headrace-mini: not applied on this machine: {', '.join(ignored)}\n")
+        tell(f"not applied on this machine: {', '.join(ignored)}")
 
     def say(line: str) -> None:
         if not quiet:
-            sys.stderr.write(f"headrace-mini: {line}\n")
-            sys.stderr.flush()
+            tell(line)
 
     try:
         result = run(plan, folder, say)
     except StartError as exc:
         raise CommandError(str(exc)) from None
     if not (result.started or result.interrupted):
-        sys.stderr.write(
-            "headrace-mini: no broker was started: the commands before them (init, pre, brokerPre, workerPre) "
-            f"ended with status {result.status}\n"
+        tell(
+            "no broker was started: the commands before them (init, pre, brokerPre, workerPre) "
+            f"ended with status {result.status}"
         )
     if plan.timed and result.started and plan.mode is not Mode.INTERACTIVE:
         times = result.times

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
     add_name(parser)
-    parser.add_argument("size", metavar="SIZE", type=int, help="how many pods")
+    parser.add_argument("size", metavar="SIZE", type=int, help="How many pods")
 
 
 def main(options: Namespace) -> int:

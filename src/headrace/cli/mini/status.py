@@ -19,9 +19,9 @@ _HEADS = ("NAME", "PHASE", "READY", "SIZE", "EXIT", "REASON")
 
 def add_arguments(parser: Parser) -> None:
     add_cluster(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the MiniClusters of all namespaces")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="name of the MiniCluster (default: all)")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="The MiniClusters of all namespaces")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="Name of the MiniCluster (default: all)")
 
 
 def main(options: Namespace) -> int:

@@ -46,26 +46,26 @@ def _parser() -> Parser:
         help="Standard Workload Format, or a JSON object a line, maybe gzipped; - for standard input",
     )
     add = parser.add_argument_group("the machine").add_argument
-    add("--graph", metavar="FILE", help="a JSON graph (JGF), a GraphML recipe, or R")
+    add("--graph", metavar="FILE", help="A JSON graph (JGF), a GraphML recipe, or R")
     add("--nodes", metavar="N", type=positive_int, help="N equal nodes (default: what the trace's header says)")
-    add("--cores", metavar="N", type=positive_int, help="cores of each node (default 1)")
+    add("--cores", metavar="N", type=positive_int, help="Cores of each node (default 1)")
     add("--gpus", metavar="N", type=positive_int, help="GPUs of each node (default none)")
     what = "what a processor of the trace is (default core; a node where each has one core)"
     add("--unit", choices=("core", "node"), help=what)
     add = parser.add_argument_group("the scheduler").add_argument
-    add("--policy", metavar="NAMES", default=_POLICIES, help=f"queue policies to compare (default {_POLICIES})")
-    add("--match-policy", metavar="NAME", default="first", help="which of the resources that fit (default first)")
-    add("--queue-depth", metavar="N", type=positive_int, default=500, help="waiting jobs a pass looks at (default 500)")
-    add("--reservation-depth", metavar="N", type=positive_int, help="waiting jobs that hybrid promises a start")
-    add("--fair-share", metavar="FSD", help="users' usage orders jobs of one urgency; it fades by half in this time")
+    add("--policy", metavar="NAMES", default=_POLICIES, help=f"Queue policies to compare (default {_POLICIES})")
+    add("--match-policy", metavar="NAME", default="first", help="Which of the resources that fit (default first)")
+    add("--queue-depth", metavar="N", type=positive_int, default=500, help="Waiting jobs a pass looks at (default 500)")
+    add("--reservation-depth", metavar="N", type=positive_int, help="Waiting jobs that hybrid promises a start")
+    add("--fair-share", metavar="FSD", help="Users' usage orders jobs of one urgency; it fades by half in this time")
     add = parser.add_argument_group("the jobs").add_argument
-    add("--limit", metavar="N", type=positive_int, help="only the first N jobs")
-    add("--synthetic", metavar="N", type=positive_int, help="make N jobs up instead of reading a trace")
-    add("--seed", metavar="N", type=int, default=0, help="which N jobs are made up (default 0)")
+    add("--limit", metavar="N", type=positive_int, help="Only the first N jobs")
+    add("--synthetic", metavar="N", type=positive_int, help="Make N jobs up instead of reading a trace")
+    add("--seed", metavar="N", type=int, default=0, help="Which N jobs are made up (default 0)")
     add = parser.add_argument_group("what is written").add_argument
-    add("--json", action="store_true", help="figures as JSON instead of a table")
-    add("--starts", metavar="FILE", help="write policy, id, start, end and nodes of each job, as CSV")
-    add("--record", metavar="FILE", help="write a trace and do no more: the instance's past jobs, or those made up")
+    add("--json", action="store_true", help="Figures as JSON instead of a table")
+    add("--starts", metavar="FILE", help="Write policy, id, start, end and nodes of each job, as CSV")
+    add("--record", metavar="FILE", help="Write a trace and do no more: the instance's past jobs, or those made up")
     return parser
 
 
