@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from handshakes import handshake
 
 from headrace.kube.certificates import (
     Pair,
@@ -28,25 +27,6 @@ NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     return make_pair(HOSTS, datetime.now(timezone.utc))
-
-
-def handshake(server: ssl.SSLContext, authority: str, host: str) -> None:
-    """A TLS handshake as the API server makes it. Raises ssl.SSLError where the server is not trusted."""
-    ours, theirs = socket.socketpair()
-
-    def serve() -> None:
-        try:
-            server.wrap_socket(theirs, server_side=True).close()
-        except OSError:
-            theirs.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        ssl.create_default_context(cadata=authority).wrap_socket(ours, server_hostname=host).close()
-    finally:
-        ours.close()
-        thread.join()
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -70,6 +50,13 @@ def test_a_pair_can_be_replaced_in_a_running_server_and_both_are_trusted_meanwhi
     use_pair(context, fresh)
     handshake(context, bundle, HOSTS[0])
     handshake(context, fresh.authority, HOSTS[0])
+
+
+def test_a_certificate_and_a_key_that_are_no_pair_leave_the_one_before_in_use(pair: Pair) -> None:
+    context = tls_context(pair)
+    with pytest.raises(ssl.SSLError):
+        use_pair(context, pair._replace(certificate=make_pair(HOSTS, datetime.now(timezone.utc)).certificate))
+    handshake(context, pair.authority, HOSTS[0])
 
 
 def test_a_pair_is_renewed_after_two_thirds_of_its_life() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
+from cert_manager import CertManager
+from handshakes import handshake
 
-from headrace.kube.install import Install, objects
+from headrace.kube.api import Api
+from headrace.kube.certificates import Pair
+from headrace.kube.install import AUTHORITY, Install, objects
 from headrace.kube.install_files import all_files, helm_chart, install_file, kustomize_base
+from headrace.kube.operator_names import CONFIGURATION, WEBHOOK
+from headrace.kube.webhook import tls_context, use_pair
+from headrace.kube.webhook_certificates import Keeper, Settings
+from waiting import until_in_loop
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VARIANTS = [
@@ -106,6 +115,40 @@ def test_the_webhook_of_the_deployment_is_the_one_that_the_api_server_is_told(in
         assert f"--webhook-bind=:{ports[port['targetPort']]}" in container["command"]
         assert hook["failurePolicy"] == "Fail"
         assert hook["rules"][0]["resources"] == ["miniclusters", "miniclusters/scale"]
+
+
+def test_a_renewed_certificate_is_taken_and_trusted_without_a_gap(tmp_path: Path) -> None:
+    """By who has the caBundle of before and who has the one of after, whichever of the two ends is first."""
+    manager = CertManager(objects(Install(cert_manager=True)))
+    for name in (AUTHORITY, WEBHOOK):
+        manager.issue(name)
+    manager.mount(WEBHOOK, tmp_path)
+    settings = Settings(namespace="headrace-system", folder=str(tmp_path))
+
+    async def follow() -> None:
+        keeper = Keeper(cast(Api, None), settings)
+        keeper.pause = 0.01
+        served = [await keeper.first()]
+        context = tls_context(served[0])
+
+        def use(pair: Pair) -> None:
+            use_pair(context, pair)
+            served.append(pair)
+
+        keeping = asyncio.create_task(keeper.keep(use))
+        bundles = [manager.bundle(CONFIGURATION)]
+        for renewed in ([WEBHOOK], [AUTHORITY], [WEBHOOK], [AUTHORITY, WEBHOOK]):
+            for name in renewed:
+                manager.issue(name)
+            manager.mount(WEBHOOK, tmp_path)
+            bundles.append(manager.bundle(CONFIGURATION))
+            await until_in_loop(lambda: served[-1].certificate == (tmp_path / "tls.crt").read_text())
+            for bundle in bundles:
+                handshake(context, bundle, settings.hosts[0])
+        keeping.cancel()
+        assert len(set(bundles)) == 3 and len({pair.certificate for pair in served}) == 4
+
+    asyncio.run(follow())
 
 
 # --- the files

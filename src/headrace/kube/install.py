@@ -32,6 +32,9 @@ Object = dict[str, Any]
 DEFAULT_IMAGE = f"headrace-operator:{__version__}"
 # Where a certificate from elsewhere is mounted.
 CERTIFICATE_FOLDER = "/certificate"
+# The authority of cert-manager's certificate: its Issuer, Certificate and Secret. Its lifetime is ten years.
+AUTHORITY = f"{WEBHOOK}-authority"
+AUTHORITY_LIFETIME = "87600h"
 _LABELS = {"app.kubernetes.io/name": OPERATOR}
 _ALL = ["get", "list", "watch", "create", "patch", "delete"]
 
@@ -293,21 +296,35 @@ def configuration(client: Object, install: Install) -> Object:
 
 
 def _certificate(install: Install) -> list[Object]:
-    """A self-signed issuer and a certificate of cert-manager.io/v1, in the Secret that the Deployment mounts."""
-    issuer = {
-        "apiVersion": "cert-manager.io/v1",
-        "kind": "Issuer",
-        "metadata": _metadata(WEBHOOK, install.namespace),
-        "spec": {"selfSigned": {}},
+    """The webhook's certificate by cert-manager.io/v1, in the Secret that the Deployment mounts, and its authority.
+
+    A serving certificate that signs itself would be another authority after each renewal, and the API server would
+    refuse the webhook until both ends have it. The authority keeps its key when it is renewed, so what it has signed
+    stays trusted; cert-manager writes it into the webhook configuration (`cert-manager.io/inject-ca-from`).
+    """
+    authority = {
+        "secretName": AUTHORITY,
+        "isCA": True,
+        "commonName": AUTHORITY,
+        "duration": AUTHORITY_LIFETIME,
+        "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Never"},
+        "issuerRef": {"name": AUTHORITY, "kind": "Issuer"},
     }
-    certificate = {
-        "apiVersion": "cert-manager.io/v1",
-        "kind": "Certificate",
-        "metadata": _metadata(WEBHOOK, install.namespace),
-        "spec": {
-            "secretName": WEBHOOK,
-            "dnsNames": [f"{WEBHOOK}.{install.namespace}.svc"],
-            "issuerRef": {"name": WEBHOOK, "kind": "Issuer"},
-        },
+    serving = {
+        "secretName": WEBHOOK,
+        "dnsNames": [f"{WEBHOOK}.{install.namespace}.svc"],
+        "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
+        "usages": ["digital signature", "server auth"],
+        "issuerRef": {"name": WEBHOOK, "kind": "Issuer"},
     }
-    return [issuer, certificate]
+    return [
+        _cert_manager(install, "Issuer", AUTHORITY, {"selfSigned": {}}),
+        _cert_manager(install, "Certificate", AUTHORITY, authority),
+        _cert_manager(install, "Issuer", WEBHOOK, {"ca": {"secretName": AUTHORITY}}),
+        _cert_manager(install, "Certificate", WEBHOOK, serving),
+    ]
+
+
+def _cert_manager(install: Install, kind: str, name: str, spec: Object) -> Object:
+    metadata = _metadata(name, install.namespace)
+    return {"apiVersion": "cert-manager.io/v1", "kind": kind, "metadata": metadata, "spec": spec}

@@ -69,6 +69,13 @@ def tls_context(pair: Pair) -> ssl.SSLContext:
 
 def use_pair(context: ssl.SSLContext, pair: Pair) -> None:
     """Let connections that begin from now on have the certificate of `pair`. Raises ssl.SSLError."""
+    # A certificate and a key that are no pair, as files have them that are being replaced, would take the context's
+    # own pair away, so a context that nobody uses tries them first.
+    for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+        _load(one, pair)
+
+
+def _load(context: ssl.SSLContext, pair: Pair) -> None:
     # The ssl module reads keys from files only; this one is in memory, for the operator's root is read-only.
     with os.fdopen(os.memfd_create("headrace-webhook"), "w", encoding="ascii") as file:
         file.write(pair.key + pair.certificate)
