@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker import config as configuration
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
-from headrace.broker.services import dmesg, drain
+from headrace.broker.services import config, dmesg, drain
 from headrace.broker.tbon import growth
-from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.message import Message
 from headrace.spec.requests import broker as forms
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def register(broker: Broker) -> None:
     methods = {"getenv": _getenv, "setenv": _setenv, "heartbeat-lost": heartbeat_lost}
     ctx.service("broker", {**methods, "disconnect": lambda _msg: EMPTY}, requests=forms.BROKER)
     ctx.on_stats(lambda: {"loop": broker.router.stats(), "clients": len(broker.local.clients) if broker.local else 0})
-    _config(broker, broker.modules.builtin("config"))
+    config.register(broker, broker.modules.builtin("config"))
     _overlay(broker, broker.modules.builtin("overlay"))
     connector = broker.modules.builtin("connector-local")
     connector.service("connector-local", {})
@@ -180,99 +178,6 @@ def _setenv(msg: Message) -> _Empty:
         else:
             os.environ[name] = value
     return EMPTY
-
-
-def _config(broker: Broker, ctx: ModuleContext) -> None:
-    async def take(new: dict[str, Any], path: str = "") -> _Empty:
-        """Give every module the new configuration; if one refuses it, all go back to the old one."""
-        from headrace.broker.config_keys import RefusedTable, check
-
-        try:
-            check(new, path)
-        except RefusedTable as exc:
-            raise RpcError(errno.EINVAL, f"error updating {exc.module}: {exc}") from None
-        except configuration.ConfigError as exc:
-            raise RpcError(errno.EINVAL, str(exc)) from None
-        old, told = broker.config, []
-        broker.config = new
-        for name, module in list(broker.modules.loaded.items()):
-            try:
-                told.append(module)
-                await module.reconfigure(new)
-            except RpcError as exc:
-                broker.config = old
-                for other in told:
-                    with contextlib.suppress(RpcError):
-                        await other.reconfigure(old)
-                raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None
-        broker.log(logging.INFO, "config", "configuration was reloaded")
-        doubt(new)
-        if broker.rank == 0:
-            # Followers apply the new configuration from this event, which is sent before the request is answered.
-            ctx.publish("config.update", new)
-        return EMPTY
-
-    async def follow(new: dict[str, Any]) -> None:
-        try:
-            await take(new)
-        except RpcError as exc:
-            broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
-
-    def updated(msg: Message) -> None:
-        if msg.rolemask & ROLE_OWNER:
-            broker.spawn(follow(msg.obj))
-
-    def check_leader() -> None:
-        if broker.rank != 0:
-            raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
-
-    doubted: list[str] = []
-
-    def lines_of(config: dict[str, Any], likely: bool = False) -> list[str]:
-        if not config:
-            return []
-        # Tables that most instances need not read, nor keep in each of their brokers.
-        from headrace.broker.config_keys import doubts
-
-        return doubts(config, broker.config_path, likely)
-
-    def doubt(config: dict[str, Any]) -> None:
-        if broker.rank == 0:
-            lines = lines_of(config)
-            for line in lines:
-                # A configuration that is changed key by key is not told all of it each time.
-                if line not in doubted:
-                    broker.log(logging.WARNING, "config", line)
-            doubted[:] = lines
-
-    async def reload(_msg: Message) -> _Empty:
-        check_leader()
-        if not broker.config_path:
-            raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
-        try:
-            new = configuration.load(broker.config_path)
-        except configuration.ConfigError as exc:
-            raise RpcError(errno.EINVAL, str(exc)) from None
-        return await take(new, broker.config_path)
-
-    async def load(msg: Message) -> _Empty:
-        check_leader()
-        if msg.obj is None:
-            # Nothing is no configuration: an empty one is an empty object.
-            raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
-        return await take(msg.obj)
-
-    doubt(broker.config)
-    # config.get answers the object itself (recorded), so an empty configuration is `{}`.
-    methods = {
-        "get": lambda _msg: broker.config,
-        "doubts": lambda _msg: {"lines": lines_of(broker.config, likely=True)},
-        "reload": reload,
-        "load": load,
-    }
-    ctx.service("config", methods, open=("get", "doubts"), requests=forms.CONFIG)
-    if broker.rank != 0:
-        ctx.subscribe("config.update", updated)
 
 
 def _overlay(broker: Broker, ctx: ModuleContext) -> None:

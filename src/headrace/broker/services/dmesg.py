@@ -17,6 +17,7 @@ from headrace.spec.requests.broker import LOG
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
+    from headrace.broker.logbook import Logbook
 
 # Lines of the ring that are sent before the reader is asked whether it has them.
 PORTION = 64
@@ -27,11 +28,7 @@ _PATIENCE, _URGENT = 0.02, 5
 def register(broker: Broker, ctx: ModuleContext) -> None:
     """Provide `log.append`, `log.dmesg` and `log.clear`; forward what a follower logs to the leader."""
     log = broker.log
-    streams = ctx.streams("dmesg")
-    ctx.streams("log.cancel")
-    # Readers that have not had all of the ring yet, by their key in `streams`.
-    behind: set[tuple[bytes, int]] = set()
-    streams.on_remove = lambda msg: behind.discard(streams.key(msg))
+    readers = _Readers(ctx, log)
 
     def append_line(line: str) -> None:
         try:
@@ -42,48 +39,6 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
     def append(msg: Message) -> _Empty:
         append_line(msg.text)
         return EMPTY
-
-    def dmesg(msg: Message) -> None:
-        body: dict[str, Any] = msg.obj or {}
-        follow = bool(body.get("follow"))
-        streams.add(msg)
-        if body.get("nobacklog"):
-            finish(msg, follow)
-        else:
-            behind.add(streams.key(msg))
-            send(msg, log.count - len(log.ring), None if follow else log.count)
-
-    def send(msg: Message, position: int, end: int | None) -> None:
-        """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
-        last = log.count if end is None else end
-        # The ring may have moved on or been cleared meanwhile.
-        oldest = log.count - len(log.ring)
-        position = max(position, oldest)
-        stop = max(position, min(position + PORTION, last))
-        for line in islice(log.ring, position - oldest, stop - oldest):
-            tell(msg, line)
-        if stop < last:
-            ctx.call(drain.TOPIC, drain.route_of(msg), lambda _reply: again(msg, stop, end), ctx.rank)
-        else:
-            finish(msg, end is None)
-
-    def again(msg: Message, position: int, end: int | None) -> None:
-        if msg in streams:
-            send(msg, position, end)
-
-    def finish(msg: Message, follow: bool) -> None:
-        behind.discard(streams.key(msg))
-        if not follow:
-            streams.remove(msg)
-            ctx.respond_error(msg, errno.ENODATA)
-
-    def tell(msg: Message, line: str) -> None:
-        ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
-
-    def appended(line: str) -> None:
-        for msg in streams:
-            if streams.key(msg) not in behind:
-                tell(msg, line)
 
     def forwarded(msg: Message) -> _Empty:
         for line in msg.text.split("\n"):
@@ -97,12 +52,69 @@ def register(broker: Broker, ctx: ModuleContext) -> None:
     def stats(_msg: Message) -> dict[str, Any]:
         return {"count": log.count, "ring-used": len(log.ring), "ring-size": log.ring.maxlen}
 
-    log.followers.append(appended)
-    methods = {"append": append, "forward": forwarded, "dmesg": dmesg, "clear": clear, "stats-get": stats}
+    methods = {"append": append, "forward": forwarded, "dmesg": readers.read, "clear": clear, "stats-get": stats}
     ctx.service("log", methods, open=("append",), requests=LOG)
     if broker.rank:
         forwarding = _Forwarding(ctx)
         log.forward, log.flush = forwarding, forwarding.send
+
+
+class _Readers:
+    """Who reads the log: first the ring, portion by portion, then each line that is appended."""
+
+    def __init__(self, ctx: ModuleContext, log: Logbook) -> None:
+        self._ctx = ctx
+        self._log = log
+        self._streams = ctx.streams("dmesg")
+        ctx.streams("log.cancel")
+        # Readers that have not had all of the ring yet, by their key in `_streams`.
+        self._behind: set[tuple[bytes, int]] = set()
+        self._streams.on_remove = lambda msg: self._behind.discard(self._streams.key(msg))
+        log.followers.append(self._appended)
+
+    def read(self, msg: Message) -> None:
+        """`log.dmesg {follow, nobacklog}`: a stream of lines, which ENODATA ends unless they are followed."""
+        body: dict[str, Any] = msg.obj or {}
+        follow = bool(body.get("follow"))
+        self._streams.add(msg)
+        if body.get("nobacklog"):
+            self._finish(msg, follow)
+        else:
+            self._behind.add(self._streams.key(msg))
+            self._send(msg, self._log.count - len(self._log.ring), None if follow else self._log.count)
+
+    def _send(self, msg: Message, position: int, end: int | None) -> None:
+        """Send a portion from the line of number `position` on, up to `end` or (None) to what is newest by then."""
+        log = self._log
+        last = log.count if end is None else end
+        # The ring may have moved on or been cleared meanwhile.
+        oldest = log.count - len(log.ring)
+        position = max(position, oldest)
+        stop = max(position, min(position + PORTION, last))
+        for line in islice(log.ring, position - oldest, stop - oldest):
+            self._tell(msg, line)
+        if stop < last:
+            self._ctx.call(drain.TOPIC, drain.route_of(msg), lambda _reply: self._again(msg, stop, end), self._ctx.rank)
+        else:
+            self._finish(msg, end is None)
+
+    def _again(self, msg: Message, position: int, end: int | None) -> None:
+        if msg in self._streams:
+            self._send(msg, position, end)
+
+    def _finish(self, msg: Message, follow: bool) -> None:
+        self._behind.discard(self._streams.key(msg))
+        if not follow:
+            self._streams.remove(msg)
+            self._ctx.respond_error(msg, errno.ENODATA)
+
+    def _tell(self, msg: Message, line: str) -> None:
+        self._ctx.respond(msg, None, line.encode("utf-8", "replace") + b"\0")
+
+    def _appended(self, line: str) -> None:
+        for msg in self._streams:
+            if self._streams.key(msg) not in self._behind:
+                self._tell(msg, line)
 
 
 class _Forwarding:

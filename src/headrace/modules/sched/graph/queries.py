@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import time
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,147 +26,151 @@ from headrace.spec.requests.sched import FLUXION_QMANAGER, FLUXION_RESOURCE
 _FIND_FORMATS = ("rv1_nosched", "rv1", "jgf", "rlite", "simple", "pretty_simple")
 
 
-def register(
-    ctx: ModuleContext,
-    pool: Callable[[], Pool],
-    settings: Callable[[], Settings],
-    now: Callable[[], int],
-    changed: Callable[[], None],
-    status: Callable[[Message], dict[str, Any]],
-    check: Callable[[Message], Any],
-) -> None:
-    """Provide both services. `status` and `check` answer `sched.resource-status` and `feasibility.check` as well.
-    `changed` is told when waiting jobs may have a chance."""
-    loaded = time.monotonic()
+class Host(NamedTuple):
+    """What the questions need of the scheduler that they are put to."""
 
-    def search(msg: Message) -> dict[str, Any]:
+    # Raises RpcError while resources are not known.
+    pool: Callable[[], Pool]
+    settings: Callable[[], Settings]
+    # Seconds since the epoch, as the scheduler counts them.
+    now: Callable[[], int]
+    # To be told that waiting jobs may have a chance.
+    changed: Callable[[], None]
+    # `sched.resource-status` and `feasibility.check`
+    status: Callable[[Message], dict[str, Any]]
+    check: Callable[[Message], Any]
+
+
+def register(ctx: ModuleContext, host: Host) -> None:
+    """Provide both services."""
+    resource = _Resource(host)
+    methods: dict[str, Callable[[Message], Any]] = {
+        "find": resource.find,
+        "info": resource.info,
+        "set_property": resource.set_property,
+        "get_property": resource.get_property,
+        "set_status": resource.set_status,
+        "params": resource.params,
+        "status": host.status,
+        "satisfiability": host.check,
+        "stats-get": resource.stats,
+    }
+    for_guests = ("find", "info", "get_property", "params", "stats-get", "status", "satisfiability")
+    ctx.service(RESOURCE, methods, open=for_guests, requests=FLUXION_RESOURCE)
+    methods = {
+        "params": lambda _msg: _queue_params(host.settings()),
+        "stats-get": lambda _msg: _queue_stats(host.pool()),
+    }
+    ctx.service(QMANAGER, methods, open=methods, requests=FLUXION_QMANAGER)
+
+
+class _Resource:
+    """What Fluxion's resource module answers."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._loaded = time.monotonic()
+
+    def find(self, msg: Message) -> dict[str, Any]:
         criteria, form = msg.obj["criteria"], msg.obj.get("format") or "rv1_nosched"
         if form not in _FIND_FORMATS:
             raise RpcError(errno.EINVAL, f"format: must be one of {', '.join(_FIND_FORMATS)}, not {form!r}")
         try:
-            text = find.listing(pool().scheduler, criteria, WRITERS[form], now())
+            text = find.listing(self._host.pool().scheduler, criteria, WRITERS[form], self._host.now())
         except find.ExpressionError as exc:
             raise RpcError(errno.EINVAL, str(exc)) from None
         if "simple" in form:
             return {"R": text}
         return {"R": msgspec.json.decode(text) if text else None}
 
-    def info(msg: Message) -> dict[str, Any]:
+    def info(self, msg: Message) -> dict[str, Any]:
         id = msg.obj["jobid"]
-        found: Allocation | None = pool().scheduler.jobs.get(id)
+        found: Allocation | None = self._host.pool().scheduler.jobs.get(id)
         if found is None:
             raise RpcError(errno.ENOENT, f"job {id} holds no resources and is promised none")
         status = "RESERVED" if found.reserved else "ALLOCATED"
         return {"jobid": id, "status": status, "at": found.start, "overhead": 0.0}
 
-    def vertices(path: Any) -> list[int]:
-        found = pool().graph.find_path(path) if isinstance(path, str) else []
+    def set_property(self, msg: Message) -> Any:
+        found = self._vertices(msg.obj["sp_resource_path"])
+        key, equals, value = str(msg.obj["sp_keyval"]).partition("=")
+        if not (key and equals and value):
+            raise RpcError(errno.EINVAL, "Incorrect format. Use PROPERTY=VALUE.")
+        for v in found:
+            self._host.pool().scheduler.set_property(v, key, value)
+        return self._touched()
+
+    def get_property(self, msg: Message) -> dict[str, Any]:
+        key, path = str(msg.obj["gp_key"]), msg.obj["gp_resource_path"]
+        properties = self._host.pool().graph.properties
+        values = [found[key] for v in self._vertices(path) if key in (found := properties.get(v, {}))]
+        if not values:
+            raise RpcError(errno.ENOENT, f"Property {key} was not found for {path}.")
+        return {"values": values}
+
+    def set_status(self, msg: Message) -> Any:
+        found, status = self._vertices(msg.obj["resource_path"]), msg.obj["status"]
+        if status not in ("up", "down"):
+            raise RpcError(errno.EINVAL, f"status: must be up or down, not {status!r}")
+        for v in found:
+            self._host.pool().scheduler.set_status(v, status == "up")
+        return self._touched()
+
+    def params(self, _msg: Message) -> dict[str, Any]:
+        settings = self._host.settings()
+        policy = settings.asked.get("match-policy", settings.match_policy.name)
+        return {"params": {"match-policy": policy, "match-format": settings.match_format}}
+
+    def stats(self, _msg: Message) -> dict[str, Any]:
+        pool = self._host.pool()
+        by_rank = Counter(rank for rank in pool.graph.rank if rank >= 0)
+        by_size: dict[int, list[int]] = {}
+        for rank, count in by_rank.items():
+            by_size.setdefault(count, []).append(rank)
+        return {
+            "V": len(pool.graph),
+            "E": len(pool.graph) - 1 + len(pool.graph.edges),
+            "by_rank": {_ranks(ranks): count for count, ranks in by_size.items()},
+            "load-time": round(pool.load_time, 6),
+            "graph-uptime": int(time.monotonic() - self._loaded),
+            "match": {"succeeded": {"njobs": pool.matched}, "failed": {"njobs": pool.refused}},
+        }
+
+    def _vertices(self, path: Any) -> list[int]:
+        found = self._host.pool().graph.find_path(path) if isinstance(path, str) else []
         if not found:
             raise RpcError(errno.ENOENT, f"Couldn't find {path} in resource graph.")
         return found
 
-    def set_property(msg: Message) -> Any:
-        found = vertices(msg.obj["sp_resource_path"])
-        key, equals, value = str(msg.obj["sp_keyval"]).partition("=")
-        if not (key and equals and value):
-            raise RpcError(errno.EINVAL, "Incorrect format. Use PROPERTY=VALUE.")
-
-        for v in found:
-            pool().scheduler.set_property(v, key, value)
-        pool().touch()
-        changed()
+    def _touched(self) -> Any:
+        self._host.pool().touch()
+        self._host.changed()
         return EMPTY
 
-    def get_property(msg: Message) -> dict[str, Any]:
-        key = str(msg.obj["gp_key"])
-        properties = pool().graph.properties
-        values = [found[key] for v in vertices(msg.obj["gp_resource_path"]) if key in (found := properties.get(v, {}))]
-        if not values:
-            raise RpcError(errno.ENOENT, f"Property {key} was not found for {msg.obj['gp_resource_path']}.")
-        return {"values": values}
 
-    def set_status(msg: Message) -> Any:
-        found, status = vertices(msg.obj["resource_path"]), msg.obj["status"]
-        if status not in ("up", "down"):
-            raise RpcError(errno.EINVAL, f"status: must be up or down, not {status!r}")
-
-        for v in found:
-            pool().scheduler.set_status(v, status == "up")
-        pool().touch()
-        changed()
-        return EMPTY
-
-    def resource_stats() -> dict[str, Any]:
-        graph = pool().graph
-        by_rank: dict[int, int] = {}
-        for rank in graph.rank:
-            if rank >= 0:
-                by_rank[rank] = by_rank.get(rank, 0) + 1
-        by_size: dict[str, list[int]] = {}
-        for rank, count in by_rank.items():
-            by_size.setdefault(str(count), []).append(rank)
-        return {
-            "V": len(graph),
-            "E": len(graph) - 1 + len(graph.edges),
-            "by_rank": {_ranks(ranks): int(count) for count, ranks in by_size.items()},
-            "load-time": round(pool().load_time, 6),
-            "graph-uptime": int(time.monotonic() - loaded),
-            "match": {"succeeded": {"njobs": pool().matched}, "failed": {"njobs": pool().refused}},
-        }
-
-    def queue_stats() -> dict[str, Any]:
-        return {
-            "queues": {
-                name or "default": {
-                    "policy": queue.policy.name,
-                    "queue_depth": queue.depth,
-                    "action_counts": {
-                        "pending": len(queue.pending),
-                        "running": len(queue.running),
-                        "reserved": len(queue.planned),
-                    },
-                }
-                for name, queue in pool().queues.items()
+def _queue_stats(pool: Pool) -> dict[str, Any]:
+    return {
+        "queues": {
+            name or "default": {
+                "policy": queue.policy.name,
+                "queue_depth": queue.depth,
+                "action_counts": {
+                    "pending": len(queue.pending),
+                    "running": len(queue.running),
+                    "reserved": len(queue.planned),
+                },
             }
+            for name, queue in pool.queues.items()
         }
+    }
 
-    def resource_params(msg: Message) -> dict[str, Any]:
-        asked = settings().asked
-        return {
-            "params": {
-                "match-policy": asked.get("match-policy", settings().match_policy.name),
-                "match-format": settings().match_format,
-            }
-        }
 
-    def queue_params(msg: Message) -> dict[str, Any]:
-        found = settings()
-        own = {"queue-policy": found.queue.policy, "queue-params": {"queue-depth": found.queue.depth}}
-        if found.queue.reservations is not None:
-            own["policy-params"] = {"reservation-depth": found.queue.reservations}
-        named = {
-            name: {"queue-policy": queue.policy, "queue-depth": queue.depth} for name, queue in found.queues.items()
-        }
-        return {"params": {**own, "queues": named} if named else own}
-
-    ctx.service(
-        RESOURCE,
-        {
-            "find": search,
-            "info": info,
-            "set_property": set_property,
-            "get_property": get_property,
-            "set_status": set_status,
-            "params": resource_params,
-            "status": status,
-            "satisfiability": check,
-            "stats-get": lambda _msg: resource_stats(),
-        },
-        open=("find", "info", "get_property", "params", "stats-get", "status", "satisfiability"),
-        requests=FLUXION_RESOURCE,
-    )
-    methods: dict[str, Callable[[Message], Any]] = {"params": queue_params, "stats-get": lambda _msg: queue_stats()}
-    ctx.service(QMANAGER, methods, open=methods, requests=FLUXION_QMANAGER)
+def _queue_params(settings: Settings) -> dict[str, Any]:
+    own = {"queue-policy": settings.queue.policy, "queue-params": {"queue-depth": settings.queue.depth}}
+    if settings.queue.reservations is not None:
+        own["policy-params"] = {"reservation-depth": settings.queue.reservations}
+    named = {name: {"queue-policy": one.policy, "queue-depth": one.depth} for name, one in settings.queues.items()}
+    return {"params": {**own, "queues": named} if named else own}
 
 
 def _ranks(ranks: list[int]) -> str:

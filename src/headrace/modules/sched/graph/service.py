@@ -129,7 +129,10 @@ class _Scheduler:
         # Scripts ask Flux's default scheduler by its name for statistics, and set its debug bits.
         ctx.service("sched-simple", {})
         queries.register(
-            ctx, self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
+            ctx,
+            queries.Host(
+                self._pool, lambda: self.settings, self._time, self._changed, self._resource_status, self._check
+            ),
         )
         ctx.on_stats(self._stats)
         ctx.on_config(self._configure)

@@ -1,0 +1,128 @@
+"""The config service: what the instance is configured with, changed on the leader and followed by all others."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker import config as configuration
+from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
+from headrace.spec.message import ROLE_OWNER, Message
+from headrace.spec.requests import broker as forms
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+
+def register(broker: Broker, ctx: ModuleContext) -> None:
+    """Provide `config.get`, `doubts`, `reload` and `load`; a follower takes what `config.update` brings."""
+    service = _Config(broker, ctx)
+    service.log_doubts(broker.config)
+    # config.get answers the object itself (recorded), so an empty configuration is `{}`.
+    methods = {
+        "get": lambda _msg: broker.config,
+        "doubts": lambda _msg: {"lines": service.doubts(broker.config, likely=True)},
+        "reload": service.reload,
+        "load": service.load,
+    }
+    ctx.service("config", methods, open=("get", "doubts"), requests=forms.CONFIG)
+    if broker.rank != 0:
+        ctx.subscribe("config.update", service.updated)
+
+
+class _Config:
+    def __init__(self, broker: Broker, ctx: ModuleContext) -> None:
+        self._broker = broker
+        self._ctx = ctx
+        # Doubtful lines that the log has had: a configuration that is changed key by key repeats none of them.
+        self._logged: list[str] = []
+
+    async def reload(self, _msg: Message) -> _Empty:
+        self._check_leader()
+        path = self._broker.config_path
+        if not path:
+            raise RpcError(errno.EINVAL, "no configuration path was given when the broker was started")
+        try:
+            new = configuration.load(path)
+        except configuration.ConfigError as exc:
+            raise RpcError(errno.EINVAL, str(exc)) from None
+        return await self._take(new, path)
+
+    async def load(self, msg: Message) -> _Empty:
+        self._check_leader()
+        if msg.obj is None:
+            # Nothing is no configuration: an empty one is an empty object.
+            raise RpcError(errno.EPROTO, "config.load: a configuration is needed")
+        return await self._take(msg.obj)
+
+    def updated(self, msg: Message) -> None:
+        """Follow the leader: `config.update` with the whole configuration."""
+        if msg.rolemask & ROLE_OWNER:
+            self._broker.spawn(self._follow(msg.obj))
+
+    def doubts(self, config: dict[str, Any], likely: bool = False) -> list[str]:
+        """Lines about keys of `config` that have no effect; with `likely` also about those that may have none."""
+        if not config:
+            return []
+        # Tables that most instances need not read, nor keep in each of their brokers.
+        from headrace.broker.config_keys import doubts
+
+        return doubts(config, self._broker.config_path, likely)
+
+    def log_doubts(self, config: dict[str, Any]) -> None:
+        if self._broker.rank == 0:
+            lines = self.doubts(config)
+            for line in lines:
+                if line not in self._logged:
+                    self._broker.log(logging.WARNING, "config", line)
+            self._logged = lines
+
+    def _check_leader(self) -> None:
+        if self._broker.rank != 0:
+            raise RpcError(errno.EINVAL, "the configuration is changed on the leader, rank 0, which tells the others")
+
+    async def _follow(self, new: dict[str, Any]) -> None:
+        try:
+            await self._take(new)
+        except RpcError as exc:
+            self._broker.log(logging.ERROR, "config", f"the leader's configuration is not taken: {exc}")
+
+    async def _take(self, new: dict[str, Any], path: str = "") -> _Empty:
+        """Configure the broker and all modules with `new`, read from `path`. Raises RpcError, all as before then."""
+        _check(new, path)
+        await self._reconfigure_modules(new)
+        self._broker.log(logging.INFO, "config", "configuration was reloaded")
+        self.log_doubts(new)
+        if self._broker.rank == 0:
+            # Followers apply the new configuration from this event, which is sent before the request is answered.
+            self._ctx.publish("config.update", new)
+        return EMPTY
+
+    async def _reconfigure_modules(self, new: dict[str, Any]) -> None:
+        """Give every module the new configuration; if one refuses it, all go back to the old one."""
+        broker = self._broker
+        old, told = broker.config, []
+        broker.config = new
+        for name, module in list(broker.modules.loaded.items()):
+            try:
+                told.append(module)
+                await module.reconfigure(new)
+            except RpcError as exc:
+                broker.config = old
+                for other in told:
+                    with contextlib.suppress(RpcError):
+                        await other.reconfigure(old)
+                raise RpcError(exc.errnum, f"error updating {name}: {exc}") from None
+
+
+def _check(new: dict[str, Any], path: str) -> None:
+    from headrace.broker.config_keys import RefusedTable, check
+
+    try:
+        check(new, path)
+    except RefusedTable as exc:
+        raise RpcError(errno.EINVAL, f"error updating {exc.module}: {exc}") from None
+    except configuration.ConfigError as exc:
+        raise RpcError(errno.EINVAL, str(exc)) from None
