@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler
-from headrace.graph.engine import Engine
 from headrace.graph.policies import POLICIES
+from headrace.graph.query_commands import Commands
 from headrace.graph.writers import WRITERS
 
 
@@ -225,7 +225,7 @@ def test_no_command_ends_it_and_nothing_is_lost(
         return table[name]
 
     scheduler = Scheduler(machine(), policy, ("core", "gpu", "node"))
-    engine = Engine(scheduler, WRITERS[form], said.append, said.append, open_file)
+    engine = Commands(scheduler, WRITERS[form], said.append, said.append, open_file)
     for line in typed:
         assert engine.run(" ".join(line) + "\n") or line[0] in ("q", "quit")
     for jobid in list(scheduler.jobs):

@@ -13,7 +13,7 @@ from typing import TextIO, cast
 import pytest
 
 from headrace.graph import Graph, Scheduler, jobspec_text, resource_query, rv1
-from headrace.graph.engine import Engine
+from headrace.graph.query_commands import Commands
 from headrace.graph.request import JobRequest
 from headrace.graph.writers import WRITERS
 
@@ -247,7 +247,7 @@ def test_a_request_is_read_anew_for_another_graph() -> None:
         read.append(name)
         return jobspec_of(1)
 
-    engine = Engine(scheduler, WRITERS["simple"], out.append, out.append, open_file, version=lambda name: 1)
+    engine = Commands(scheduler, WRITERS["simple"], out.append, out.append, open_file, version=lambda name: 1)
     for line in ("match allocate job", "match allocate job", "set-property /cluster0/n0 a=b", "match allocate job"):
         engine.run(line)
     assert len(read) == 2

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.graph import grug, hwloc, jgf, rv1
-from headrace.graph.engine import Engine
 from headrace.graph.export import EXPORTS
 from headrace.graph.model import DOMINANT, Graph, GraphError
 from headrace.graph.policies import POLICIES, by_name
+from headrace.graph.query_commands import Commands
 from headrace.graph.scheduler import FILTERS, Scheduler
 from headrace.graph.subsystems import SETS, walked
 from headrace.graph.writers import WRITERS
@@ -199,7 +199,7 @@ def main(argv: Sequence[str] | None = None, stdin: TextIO = sys.stdin) -> int:
         print(_size(graph, time.perf_counter() - begin), end="")
     with contextlib.ExitStack() as stack:
         out: TextIO = stack.enter_context(open(args.test_output, "w")) if args.test_output else sys.stdout
-        engine = Engine(
+        engine = Commands(
             Scheduler(graph, policy, filters),
             WRITERS[args.match_format],
             out.write,

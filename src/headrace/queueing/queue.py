@@ -18,12 +18,12 @@ from headrace.graph.matcher import Failure
 from headrace.graph.request import JobRequest
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation
-from headrace.queueing.improve import Improver
-from headrace.queueing.line import Line, Place
-from headrace.queueing.misses import FOR_EVER
-from headrace.queueing.outlook import Outlook
+from headrace.queueing.compression import Compression
+from headrace.queueing.failed_searches import FOR_EVER
+from headrace.queueing.pending import PendingJobs, Place
 from headrace.queueing.policies import QueuePolicy, by_name
-from headrace.queueing.promises import Promises
+from headrace.queueing.reserved_starts import ReservedStarts
+from headrace.queueing.start_search import StartSearch
 
 # How long a job that has outlived its end is assumed to go on holding its resources, in seconds, at most.
 OVERRUN = 30
@@ -87,13 +87,13 @@ class Queue:
         if reservations is not None:
             self.policy = self.policy._replace(reservations=reservations)
         self.depth = depth
-        self.line = Line()
+        self.line = PendingJobs()
         self.pending = self.line.entries
         self.running: set[int] = set()
         # Only policies that promise starts ask so much that gaps are worth their upkeep.
-        self._outlook = Outlook(scheduler, self.policy.reservations != 0, effort)
-        self._promises = Promises(self.line, self._outlook)
-        self._improver = Improver(self.line, self._promises, self._outlook)
+        self._outlook = StartSearch(scheduler, self.policy.reservations != 0, effort)
+        self._promises = ReservedStarts(self.line, self._outlook)
+        self._improver = Compression(self.line, self._promises, self._outlook)
         self.planned = self._promises.kept
         # No running job ends before.
         self._first_end = 0

@@ -14,7 +14,7 @@ from headrace.modules.sched.common.forecast import STEP, Supply, Waiting, foreca
 from headrace.modules.sched.common.reasons import text
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
 from headrace.modules.sched.graph.why import PROMISED, shortage
-from headrace.queueing.line import Place
+from headrace.queueing.pending import Place
 from headrace.queueing.queue import Queue
 
 # Running jobs counted between two steps.

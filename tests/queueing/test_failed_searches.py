@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.queueing.misses import FOR_EVER, Misses, common
+from headrace.queueing.failed_searches import FOR_EVER, FailedSearches, common
 
 MISS = st.tuples(st.just("miss"), st.integers(1, 12), st.integers(1, 40))
 FREED = st.tuples(st.just("freed"), st.integers(0, 40), st.integers(1, 50))
@@ -24,7 +24,7 @@ def known(events: list[Event], length: int, t: int) -> bool:
 
 @given(st.lists(MISS | FREED, max_size=12), st.integers(1, 15), st.integers(0, 20))
 def test_ranges_are_the_starts_that_are_not_known_to_fail(events: list[Event], length: int, now: int) -> None:
-    misses = Misses()
+    misses = FailedSearches()
     for what, a, b in events:
         if what == "miss":
             misses.missed("shape", a, b)
@@ -42,7 +42,7 @@ def test_ranges_are_the_starts_that_are_not_known_to_fail(events: list[Event], l
 
 
 def test_many_gifts_are_remembered_as_one_span() -> None:
-    misses = Misses()
+    misses = FailedSearches()
     misses.missed("shape", 5, 1000)
     for i in range(100):
         misses.freed(100 + i, 110 + i)
@@ -53,7 +53,7 @@ def test_many_gifts_are_remembered_as_one_span() -> None:
 
 
 def test_forgetting_leaves_everything_open() -> None:
-    misses = Misses()
+    misses = FailedSearches()
     misses.missed("shape", 1, FOR_EVER)
     assert misses.ranges("shape", 1, 7) == []
     misses.forget()

@@ -57,7 +57,7 @@ class _Job(NamedTuple):
     seconds: float
 
 
-class Engine:
+class Commands:
     """A graph, its scheduler, and the numbering of jobs.
 
     `out` takes results, `err` messages; `say`, or else `out`, takes what is asked of jobs, files and commands;
@@ -520,39 +520,41 @@ class Engine:
 class _Command(NamedTuple):
     name: str
     short: str
-    run: Callable[[Engine, list[str]], None]
+    run: Callable[[Commands, list[str]], None]
     note: str
 
 
 _KINDS = "SUBCOMMAND: allocate, allocate_with_satisfiability, allocate_orelse_reserve, satisfiability"
 _LIST = (
-    _Command("match", "m", Engine.match, f"give a job what it asks for: match SUBCOMMAND JOBSPEC ({_KINDS})"),
-    _Command("multi-match", "M", Engine.multi_match, "the same for several: multi-match SUBCOMMAND JOBSPEC JOBSPEC..."),
+    _Command("match", "m", Commands.match, f"give a job what it asks for: match SUBCOMMAND JOBSPEC ({_KINDS})"),
+    _Command(
+        "multi-match", "M", Commands.multi_match, "the same for several: multi-match SUBCOMMAND JOBSPEC JOBSPEC..."
+    ),
     _Command(
         "update",
         "u",
-        Engine.update,
+        Commands.update,
         "enter what a job holds: update allocate|reserve jgf|jgf_shorthand|rv1exec FILE ID START SECONDS",
     ),
-    _Command("attach", "j", Engine.attach, "add nodes to the graph: attach JGF"),
-    _Command("remove", "r", Engine.remove, "take them out, also from jobs: remove PATH true, or remove RANKS false"),
-    _Command("find", "f", Engine.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
-    _Command("cancel", "c", Engine.cancel, "free all that a job holds: cancel ID [stats]"),
+    _Command("attach", "j", Commands.attach, "add nodes to the graph: attach JGF"),
+    _Command("remove", "r", Commands.remove, "take them out, also from jobs: remove PATH true, or remove RANKS false"),
+    _Command("find", "f", Commands.find, "list what matches: find status=up and sched-now=free and property=KEY ..."),
+    _Command("cancel", "c", Commands.cancel, "free all that a job holds: cancel ID [stats]"),
     _Command(
         "partial-cancel",
         "pc",
-        Engine.partial_cancel,
+        Commands.partial_cancel,
         "free some of it: partial-cancel ID jgf|jgf_shorthand|rv1exec FILE [stats]",
     ),
-    _Command("set-property", "p", Engine.set_property, "set-property PATH KEY=VALUE"),
-    _Command("get-property", "g", Engine.get_property, "show all properties: get-property PATH"),
-    _Command("set-status", "t", Engine.set_status, "set-status PATH up|down"),
-    _Command("get-status", "e", Engine.get_status, "get-status PATH"),
-    _Command("list", "l", Engine.list_jobs, "show all jobs: list"),
-    _Command("info", "i", Engine.info, "show a job: info ID"),
-    _Command("stat", "s", Engine.stat, "show how many matches there were and how long they took: stat"),
-    _Command("cat", "a", Engine.cat, "show a file: cat JOBSPEC"),
-    _Command("help", "h", Engine.help, "show commands: help [COMMAND]"),
+    _Command("set-property", "p", Commands.set_property, "set-property PATH KEY=VALUE"),
+    _Command("get-property", "g", Commands.get_property, "show all properties: get-property PATH"),
+    _Command("set-status", "t", Commands.set_status, "set-status PATH up|down"),
+    _Command("get-status", "e", Commands.get_status, "get-status PATH"),
+    _Command("list", "l", Commands.list_jobs, "show all jobs: list"),
+    _Command("info", "i", Commands.info, "show a job: info ID"),
+    _Command("stat", "s", Commands.stat, "show how many matches there were and how long they took: stat"),
+    _Command("cat", "a", Commands.cat, "show a file: cat JOBSPEC"),
+    _Command("help", "h", Commands.help, "show commands: help [COMMAND]"),
     _Command("quit", "q", lambda _engine, _words: None, "end: quit"),
 )
 _COMMANDS = {word: command.run for command in reversed(_LIST) for word in (command.name, command.short)}

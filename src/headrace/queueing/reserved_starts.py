@@ -5,19 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from headrace.graph.usage import Allocation
-from headrace.queueing.line import Line, Place
-from headrace.queueing.misses import FOR_EVER
-from headrace.queueing.outlook import Outlook
+from headrace.queueing.failed_searches import FOR_EVER
+from headrace.queueing.pending import PendingJobs, Place
+from headrace.queueing.start_search import StartSearch
 
 
-class Promises:
+class ReservedStarts:
     """Promised jobs of a line. `kept` has what each was promised; `places` their places in line, sorted.
 
-    `checked` says up to which gift (see `Misses`) each promise is known to be the earliest. `first` is how many of the
-    first jobs in line have had their turn: each is promised, or has no start while the graph is as it is.
+    `checked` says up to which gift (see `FailedSearches`) each promise is known to be the earliest. `first` is how many
+    of the first jobs in line have had their turn: each is promised, or has no start while the graph is as it is.
     """
 
-    def __init__(self, line: Line, outlook: Outlook) -> None:
+    def __init__(self, line: PendingJobs, outlook: StartSearch) -> None:
         self._line = line
         self._outlook = outlook
         self.kept: dict[int, Allocation] = {}

@@ -1,4 +1,4 @@
-"""Promises that may be bettered: what has become free is offered to the promised jobs in order.
+"""Reservations that may be bettered: what has become free is offered to the promised jobs in order.
 
 Nothing is planned anew: each job may only move forward, into something that was not free when its promise was last
 looked at, so most are passed over at a glance.
@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation
-from headrace.queueing.line import Entry, Line
-from headrace.queueing.misses import FOR_EVER, Ranges, common
-from headrace.queueing.outlook import Outlook
-from headrace.queueing.promises import Promises
+from headrace.queueing.failed_searches import FOR_EVER, Ranges, common
+from headrace.queueing.pending import PendingJob, PendingJobs
+from headrace.queueing.reserved_starts import ReservedStarts
+from headrace.queueing.start_search import StartSearch
 
 
-class Improver:
+class Compression:
     """Moves the promises of a line forward."""
 
-    def __init__(self, line: Line, promises: Promises, outlook: Outlook) -> None:
+    def __init__(self, line: PendingJobs, promises: ReservedStarts, outlook: StartSearch) -> None:
         self._line = line
         self._promises = promises
         self._outlook = outlook
@@ -29,7 +29,7 @@ class Improver:
         self._reached: tuple[float, ...] = ()
         self._gifts = 0
 
-    def start_early(self, entry: Entry, kept: Allocation) -> Allocation | None:
+    def start_early(self, entry: PendingJob, kept: Allocation) -> Allocation | None:
         """Have a promised job start now if others' early ends allow it: what it holds then, or None."""
         outlook, scheduler, now = self._outlook, self._scheduler, self._outlook.now
         known = outlook.dead.get(entry.shape, FOR_EVER + 1)
@@ -112,7 +112,9 @@ class Improver:
         self._reached, self._gifts = promised[at - 1] if at else (), misses.count
         outlook.unfinished = outlook.unfinished or at < len(promised)
 
-    def _move(self, entry: Entry, kept: Allocation, ranges: Ranges, start: Callable[[int, Allocation], None]) -> bool:
+    def _move(
+        self, entry: PendingJob, kept: Allocation, ranges: Ranges, start: Callable[[int, Allocation], None]
+    ) -> bool:
         """Give a promised job the first start in `ranges` at which it fits. False if the effort ended before that."""
         outlook, scheduler, jobid = self._outlook, self._scheduler, kept.jobid
         scheduler.lift(jobid)

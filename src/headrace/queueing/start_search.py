@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from headrace.graph.scheduler import Found, Scheduler, Starts
 from headrace.graph.usage import Allocation
-from headrace.queueing.gaps import Ask, Gaps
-from headrace.queueing.line import Entry
-from headrace.queueing.misses import ANYWHERE, FOR_EVER, Misses, Ranges
+from headrace.queueing.availability import Ask, AvailabilityProfile
+from headrace.queueing.failed_searches import ANYWHERE, FOR_EVER, FailedSearches, Ranges
+from headrace.queueing.pending import PendingJob
 
 # How many steps of the plan of gaps take as long as a question to the graph.
 _STEPS = 512
@@ -21,7 +21,7 @@ _STEPS = 512
 _WORTH_A_REACH = 8
 
 
-class Outlook:
+class StartSearch:
     """What a queue knows of a scheduler's future. Without `gaps` it knows only what did not fit.
 
     `effort` bounds how many questions one call asks for promises, None for no bound.
@@ -30,7 +30,7 @@ class Outlook:
     def __init__(self, scheduler: Scheduler, gaps: bool, effort: int | None) -> None:
         self.scheduler = scheduler
         self.effort = effort
-        self.misses = Misses()
+        self.misses = FailedSearches()
         self.now = 0
         # Questions asked by this call, and whether its effort did not do for all it was to look at.
         self.spent = 0
@@ -49,7 +49,7 @@ class Outlook:
         # How many jobs asked for one that is not there.
         self._asked_reach: dict[tuple[str, int], int] = {}
         # Where there may be room, and what each shape asks of it.
-        self._gaps = Gaps(scheduler.graph, scheduler.policy.whole) if gaps else None
+        self._gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole) if gaps else None
         self._asks: dict[str, Ask | None] = {}
 
     # The present
@@ -118,7 +118,7 @@ class Outlook:
         self._asks.clear()
         self._forget_reach()
         if self._gaps is not None and self._gaps.outgrown():
-            self._gaps = Gaps(self.scheduler.graph, self.scheduler.policy.whole)
+            self._gaps = AvailabilityProfile(self.scheduler.graph, self.scheduler.policy.whole)
             for jobid in jobs & self.scheduler.jobs.keys():
                 self.put(jobid, self.scheduler.jobs[jobid])
 
@@ -128,7 +128,7 @@ class Outlook:
 
     # What fits now
 
-    def failed_now(self, entry: Entry) -> None:
+    def failed_now(self, entry: PendingJob) -> None:
         """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
         now = self.now
         known = self.dead.get(entry.shape)
@@ -139,17 +139,17 @@ class Outlook:
             self.dead[entry.shape] = length
             self.misses.missed(entry.shape, length, now + 1)
 
-    def _fits_a_moment(self, entry: Entry) -> bool:
+    def _fits_a_moment(self, entry: PendingJob) -> bool:
         if not self.may_fit(entry._replace(length=1)):
             return False
         return self.scheduler.match_at(entry.request.lasting(1), self.now)[0] is not None
 
-    def may_fit(self, entry: Entry, kept: Allocation | None = None, since: int = 0) -> bool:
+    def may_fit(self, entry: PendingJob, kept: Allocation | None = None, since: int = 0) -> bool:
         """False if there is no gap for the job now. `kept` and `since`: as for `search`."""
         gaps, ask = self._gaps, self._ask(entry, kept, since)
         return gaps is None or ask is None or gaps.open_now(ask, self.now, self.now + entry.length)
 
-    def may_fit_early(self, entry: Entry, kept: Allocation, since: int) -> bool:
+    def may_fit_early(self, entry: PendingJob, kept: Allocation, since: int) -> bool:
         """As `may_fit`, asked for many promised jobs of the same shape."""
         barred = self._barred.get((entry.shape, since), FOR_EVER + 1)
         if entry.length >= barred:
@@ -164,13 +164,13 @@ class Outlook:
 
     # What fits later
 
-    def ranges(self, entry: Entry) -> Ranges:
+    def ranges(self, entry: PendingJob) -> Ranges:
         """The starts from now on that are worth looking at for a job."""
         return self.misses.ranges(entry.shape, entry.length, self.now)
 
     def search(
         self,
-        entry: Entry,
+        entry: PendingJob,
         ranges: Ranges,
         effort: int | None,
         kept: Allocation | None = None,
@@ -202,7 +202,7 @@ class Outlook:
             return found._replace(start=reached[0], spent=True)
         return found
 
-    def longest_now(self, entry: Entry, since: int) -> int:
+    def longest_now(self, entry: PendingJob, since: int) -> int:
         """How long any job of a shape could run from now at most, in what became free after `since` gifts."""
         key = entry.shape, since
         found = self._longest.get(key)
@@ -218,7 +218,7 @@ class Outlook:
             self._longest[key] = found
         return found
 
-    def out_of_reach(self, entry: Entry, kept: Allocation, since: int) -> bool:
+    def out_of_reach(self, entry: PendingJob, kept: Allocation, since: int) -> bool:
         """True if nothing that became free after `since` gifts stays so for long enough to bring a promise forward:
         neither for as long as the job lasts nor until the promise begins.
         """
@@ -237,7 +237,7 @@ class Outlook:
             self._reach[key] = found
         return entry.length > found[0] and kept.start > found[1]
 
-    def may_move(self, entry: Entry, kept: Allocation, since: int, ranges: Ranges) -> bool:
+    def may_move(self, entry: PendingJob, kept: Allocation, since: int, ranges: Ranges) -> bool:
         """False if there is no gap before its promise for a job in `ranges`, in what became free after `since`."""
         gaps, ask = self._gaps, self._ask(entry, kept, since)
         if gaps is None or ask is None:
@@ -245,7 +245,7 @@ class Outlook:
         most = gaps.work + 8 * _STEPS
         return next(gaps.openings(ask, entry.length, ranges, most), None) is not None
 
-    def _ask(self, entry: Entry, kept: Allocation | None = None, since: int = 0) -> Ask | None:
+    def _ask(self, entry: PendingJob, kept: Allocation | None = None, since: int = 0) -> Ask | None:
         """What a job needs of gaps; None if they do not tell."""
         if self._gaps is None:
             return None

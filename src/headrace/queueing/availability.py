@@ -20,7 +20,7 @@ from headrace.graph.planner import Planner
 from headrace.graph.request import Request
 from headrace.graph.scheduler import Starts
 from headrace.graph.usage import Allocation
-from headrace.queueing.misses import ANYWHERE
+from headrace.queueing.failed_searches import ANYWHERE
 
 _BEGIN = -(2**62)
 _END = 2**62
@@ -123,7 +123,7 @@ class _Effect(NamedTuple):
     parts: dict[tuple[int, str], int]
 
 
-class Gaps:
+class AvailabilityProfile:
     """The free places of a graph over time, as the jobs that were entered leave them. `work` counts what was looked at.
 
     `whole` are the types that the match policy only gives whole.
@@ -511,4 +511,4 @@ def _crossing(planner: Planner, start: int, end: int, room: int, amount: int | N
         yield begin, end
 
 
-__all__ = ["Ask", "Gaps"]
+__all__ = ["Ask", "AvailabilityProfile"]

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Any)
 _FEW = 32
 
 
-class Row(Generic[T]):
+class SortedList(Generic[T]):
     """Items in order; equal ones may be there several times. Negative numbers name nothing."""
 
     __slots__ = ("_gone", "_items")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.graph import Graph, Scheduler
-from headrace.graph.engine import Engine
+from headrace.graph.query_commands import Commands
 from headrace.graph.selection import from_vertices
 from headrace.graph.usage import Allocation
 from headrace.graph.writers import WRITERS, jgf
@@ -33,7 +33,7 @@ class Session:
         self.out: list[str] = []
         (folder / "job.yaml").write_text(JOBSPEC)
         scheduler = Scheduler(graph.finish(), "low")
-        self.engine = Engine(scheduler, WRITERS[form], self.out.append, self.out.append, self.text)
+        self.engine = Commands(scheduler, WRITERS[form], self.out.append, self.out.append, self.text)
 
     def text(self, name: str) -> str:
         return (self.folder / name).read_text()

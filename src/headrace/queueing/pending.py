@@ -9,13 +9,13 @@ import json
 from typing import NamedTuple
 
 from headrace.graph.request import JobRequest, Request
-from headrace.queueing.misses import FOR_EVER
-from headrace.queueing.row import Row
+from headrace.queueing.failed_searches import FOR_EVER
+from headrace.queueing.sorted_list import SortedList
 
 Place = tuple[int, float, int]
 
 
-class Entry(NamedTuple):
+class PendingJob(NamedTuple):
     """A waiting job: `place` is (-priority, arrival, id), `length` how long it runs at most (seconds)."""
 
     place: Place
@@ -24,21 +24,21 @@ class Entry(NamedTuple):
     length: int
 
 
-class Line:
+class PendingJobs:
     """Waiting jobs: `entries` by id, `order` all places, `shapes` and `lengths` places and lengths by shape, sorted."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
-        self.order: Row[Place] = Row()
-        self.shapes: dict[str, Row[Place]] = {}
-        self.lengths: dict[str, Row[int]] = {}
+        self.entries: dict[int, PendingJob] = {}
+        self.order: SortedList[Place] = SortedList()
+        self.shapes: dict[str, SortedList[Place]] = {}
+        self.lengths: dict[str, SortedList[int]] = {}
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
         """Put a job behind those of its priority that arrived earlier, by default all; returns how many are before."""
         self._arrivals += 1
         place = (-priority, self._arrivals if arrival is None else arrival, jobid)
-        return self._insert(Entry(place, request, shape_of(request), request.duration or FOR_EVER))
+        return self._insert(PendingJob(place, request, shape_of(request), request.duration or FOR_EVER))
 
     def remove(self, jobid: int) -> int:
         """Take a job out; returns how many were before it. Raises KeyError."""
@@ -55,12 +55,12 @@ class Line:
         entry = self.entries[jobid]
         return self.remove(jobid), self._insert(entry._replace(place=(-priority, *entry.place[1:])))
 
-    def _insert(self, entry: Entry) -> int:
+    def _insert(self, entry: PendingJob) -> int:
         self.entries[entry.place[2]] = entry
         places = self.shapes.get(entry.shape)
         if places is None:
-            places = self.shapes[entry.shape] = Row()
-            self.lengths[entry.shape] = Row()
+            places = self.shapes[entry.shape] = SortedList()
+            self.lengths[entry.shape] = SortedList()
         places.add(entry.place)
         self.lengths[entry.shape].add(entry.length)
         return self.order.add(entry.place)

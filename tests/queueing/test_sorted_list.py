@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.queueing.row import Row
+from headrace.queueing.sorted_list import SortedList
 
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "first", "any"]), st.integers(0, 30)), max_size=300)
 
 
 @given(STEPS)
 def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[str, int]]) -> None:
-    row: Row[int] = Row()
+    row: SortedList[int] = SortedList()
     kept: list[int] = []
     for what, number in steps:
         if what == "add":
@@ -30,7 +30,7 @@ def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[str, int]]) -> No
 
 
 def test_what_left_does_not_stay_in_memory() -> None:
-    row: Row[int] = Row()
+    row: SortedList[int] = SortedList()
     for number in range(10_000):
         row.add(number)
         if number >= 10:

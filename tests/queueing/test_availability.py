@@ -1,4 +1,4 @@
-"""Gaps leave out only what the graph would refuse, whatever was entered and taken out before."""
+"""The availability profile leaves out only what the graph would refuse, whatever was entered and taken out before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.queueing import Planned, Queue, Started
-from headrace.queueing.gaps import Gaps
+from headrace.queueing.availability import AvailabilityProfile
 
 _END = 200
 
@@ -62,7 +62,7 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
     plan: list[tuple[Any, int, bool, int]], policy: str, sockets: int
 ) -> None:
     scheduler = Scheduler(cluster(sockets), policy)
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid, (shape, duration, keep, ask) in enumerate(plan):
         wanted = request(shape, duration)
         asked = gaps.ask(wanted.resources, None)
@@ -96,7 +96,7 @@ def test_no_place_stays_free_for_longer_than_its_reach(
 ) -> None:
     """Whatever opening at least one of the places has within a span ends before the reach says."""
     scheduler = Scheduler(cluster(), policy)
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid, (shape, duration, _, at) in enumerate(plan):
         wanted = request(shape, duration)
         asked = gaps.ask(wanted.resources, None)
@@ -117,7 +117,7 @@ def test_no_place_stays_free_for_longer_than_its_reach(
 
 def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
     scheduler = Scheduler(cluster(), "lonode")
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     asked, whole = (gaps.ask(request(shape, 10).resources, None) for shape in (SHAPES[1], SHAPES[5]))
     assert asked is not None
     assert whole is not None
@@ -138,7 +138,7 @@ def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
 
 def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
     scheduler = Scheduler(cluster(), "lonode")
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     asked = gaps.ask(request(SHAPES[3], 10).resources, None)
     assert asked is not None
     for jobid in range(12):
@@ -154,7 +154,7 @@ def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
 
 def test_only_nodes_that_a_constraint_allows_count() -> None:
     scheduler = Scheduler(cluster(), "low")
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     allocation = scheduler.allocate(1, request(SHAPES[5], 50), 0).allocation
     assert allocation is not None
     gaps.put(1, allocation)
@@ -166,7 +166,7 @@ def test_only_nodes_that_a_constraint_allows_count() -> None:
 
 def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
     scheduler = Scheduler(cluster(), "low")
-    gaps = Gaps(scheduler.graph, scheduler.policy.whole)
+    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid in range(30):
         found = scheduler.reserve(jobid, request({"type": "node", "count": 3, "exclusive": True}, 5), 0).allocation
         assert found is not None
@@ -184,7 +184,7 @@ def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
 
 @pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, memory=4), slot(1, socket=1)])
 def test_what_is_not_counted_is_left_to_the_graph(odd: dict[str, Any]) -> None:
-    gaps = Gaps(cluster(), frozenset())
+    gaps = AvailabilityProfile(cluster(), frozenset())
     assert gaps.ask(request(odd, 5).resources, None) is None
 
 
@@ -214,7 +214,7 @@ def test_with_and_without_gaps_the_same_is_decided(policy: str, jobs: list[tuple
         return happened
 
     decided = run()
-    with patch.object(Gaps, "ask", return_value=None):
+    with patch.object(AvailabilityProfile, "ask", return_value=None):
         assert run() == decided
 
 

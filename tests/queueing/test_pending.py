@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.graph import parse_jobspec
-from headrace.queueing.line import Line, shape_of
-from headrace.queueing.misses import FOR_EVER
+from headrace.queueing.failed_searches import FOR_EVER
+from headrace.queueing.pending import PendingJobs, shape_of
 
 
 def cores(count: int, duration: int, constraint: Any = None) -> Any:
@@ -21,7 +21,7 @@ def cores(count: int, duration: int, constraint: Any = None) -> Any:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 5), st.booleans()), max_size=20))
 def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[int, int, int, bool]]) -> None:
-    line, kept = Line(), {}
+    line, kept = PendingJobs(), {}
     for jobid, (priority, count, duration, moved) in enumerate(steps):
         line.add(jobid, cores(count, duration), priority)
         kept[jobid] = (priority, count, duration or FOR_EVER)
@@ -42,7 +42,7 @@ def test_it_is_what_sorting_would_make_of_it(steps: list[tuple[int, int, int, bo
 
 
 def test_places_are_told_as_numbers_of_those_before() -> None:
-    line = Line()
+    line = PendingJobs()
     assert [line.add(jobid, cores(1, 10), 16) for jobid in range(3)] == [0, 1, 2]
     assert line.move(2, 20) == (2, 0)
     assert line.before(line.entries[1].place) == 2
@@ -52,12 +52,12 @@ def test_places_are_told_as_numbers_of_those_before() -> None:
 
 
 def test_jobs_are_alike_in_all_but_who_asks() -> None:
-    line = Line()
+    line = PendingJobs()
     for jobid, request in enumerate([cores(1, 10), cores(1, 10), cores(1, 11), cores(1, 10)]):
         line.add(jobid, request, 16)
     assert line.alike(4) == [0, 1]
     assert line.alike(1) == [0]
-    assert Line().alike(3) == []
+    assert PendingJobs().alike(3) == []
     line.remove(2)
     assert line.alike(4) == [0, 1, 3]
     line.add(4, cores(2, 10), 17)

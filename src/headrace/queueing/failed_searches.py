@@ -26,7 +26,7 @@ class _Miss(NamedTuple):
     gifts: int
 
 
-class Misses:
+class FailedSearches:
     """By shape: no start before `until` for a job of `length` seconds or more, as things stood after `count` gifts."""
 
     def __init__(self) -> None:
