@@ -19,7 +19,18 @@ from headrace.graph.policies import (
 )
 from headrace.graph.policies.policy import Policy
 
-_MODULES = (first, firstnodex, high, low, hinode, hinodex, lonode, lonodex, locality, variation)
+_MODULES = (
+    first,
+    firstnodex,
+    high,
+    low,
+    hinode,
+    hinodex,
+    lonode,
+    lonodex,
+    locality,
+    variation,
+)
 POLICIES: dict[str, Policy] = {module.POLICY.name: module.POLICY for module in _MODULES}
 
 

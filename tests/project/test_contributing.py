@@ -1,0 +1,98 @@
+"""CONTRIBUTING.md can be followed: its examples are carried out in a copy of the tree, then tested and run there.
+
+The title of a block says where it goes: a path for a new file, `PATH, at the end` or `PATH, below: LINE` for lines
+of one that exists. Blocks of `sh` are typed at the root of the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from instance import clean_env
+from page_blocks import ROOT, Block, blocks
+
+PAGE = blocks("CONTRIBUTING.md")
+PLACED = [block for block in PAGE if block.title]
+TYPED = [block for block in PAGE if block.language == "sh" and block.text != "make setup\n"]
+COPIED = ("src/headrace", "tests/graph", "tests/cli", "tests/modules", "tests/system", "tests/spec", "examples/graph")
+
+
+def put(block: Block, tree: Path) -> None:
+    """Write a block where its title says. Fails where the line is not in the file exactly once."""
+    path, _, place = block.title.partition(", ")
+    file = tree / path
+    if not place:
+        assert not file.exists(), f"{path} is there already"
+        file.write_text(block.text)
+    elif place == "at the end":
+        file.write_text(file.read_text() + block.text)
+    else:
+        line = place.removeprefix("below: ") + "\n"
+        text = file.read_text()
+        assert ("\n" + text).count("\n" + line) == 1, f"{path}: {line.strip()!r} is not there once"
+        before, _, after = text.partition(line)
+        file.write_text(before + line + block.text + after)
+
+
+def python_files(tree: Path) -> list[Path]:
+    return [tree / name for name in dict.fromkeys(block.title.partition(", ")[0] for block in PLACED)]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the examples need, with all of them carried out."""
+    tree = tmp_path_factory.mktemp("contributing")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/waiting.py", "tests/sizes.py"):
+        shutil.copy(ROOT / name, tree / name)
+    for block in PLACED:
+        put(block, tree)
+    return tree
+
+
+def run(tree: Path, *command: str) -> str:
+    """What a command prints, run in the copy with its code. Fails unless the command succeeds."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = clean_env(PYTHONPATH=str(tree / "src"), PATH=path, PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(
+        command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_examples_are_formatted_and_linted(tree: Path) -> None:
+    files = [str(path) for path in python_files(tree)]
+    run(tree, "ruff", "check", "-q", *files)
+    run(tree, "ruff", "format", "-q", "--check", *files)
+
+
+def test_the_tests_of_the_examples_pass(tree: Path) -> None:
+    tests = [block.title for block in PLACED if block.title.startswith("tests/")]
+    floor = "tests/spec/test_stdlib_floor.py::test_a_file_needs_only_the_standard_library_and_the_house"
+    floor += "[cli/instance/load_average.py]"
+    out = run(tree, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, floor)
+    assert re.search(r"^(\d+) passed", out, re.MULTILINE), out
+
+
+@pytest.mark.parametrize(
+    ("block", "printed"),
+    [
+        (TYPED[0], r"\d+\.\d\d\n"),
+        (TYPED[1], r'.*"nodelist": \["node\[0?,?2.*'),
+    ],
+    ids=["command", "policy"],
+)
+def test_what_is_typed_works(tree: Path, block: Block, printed: str) -> None:
+    assert re.fullmatch(printed, run(tree, "sh", "-ec", block.text), re.DOTALL)
+
+
+def test_every_command_of_the_page_is_typed() -> None:
+    assert len(TYPED) == 2
