@@ -36,7 +36,7 @@ def run(served: Any, line: str) -> tuple[Serving, Options]:
 def test_it_looks_after_all_namespaces_unless_one_is_named(served: Any) -> None:
     assert run(served, "headrace operator run")[1] == Options()
     assert run(served, "headrace operator run --all-namespaces")[1] == Options()
-    assert run(served, "headrace operator run --namespace team")[1].namespace == "team"
+    assert run(served, "headrace operator run --namespace team")[1].namespaces == ("team",)
     assert headrace(["operator", "run", "--namespace", "team", "--all-namespaces"]) == 2
 
 
@@ -73,9 +73,11 @@ def printed(capsys: pytest.CaptureFixture[str], line: str) -> list[Any]:
 def test_what_installs_the_operator_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "headrace operator manifests") == objects(Install())
     line = (
-        "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team --replicas 2"
+        "headrace operator manifests --namespace ops --image a:1 --view-image b:1 --watch-namespace team,more "
+        "--replicas 2 --view-as-volume --network-policy team"
     )
-    chosen = Install(namespace="ops", image="a:1", view_image="b:1", watched="team", replicas=2)
+    given = {"namespace": "ops", "image": "a:1", "view_image": "b:1", "watched": ("team", "more"), "replicas": 2}
+    chosen = Install(**given, view_as_volume=True, network_policies=("team",))
     assert printed(capsys, line) == objects(chosen)
     assert printed(capsys, "headrace operator manifests --no-webhook") == objects(Install(webhook=False))
     assert printed(capsys, "headrace operator manifests --cert-manager") == objects(Install(cert_manager=True))

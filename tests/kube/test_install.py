@@ -23,12 +23,16 @@ PLACE = "headrace-install"
 
 def chosen(namespace: str) -> Install:
     """An operator of one namespace."""
-    return Install(namespace=PLACE, watched=namespace)
+    return Install(namespace=PLACE, watched=(namespace,))
 
 
 @pytest.mark.parametrize(
     "variant",
-    [Install(namespace="headrace-whole"), Install(namespace="headrace-part", watched="default", webhook=False)],
+    [
+        Install(namespace="headrace-whole", view_as_volume=True),
+        Install(namespace="headrace-part", watched=("default", "kube-public"), webhook=False),
+        Install(namespace="headrace-guarded", network_policies=("default", "kube-public")),
+    ],
 )
 def test_the_api_server_takes_the_whole_install_file(control_plane: Cluster, variant: Install) -> None:
     try:
@@ -125,6 +129,24 @@ def test_the_role_suffices(control_plane: Cluster, namespace: str, limited: Runn
     miniclusters.kubectl("delete", "mc", "sample", "--wait=false")
     until(lambda: not miniclusters.get("mc")["items"])
     assert "forbidden" not in limited.log.read_text().lower()
+
+
+def test_an_operator_of_several_namespaces_looks_after_each(
+    control_plane: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    variant = Install(namespace=PLACE, watched=(namespace, "kube-public"))
+    install(control_plane, variant)
+    try:
+        with running(control_plane, variant, tmp_path, "--namespace", ",".join(variant.watched)) as operator:
+            for where in variant.watched:
+                miniclusters = MiniClusters(control_plane, where)
+                miniclusters.apply("sample", size=2)
+                until(lambda found=miniclusters: found.status("sample").get("size") == 2)
+                miniclusters.kubectl("delete", "mc", "sample", "--wait=false")
+                until(lambda found=miniclusters: not found.get("jobs")["items"])
+            assert "forbidden" not in operator.log.read_text().lower()
+    finally:
+        uninstall(control_plane, variant)
 
 
 def test_with_the_webhook_off_a_wrong_minicluster_is_shown_as_invalid(

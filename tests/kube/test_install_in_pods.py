@@ -31,7 +31,7 @@ def installed(
     archive = tmp_path / "operator.tar"
     archive.write_bytes(oci.archive(f"docker.io/{IMAGE}", operator_image()))
     cluster.load(archive)
-    chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=namespace, replicas=2)
+    chosen = Install(namespace=PLACE, image=IMAGE, view_image=view, watched=(namespace,), replicas=2)
     try:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=install_file(chosen))
         where = f"--namespace={PLACE}"

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import yaml
 from cert_manager import CertManager
+from clusters import built, minicluster
 from handshakes import handshake
 
 from headrace.kube.api import Api
 from headrace.kube.certificates import Pair
 from headrace.kube.install import AUTHORITY, Install, objects
-from headrace.kube.install_files import all_files, helm_chart, install_file, kustomize_base
-from headrace.kube.operator_names import CONFIGURATION, WEBHOOK
+from headrace.kube.install_files import all_files, install_file, kustomize_base
+from headrace.kube.operator_names import CONFIGURATION, OPERATOR, WEBHOOK
 from headrace.kube.webhook import tls_context, use_pair
 from headrace.kube.webhook_certificates import Keeper, Settings
+from headrace.minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT, READY_PORT
 from waiting import until_in_loop
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VARIANTS = [
     Install(),
-    Install(watched="team", namespace="tools", replicas=2),
+    Install(watched=("team", "other"), namespace="tools", replicas=2),
     Install(cert_manager=True),
     Install(webhook=False, image="registry.example/op:2", view_image="registry.example/view:2"),
-    Install(watched="team", webhook=False),
-    Install(watched="team", cert_manager=True),
+    Install(watched=("team",), webhook=False, view_as_volume=True),
+    Install(watched=("team",), cert_manager=True, network_policies=("team", "more")),
 ]
 
 
@@ -62,16 +63,52 @@ def test_the_operator_may_do_no_more_than_it_does(install: Install) -> None:
     assert not {verb for _, _, verb, _ in granted} & {"impersonate", "escalate", "bind", "deletecollection"}
 
 
+def test_each_of_several_namespaces_has_the_role() -> None:
+    roles = [one for one in by_kind(Install(watched=("a", "b")), "Role") if one["metadata"]["name"] == OPERATOR]
+    assert [one["metadata"]["namespace"] for one in roles] == ["a", "b"]
+    assert roles[0]["rules"] == roles[1]["rules"]
+
+
+def test_a_network_policy_is_about_the_ports_of_brokers_and_leads_alone() -> None:
+    assert by_kind(Install(), "NetworkPolicy") == []
+    (policy,) = by_kind(Install(network_policies=("team",), namespace="tools"), "NetworkPolicy")
+    assert policy["metadata"]["namespace"] == "team"
+    labels = policy["spec"]["podSelector"]["matchLabels"]
+    for one in built(minicluster(size=2, services=[{"name": "s"}], groups=[{"name": "g"}])).values():
+        pod = one if one["kind"] == "Pod" else one["spec"]["template"] if one["kind"] == "Job" else None
+        assert pod is None or labels.items() <= pod["metadata"]["labels"].items()
+
+    def sources(port: int) -> list[Any]:
+        """Who reaches a TCP port: the `from` of each rule that has it; [None] is everybody."""
+        return [
+            rule.get("from")
+            for rule in policy["spec"]["ingress"]
+            for one in rule["ports"]
+            if one["protocol"] == "TCP" and one["port"] <= port <= one.get("endPort", one["port"])
+        ]
+
+    assert sources(BROKER_PORT) == [[{"podSelector": {"matchLabels": labels}}]]
+    (operator,) = sources(CHANNEL_PORT)[0]
+    (deployment,) = by_kind(Install(), "Deployment")
+    assert (
+        operator["podSelector"]["matchLabels"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "tools"}}
+    assert [sources(port) for port in (1, 22, READY_PORT, 30_000, 65535)] == [[None]] * 5
+
+
 def test_with_one_namespace_nothing_is_granted_elsewhere_but_the_webhook_configuration() -> None:
-    assert rules(Install(watched="team", webhook=False), "ClusterRole") == []
-    granted = rules(Install(watched="team"), "ClusterRole")
+    assert rules(Install(watched=("team",), webhook=False), "ClusterRole") == []
+    granted = rules(Install(watched=("team",)), "ClusterRole")
     assert {(resource, names) for _, resource, _, names in granted} == {
         ("validatingwebhookconfigurations", ("headrace-miniclusters",))
     }
-    places = {one["metadata"]["namespace"] for one in by_kind(Install(watched="team"), "Role")}
+    places = {one["metadata"]["namespace"] for one in by_kind(Install(watched=("team",)), "Role")}
     assert places == {"team", "headrace-system"}
-    (hook,) = by_kind(Install(watched="team"), "ValidatingWebhookConfiguration")[0]["webhooks"]
-    assert hook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
+    (hook,) = by_kind(Install(watched=("team",)), "ValidatingWebhookConfiguration")[0]["webhooks"]
+    assert hook["namespaceSelector"] == {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]
+    }
 
 
 @pytest.mark.parametrize("install", VARIANTS)
@@ -82,8 +119,9 @@ def test_each_role_is_bound_to_the_account_and_exists(install: Install) -> None:
     for one in bindings:
         assert one["subjects"] == [{"kind": "ServiceAccount", **place}]
         kind, name = one["roleRef"]["kind"], one["roleRef"]["name"]
-        (role,) = [role for role in by_kind(install, kind) if role["metadata"]["name"] == name]
-        assert role["metadata"].get("namespace") == one["metadata"].get("namespace")
+        where = one["metadata"].get("namespace")
+        roles = [(role["metadata"]["name"], role["metadata"].get("namespace")) for role in by_kind(install, kind)]
+        assert roles.count((name, where)) == 1
     own = [one for one in by_kind(install, "Role", "ClusterRole") if "aggregate" not in str(one["metadata"]["labels"])]
     assert len(own) == len(bindings)
 
@@ -166,61 +204,3 @@ def test_the_install_file_and_the_kustomize_base_hold_all_objects() -> None:
     listed = yaml.safe_load(files.pop("kustomization.yaml"))["resources"]
     assert listed == list(files)
     assert [one for name in listed for one in yaml.safe_load_all(files[name])] == objects(Install())
-
-
-def rendered(text: str, values: dict[str, Any]) -> str:
-    """What Helm makes of the few words that the chart's templates use: if, if not, else, end, and values."""
-
-    def value(path: str) -> Any:
-        found: Any = values
-        for word in path.strip(".").split("."):
-            found = found[word]
-        return found
-
-    out: list[str] = []
-    shown = [True]
-    for line in text.splitlines():
-        action = re.fullmatch(r"\{\{- (if not|if|else|end) ?(\S*) \}\}", line)
-        if not action:
-            if all(shown):
-                out.append(re.sub(r"\{\{ (\S+) \}\}", lambda found: str(value(found[1])), line))
-        elif action[1] == "end":
-            shown.pop()
-        elif action[1] == "else":
-            shown[-1] = not shown[-1]
-        else:
-            shown.append(bool(value(action[2])) != (action[1] == "if not"))
-    assert shown == [True]
-    return "\n".join(out)
-
-
-@pytest.mark.parametrize("install", VARIANTS)
-def test_the_chart_makes_the_same_objects(install: Install) -> None:
-    chosen = {
-        **{"image": install.image, "viewImage": install.view_image, "watchNamespace": install.watched},
-        **{"replicas": install.replicas, "crd": True},
-        "webhook": {"enabled": install.webhook, "certManager": install.cert_manager},
-    }
-    defaults = yaml.safe_load(helm_chart()["values.yaml"])
-    assert defaults.keys() == chosen.keys() and defaults["webhook"].keys() == chosen["webhook"].keys()
-    values = {"Values": chosen, "Release": {"Namespace": install.namespace}}
-    texts = [text for name, text in helm_chart().items() if name.startswith("templates/")]
-    made = [one for text in texts for one in yaml.safe_load_all(rendered(text, values)) if one]
-    for one in made:
-        if one["kind"] == "CustomResourceDefinition":
-            assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
-
-    def named(found: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
-        return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in found}
-
-    # The chart's namespace is Helm's to make.
-    wanted = {key: one for key, one in named(objects(install)).items() if key[0] != "Namespace"}
-    assert named(made) == wanted
-
-
-def test_the_defaults_of_the_chart_are_those_of_the_install_file() -> None:
-    values = yaml.safe_load(helm_chart()["values.yaml"])
-    default = Install()
-    assert (values["image"], values["viewImage"]) == (default.image, default.view_image)
-    assert (values["watchNamespace"], values["replicas"]) == (default.watched, default.replicas)
-    assert values["webhook"] == {"enabled": default.webhook, "certManager": default.cert_manager}

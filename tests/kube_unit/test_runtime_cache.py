@@ -53,6 +53,15 @@ def test_a_listing_takes_away_what_is_not_in_it() -> None:
     assert sorted(one["metadata"]["uid"] for one in cache) == ["anew", "b"]
 
 
+def test_a_listing_of_one_namespace_leaves_the_others() -> None:
+    cache = Cache()
+    for namespace in ("one", "two"):
+        other = item("a", 1, uid=namespace)
+        cache.put({**other, "metadata": {**other["metadata"], "namespace": namespace}})
+    assert [one["metadata"]["uid"] for one in cache.replace([], "one")] == ["one"]
+    assert [one["metadata"]["uid"] for one in cache] == ["two"]
+
+
 def test_objects_are_trimmed_before_they_are_kept() -> None:
     cache = Cache(lambda one: {"metadata": {key: one["metadata"][key] for key in ("namespace", "name")}})
     cache.put({**item("a", 1), "spec": {"large": "x"}})

@@ -8,7 +8,7 @@ from headrace.cli.common.errors import CommandError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import List
+    from typing import List, Tuple
 
 PREFIX = "headrace-operator: "
 
@@ -22,7 +22,14 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
     run = commands.add_parser("run", prog="headrace operator run", help="Run the operator until it is told to stop")
     where = run.add_mutually_exclusive_group()
-    where.add_argument("--namespace", default="", help="Look after the MiniClusters of this namespace only")
+    where.add_argument(
+        "--namespace",
+        dest="namespaces",
+        type=_names,
+        default=(),
+        metavar="NAME,...",
+        help="Look after the MiniClusters of these namespaces only",
+    )
     where.add_argument("--all-namespaces", action="store_true", help="Look after all MiniClusters (the default)")
     run.add_argument("--kubeconfig", default="", metavar="FILE", help="How to reach the cluster from outside of it")
     run.add_argument("--context", default="", help="The context of the kubeconfig")
@@ -64,10 +71,27 @@ def _add_install(parser: Parser) -> None:
     parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="The operator's own namespace")
     parser.add_argument("--image", default="", help="Image of the operator")
     parser.add_argument("--view-image", default="", metavar="IMAGE", help="Image that brings Headrace into pods")
-    parser.add_argument("--watch-namespace", default="", metavar="NAME", help="Look after this namespace only")
+    parser.add_argument(
+        "--watch-namespace", type=_names, default=(), metavar="NAME,...", help="Look after these namespaces only"
+    )
+    parser.add_argument(
+        "--network-policy",
+        type=_names,
+        default=(),
+        metavar="NAME,...",
+        help="Say in these namespaces who reaches the brokers of MiniClusters (NetworkPolicy)",
+    )
+    parser.add_argument(
+        "--view-as-volume", action="store_true", help="Mount the view as an image volume (feature ImageVolume)"
+    )
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="Operators; one acts (default: 1)")
     parser.add_argument("--no-webhook", action="store_true", help="Without the admission webhook")
     parser.add_argument("--cert-manager", action="store_true", help="Take the webhook's certificate from cert-manager")
+
+
+def _names(text: str) -> Tuple[str, ...]:
+    """NAME,... as names."""
+    return tuple(name for name in text.split(",") if name)
 
 
 def _manifests(options: Namespace) -> int:
@@ -77,6 +101,7 @@ def _manifests(options: Namespace) -> int:
     given = {
         **{"namespace": options.namespace, "image": options.image, "view_image": options.view_image},
         **{"watched": options.watch_namespace, "replicas": options.replicas},
+        **{"network_policies": options.network_policy, "view_as_volume": options.view_as_volume},
     }
     chosen = {name: value for name, value in given.items() if value}
     install = Install(**chosen, webhook=not options.no_webhook, cert_manager=options.cert_manager)
@@ -111,7 +136,7 @@ def _run(options: Namespace) -> int:
     serving = Serving(**{name: getattr(options, name) for name in names})
     view = {"view": options.view_image} if options.view_image else {}
     images = Images(**view, as_volume=options.view_as_volume)
-    chosen = Options(namespace=options.namespace, images=images, cluster_domain=options.cluster_domain)
+    chosen = Options(namespaces=options.namespaces, images=images, cluster_domain=options.cluster_domain)
     try:
         return asyncio.run(serve(serving, chosen))
     except CredentialsError as exc:

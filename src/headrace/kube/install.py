@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .. import __version__
+from ..minicluster.pod_plan import BROKER_PORT, CHANNEL_PORT
 from .builders.images import DEFAULT_VIEW
 from .crd import GROUP, PLURAL, VERSION, definition
+from .names import MANAGED_BY, MANAGER
 from .operator_names import (
     CONFIGURATION,
     DEFAULT_NAMESPACE,
@@ -35,24 +37,33 @@ CERTIFICATE_FOLDER = "/certificate"
 # The authority of cert-manager's certificate: its Issuer, Certificate and Secret. Its lifetime is ten years.
 AUTHORITY = f"{WEBHOOK}-authority"
 AUTHORITY_LIFETIME = "87600h"
+# The NetworkPolicy of a namespace with MiniClusters.
+POLICY = "headrace-miniclusters"
+_NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 _LABELS = {"app.kubernetes.io/name": OPERATOR}
+RESOURCES: Object = {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}}
 _ALL = ["get", "list", "watch", "create", "patch", "delete"]
 
 
 class Install(Struct, frozen=True, kw_only=True):
-    """What may be chosen. `watched` is the one namespace to look after, "" all of them.
+    """What may be chosen. `watched` are the namespaces to look after, () is all of them.
 
     With `cert_manager` the webhook's certificate is cert-manager's. `replicas` are operators, one of which acts; all of
-    them answer the API server. Texts may be templates of a renderer.
+    them answer the API server. With `view_as_volume` pods mount the view's image instead of copying it. Each of the
+    namespaces `network_policies` gets a NetworkPolicy for its MiniClusters. `resources` are the operator's own
+    (core/v1). Texts may be templates of a renderer, `resources` may be one.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
     view_image: str = DEFAULT_VIEW
-    watched: str = ""
+    view_as_volume: bool = False
+    watched: tuple[str, ...] = ()
     replicas: int | str = 1
+    resources: Object | str = field(default_factory=lambda: RESOURCES)
     webhook: bool = True
     cert_manager: bool = False
+    network_policies: tuple[str, ...] = ()
 
 
 def objects(install: Install) -> list[Object]:
@@ -64,6 +75,7 @@ def objects(install: Install) -> list[Object]:
         *user_roles(),
         *workload(install),
         *(webhook(install) if install.webhook else []),
+        *network_policies(install),
     ]
 
 
@@ -119,7 +131,9 @@ def access(install: Install) -> list[Object]:
         # The Deployment mounts the token where it is used.
         "automountServiceAccountToken": False,
     }
-    found = [account, *_granted(install, OPERATOR, install.watched, watched_rules())]
+    found = [account]
+    for namespace in install.watched or ("",):
+        found += _granted(install, OPERATOR, namespace, watched_rules())
     found += _granted(install, f"{OPERATOR}-own", install.namespace, own_rules(install))
     if install.webhook and not install.cert_manager:
         rules = [
@@ -172,7 +186,9 @@ def _user_role(name: str, into: list[str], rules: list[Object]) -> Object:
 
 def arguments(install: Install) -> list[str]:
     """The command of the operator's container."""
-    words = ["headrace", "operator", "run", f"--namespace={install.watched}", f"--view-image={install.view_image}"]
+    words = ["headrace", "operator", "run"]
+    words += [f"--namespace={','.join(install.watched)}", f"--view-image={install.view_image}"]
+    words += ["--view-as-volume"] if install.view_as_volume else []
     words += [f"--metrics-bind=:{METRICS_PORT}", f"--health-bind=:{HEALTH_PORT}"]
     if not install.webhook:
         return [*words, "--no-webhook"]
@@ -227,7 +243,7 @@ def _container(install: Install) -> Object:
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
-        "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": install.resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -283,7 +299,8 @@ def configuration(client: Object, install: Install) -> Object:
         "timeoutSeconds": 5,
     }
     if install.watched:
-        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": install.watched}}
+        within = {"key": _NAME_OF_NAMESPACE, "operator": "In", "values": list(install.watched)}
+        hook["namespaceSelector"] = {"matchExpressions": [within]}
     more: Object = {}
     if install.cert_manager:
         more["annotations"] = {"cert-manager.io/inject-ca-from": f"{install.namespace}/{WEBHOOK}"}
@@ -328,3 +345,35 @@ def _certificate(install: Install) -> list[Object]:
 def _cert_manager(install: Install, kind: str, name: str, spec: Object) -> Object:
     metadata = _metadata(name, install.namespace)
     return {"apiVersion": "cert-manager.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+# --- who reaches the pods of MiniClusters
+
+
+def network_policies(install: Install) -> list[Object]:
+    """A NetworkPolicy (networking.k8s.io/v1) for each of `network_policies`: brokers are reached by the namespace's
+    MiniClusters, the leads' channel by the operator. All other ports of the pods, which programs use, stay open."""
+    ours = {"podSelector": {"matchLabels": {MANAGED_BY: MANAGER}}}
+    place = {"matchLabels": {_NAME_OF_NAMESPACE: install.namespace}}
+    operator = {"namespaceSelector": place, "podSelector": {"matchLabels": dict(_LABELS)}}
+    first, last = sorted((BROKER_PORT, CHANNEL_PORT))
+    others: list[Object] = [
+        {"protocol": "TCP", "port": 1, "endPort": first - 1},
+        {"protocol": "TCP", "port": last + 1, "endPort": 65535},
+        {"protocol": "UDP"},
+        {"protocol": "SCTP"},
+    ]
+    ingress = [
+        {"from": [ours], "ports": [{"protocol": "TCP", "port": BROKER_PORT}]},
+        {"from": [operator], "ports": [{"protocol": "TCP", "port": CHANNEL_PORT}]},
+        {"ports": others},
+    ]
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": _metadata(POLICY, namespace),
+            "spec": {**ours, "policyTypes": ["Ingress"], "ingress": ingress},
+        }
+        for namespace in install.network_policies
+    ]

@@ -69,9 +69,9 @@ WORKERS = 8
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How the operator runs: `namespace` "" is all of them."""
+    """How the operator runs: without `namespaces` it looks after all of them."""
 
-    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
     images: Images = Images()
     cluster_domain: str = "cluster.local"
 
@@ -117,8 +117,11 @@ class Operator:
     # --- what changed, and whom it concerns
 
     def _make_reflectors(self) -> list[Reflector]:
+        return [one for where in self.options.namespaces or ("",) for one in self._reflectors_of(where)]
+
+    def _reflectors_of(self, where: str) -> list[Reflector]:
+        """Those of one namespace, or of all ("")."""
         ours = f"{names.MANAGED_BY}={names.MANAGER}"
-        where = self.options.namespace
         children = ((JOBS, self.jobs), (CONFIG_MAPS, self.config_maps), (SERVICES, self.services))
         return [
             Reflector(self.api, MINICLUSTERS, self.clusters, self._cluster_changed, where),

@@ -74,11 +74,13 @@ class Cache:
             self._unlink(key, old)
             del self._items[key]
 
-    def replace(self, items: Iterable[Object]) -> list[Object]:
-        """Take a whole listing; returns the objects that are gone. Objects that are newer than the listing's stay."""
+    def replace(self, items: Iterable[Object], namespace: str = "") -> list[Object]:
+        """Take a whole listing, of one namespace or of all (""); returns the objects that are gone. Objects that are
+        newer than the listing's stay."""
         fresh = list(items)
         present = {(key_of(one), _uid(one)) for one in fresh}
-        gone = [one for one in self._items.values() if (key_of(one), _uid(one)) not in present]
+        listed = [one for key, one in self._items.items() if namespace in ("", key[0])]
+        gone = [one for one in listed if (key_of(one), _uid(one)) not in present]
         for one in gone:
             self.drop(one)
         for one in fresh:

@@ -26,7 +26,8 @@ LARGEST_PAUSE = 20.0
 
 
 class Reflector:
-    """One kind's cache and the task that fills it. `changed` is called with each object that came, changed or went."""
+    """Fills a cache with the objects of one kind, of a namespace or of all (""); those of several namespaces may share
+    a cache. `changed` is called with each object that came, changed or went."""
 
     def __init__(
         self, api: Api, kind: Kind, cache: Cache, changed: Callable[[Object], None],
@@ -62,7 +63,7 @@ class Reflector:
 
     async def _list(self) -> None:
         listing = await self._api.list_objects(self.kind, self._namespace, self._labels, self._fields)
-        for gone in self.cache.replace(listing.items):
+        for gone in self.cache.replace(listing.items, self._namespace):
             self._changed(gone)
         for item in listing.items:
             self._changed(item)
