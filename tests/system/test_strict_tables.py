@@ -102,7 +102,7 @@ def test_every_broker_has_a_heartbeat_and_a_follower_ends_when_it_stops() -> Non
         flux dmesg | grep -o 'heartbeat.crit.1.*no heartbeat' | head -n1
         """
     )
-    done = start("--test-size=3", "-Stbon.topo=kary:2", program)
+    done = start("--test-size=3", "--test-exit-mode=leader", "-Stbon.topo=kary:2", program)
     assert done.out.splitlines()[:3] == ["0.2"] * 3, (done.out, done.err)
     assert "heartbeat.crit[1]: no heartbeat" in done.out + done.err
     assert "lost the parent broker: no heartbeat" in done.out + done.err

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from ..spec import plain_json
+from ..spec.config_values import as_json
 
 
 class ConfigError(ValueError):
@@ -45,7 +46,8 @@ def parse_file(path: str) -> dict[str, Any]:
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}") from None
     try:
-        parsed = plain_json.loads(data.decode("utf-8-sig")) if path.endswith(".json") else _toml(data.decode("utf-8"))
+        found = plain_json.loads(data.decode("utf-8-sig")) if path.endswith(".json") else _toml(data.decode("utf-8"))
+        parsed = as_json(found)
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path}: {exc}") from None
     if not isinstance(parsed, dict):
@@ -80,7 +82,7 @@ def setting(text: str) -> dict[str, Any]:
     stripped = text.lstrip()
     if stripped.startswith("{") or "\n" in text or stripped.startswith("["):
         try:
-            parsed = plain_json.loads(text) if stripped.startswith("{") else _toml(text)
+            parsed = as_json(plain_json.loads(text) if stripped.startswith("{") else _toml(text))
         except ValueError as exc:
             raise ConfigError(f"--conf: {exc}") from None
         if not isinstance(parsed, dict):
@@ -102,7 +104,10 @@ def setting(text: str) -> dict[str, Any]:
     for name in parents:
         here = here.setdefault(name, {})
     here[last] = parsed_value
-    return out
+    try:
+        return dict(as_json(out))
+    except ValueError as exc:
+        raise ConfigError(f"--conf: {exc}") from None
 
 
 def from_options(path: str | None, settings: list[str]) -> dict[str, Any]:

@@ -38,17 +38,21 @@ _TEXTS = _Kind((list,), "a list of strings")
 _SIGNAL = _Kind((int, str), "a signal's name or number")
 _TIME = _Kind((str,), "a duration such as '5s'")
 _UNUSED_TIME = _Kind((str,), "string", has_effect=False)
+_UNUSED_TABLE = _Kind((dict,), "a table", has_effect=False)
+_UNUSED_INTEGER = _Kind((int,), "an integer", has_effect=False)
+_UNUSED_TEXT = _Kind((str,), "a string", has_effect=False)
 _NUMBER = _Kind((int, float), "integer or real")
 _PORT = _Kind((int,), "a port, 1 to 65535")
 _TABLE = _Kind((dict,), "a table")
 _FILE = _Kind((str,), "the name of a file")
+_TABLE_LIST = _Kind((list,), "an array of tables")
 
 _SIZES = {"nnodes": _ANY, "ncores": _ANY, "ngpus": _ANY}
 _POLICY = {
     "jobspec": {"defaults": {"system": {"duration": _ANY, "queue": _ANY}}},
     "limits": {"duration": _ANY, "job-size": {"max": _SIZES, "min": _SIZES}},
     "access": {"allow-user": _NO_EFFECT, "allow-group": _NO_EFFECT},
-    "scheduler": _ANY,
+    "scheduler": _TABLE,
 }
 _QUEUE = {"requires": _ANY, "hosts": _ANY, "policy": _POLICY, "parent": _NO_EFFECT}
 _TABLES: dict[str, dict[str, Any]] = {
@@ -57,7 +61,9 @@ _TABLES: dict[str, dict[str, Any]] = {
         "roles": {"admin": dict.fromkeys(("users", "groups"), _TEXTS)},
     },
     "bootstrap": {
-        **dict.fromkeys(("curve_cert", "default_bind", "default_connect", "hosts"), _ANY),
+        "curve_cert": _Kind((str,), "the name of a certificate file, as `flux keygen` makes one"),
+        **dict.fromkeys(("default_bind", "default_connect"), _TEXT),
+        "hosts": _TABLE_LIST,
         "default_port": _PORT,
         "enable_ipv6": _BOOL,
     },
@@ -74,7 +80,7 @@ _TABLES: dict[str, dict[str, Any]] = {
         "sdexec-stop-timer-signal": _SIGNAL,
         "testexec": {"allow-guests": _BOOL},
         **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), _UNUSED_TIME),
-        "shell-exit-timeout": _NO_EFFECT,
+        "shell-exit-timeout": _Kind((str, int, float), "a duration such as '5s'", has_effect=False),
     },
     "headrace": {
         **dict.fromkeys(("exec-modules", "skip-modules"), _TEXTS),
@@ -95,18 +101,23 @@ _TABLES: dict[str, dict[str, Any]] = {
         },
     },
     "job-manager": {
-        **dict.fromkeys(("inactive-age-limit", "inactive-num-limit", "journal-size-limit"), _ANY),
-        **dict.fromkeys(("epilog", "housekeeping", "perilog", "plugins", "prolog"), _NO_EFFECT),
-        "stop-queues-on-restart": _NO_EFFECT,
+        **dict.fromkeys(("inactive-age-limit", "inactive-num-limit"), _ANY),
+        "journal-size-limit": _INTEGER,
+        **dict.fromkeys(("epilog", "housekeeping", "perilog", "prolog"), _UNUSED_TABLE),
+        "plugins": _Kind((list,), "an array of tables", has_effect=False),
+        "stop-queues-on-restart": _Kind((bool,), "true or false", has_effect=False),
     },
     "policy": _POLICY,
     "resource": {
-        **dict.fromkeys(("config", "exclude", "no-update-watch", "norestrict", "noverify", "path"), _ANY),
-        **dict.fromkeys(("history", "journal-max", "reserve", "verify"), _NO_EFFECT),
-        "rediscover": _BOOL,
-        "scheduling": _FILE,
+        "config": _TABLE_LIST,
+        "exclude": _ANY,
+        **dict.fromkeys(("no-update-watch", "norestrict", "noverify", "rediscover"), _BOOL),
+        **dict.fromkeys(("path", "scheduling"), _FILE),
+        **dict.fromkeys(("history", "verify"), _NO_EFFECT),
+        "journal-max": _UNUSED_INTEGER,
+        "reserve": _UNUSED_TEXT,
     },
-    "sched": {"module": _ANY},
+    "sched": {"module": _Kind((str,), "simple or graph")},
     "sched-fluxion-qmanager": dict.fromkeys(
         (
             *("queue-policy", "queue-params", "policy-params"),
@@ -118,8 +129,9 @@ _TABLES: dict[str, dict[str, Any]] = {
     "sched-fluxion-resource": {
         **dict.fromkeys(("match-policy", "match-format"), _ANY),
         # Tuning, and where Fluxion's resources come from.
-        **dict.fromkeys(("load-allowlist", "load-file", "load-format", "prune-filters", "reserve-vtx-vec"), _ANY),
-        **dict.fromkeys(("subsystems", "traverser", "update-interval"), _ANY),
+        **dict.fromkeys(("load-allowlist", "load-file", "load-format", "prune-filters"), _TEXT),
+        **dict.fromkeys(("subsystems", "traverser"), _TEXT),
+        **dict.fromkeys(("reserve-vtx-vec", "update-interval"), _INTEGER),
     },
     "tbon": {
         **dict.fromkeys(("child_rcvhwm", "zmq_io_threads"), _INTEGER),
@@ -255,6 +267,7 @@ def _is_duration(text: str) -> bool:
 def _check(value: Any, keys: _Keys, path: tuple[str, ...]) -> None:
     if isinstance(keys, _Kind):
         good = type(value) in keys.types and (keys is not _TEXTS or all(isinstance(item, str) for item in value))
+        good = good and (keys is not _TABLE_LIST or all(isinstance(item, dict) for item in value))
         good = good and (keys is not _PORT or 0 < value < 1 << 16)
         wanted = keys.text
     else:

@@ -90,9 +90,11 @@ def check(options: LaunchOptions) -> None:
             try:
                 config_keys.check(options.config, options.config_path)
             except config_keys.RefusedTable as exc:
-                # A bad [access] table is refused by the broker itself in its first state (`builtins-fail`), as in Flux.
-                if exc.module != "connector-local":
+                if exc.module != "connector-local" or not isinstance(options.config["access"], dict):
                     raise
+                # A key of the table [access] is refused by the broker itself in its first state, as in Flux.
+                others = {name: table for name, table in options.config.items() if name != "access"}
+                config_keys.check(others, options.config_path)
             options.attrs = {**config_keys.attributes(options.config), **options.attrs}
         AttrTable(options.attrs)
     except (AttrError, ConfigError) as exc:

@@ -11,6 +11,7 @@ import os
 import sys
 
 from headrace.cli.common.errors import CommandError
+from headrace.spec.config_values import as_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ def decode(text: str, where: str) -> Dict[str, Any]:
         raise CommandError(f"{where}: {trouble}: {exc}") from None
     if not isinstance(found, dict):
         raise CommandError(f"{where}: a configuration is a table, this is a {type(found).__name__}")
-    return found
+    try:
+        return dict(as_json(found))
+    except ValueError as exc:
+        raise CommandError(f"{where}: {exc}") from None
 
 
 def _toml(text: str) -> Any:

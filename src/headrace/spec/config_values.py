@@ -1,0 +1,24 @@
+"""Values that TOML has and JSON has not: a configuration travels between brokers and commands as JSON (RFC 8259)."""
+
+from __future__ import annotations
+
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+
+def as_json(value: Any, path: Tuple[str, ...] = ()) -> Any:
+    """A table of a configuration, with dates and times as text (ISO 8601).
+
+    Raises ValueError with the key of a number that is infinite or not a number.
+    """
+    if isinstance(value, dict):
+        return {key: as_json(inner, (*path, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [as_json(inner, (*path[:-1], f"{path[-1]}[{index}]")) for index, inner in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{'.'.join(path)}: must be a finite number, not {value}")
+    # Those of package datetime, which is not loaded for a configuration without them.
+    return value.isoformat() if hasattr(value, "isoformat") else value
