@@ -164,6 +164,7 @@ def test_the_end_of_a_connection_is_noticed_and_nothing_is_sent_to_who_is_not_th
 @pytest.mark.parametrize(
     ("tcp", "knocking", "misled"),
     [(True, "127.0.0.1", "127.0.0.1"), (False, f"process {os.getpid()}", "this host")],
+    ids=["tcp", "ipc"],
 )
 def test_both_ends_say_why_a_handshake_failed(tmp_path: Any, tcp: bool, knocking: str, misled: str) -> None:
     async def scenario(parent: End, join: Callable[..., End]) -> None:
