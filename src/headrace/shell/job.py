@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,30 @@ _FATAL = 0
 _WARN = 4
 _NOTICE = 5
 _DEBUG = 6
+
+
+class _CannotStart(Exception):
+    """Why no task of this node can be started."""
+
+
+class _TaskFailed(Exception):
+    """Why a task could not be started; the job ends with exit code `code`, or with wait status `status`."""
+
+    def __init__(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
+        super().__init__(note)
+        self.code = code
+        self.component = component
+        self.status = status
+
+
+def _enter_directory(cwd: str) -> str:
+    """Work in `cwd`, where tasks start; /tmp where that cannot be, and what to tell of it."""
+    try:
+        enter(cwd)
+    except OSError as exc:
+        enter("/tmp")
+        return f"Could not change dir to {cwd}: {exc.strerror}. Going to /tmp instead"
+    return ""
 
 
 class ShellJob:
@@ -120,12 +145,32 @@ class ShellJob:
         self.agent.send({"op": "started", "id": self.id})
         try:
             placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
-        except layout.LayoutError as exc:
+            self.size = placed.size
+            self._name(placed)
+            self._prepare_folder()
+            wrong = _enter_directory(specs.cwd(self.jobspec) or "/tmp")
+            self._open_output(placed)
+            self._log_placement(placed, wrong)
+            self._read_options()
+        except (layout.LayoutError, OutputError, _CannotStart) as exc:
             self.fail(str(exc), 1)
             return
-        self.size = placed.size
-        ranks = placed.ranks
-        cwd = specs.cwd(self.jobspec) or "/tmp"
+        if self.lead:
+            self._announce(placed)
+        self._prepare_pmi(placed)
+        assert self.output is not None
+        with oom.adjusted(known.oom_adjust(self.options)) as wrong:
+            if wrong:
+                self.output.log(_WARN, wrong, self.nodeid)
+            self._start_tasks(placed)
+        if self.lead and not self._finished:
+            self.event("shell.start", {"taskmap": placed.map})
+        if not self._finished:
+            self.set_expiration(self.op["expiration"])
+            if not placed.ranks:
+                self._maybe_finish()
+
+    def _name(self, placed: layout.Layout) -> None:
         self.names = Names(
             self.id,
             self.f58,
@@ -138,43 +183,46 @@ class ShellJob:
             self.rank,
             placed.mine.cores,
             placed.mine.gpus,
-            ranks,
+            placed.ranks,
         )
+
+    def _prepare_folder(self) -> None:
+        """The job's temporary folder, with the files that its jobspec has in it. Raises _CannotStart."""
         try:
             self.agent.folders.take(self.tmpdir)
             unpack(specs.system(self.jobspec).get("files"), self.tmpdir)
         except (OSError, archive.ArchiveError) as exc:
-            self.fail(f"cannot prepare {self.tmpdir}: {reason(exc)}", 1)
-            return
-        try:
-            enter(cwd)
-        except OSError as exc:
-            cwd, wrong = "/tmp", f"Could not change dir to {cwd}: {exc.strerror}. Going to /tmp instead"
-            enter(cwd)
-        else:
-            wrong = ""
+            raise _CannotStart(f"cannot prepare {self.tmpdir}: {reason(exc)}") from None
+
+    def _open_output(self, placed: layout.Layout) -> None:
+        """Raises OutputError."""
+        assert self.names is not None
         output = self.options.get("output")
-        try:
-            self.output = Output(
-                output if isinstance(output, dict) else {},
-                self.nodeid,
-                self.size,
-                ranks,
-                self.names.lookup,
-                self._emit_output,
-                self._output_to_lead,
-                self._output_lost,
-            )
-            self.output.open()
-        except OutputError as exc:
-            self.fail(str(exc), 1)
-            return
+        self.output = Output(
+            output if isinstance(output, dict) else {},
+            self.nodeid,
+            self.size,
+            placed.ranks,
+            self.names.lookup,
+            self._emit_output,
+            self._output_to_lead,
+            self._output_lost,
+        )
+        self.output.open()
+
+    def _log_placement(self, placed: layout.Layout, wrong: str) -> None:
+        """Log where tasks are, if that is asked for, and what is not as the job wanted it."""
+        assert self.output is not None
         if self.options.get("verbose"):
-            self.output.log(_DEBUG, f"{self.host}: tasks {Idset(ranks)} of {self.size}", self.nodeid)
+            self.output.log(_DEBUG, f"{self.host}: tasks {Idset(placed.ranks)} of {self.size}", self.nodeid)
         if wrong:
             self.output.log(_WARN, wrong, self.nodeid)
         for text in placed.adjusted:
             self.output.log(_WARN, f"{self.host}: {text}", self.nodeid)
+
+    def _read_options(self) -> None:
+        """Check the shell options, and have the alarm that one of them asks for. Raises _CannotStart."""
+        assert self.output is not None
         try:
             for text in known.check(self.options):
                 self.output.log(_WARN, text, self.nodeid)
@@ -183,28 +231,19 @@ class ShellJob:
                 raise known.OptionError(f"pmi=pmix: {locate.MISSING}")
             warn = warning.parse(self.options.get("signal"))
         except ValueError as exc:
-            self.fail(str(exc), 1)
-            return
+            raise _CannotStart(str(exc)) from None
         if warn is not None:
             self._alarm = warning.Alarm(warn, self.agent.after, self._tell, self.kill)
-        if self.lead:
-            context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
-            if known.interactive_pty(self.options) and 0 in ranks:
-                context["pty"] = "interactive"
-            if known.pty_added(self.options):
-                self.output.log(_WARN, "adding pty to rank 0 for interactive support", self.nodeid, "pty")
-            self.event("shell.init", context)
-        self._prepare_pmi(placed)
-        with oom.adjusted(known.oom_adjust(self.options)) as wrong:
-            if wrong:
-                self.output.log(_WARN, wrong, self.nodeid)
-            self._start_tasks(placed, cwd)
-        if self.lead and not self._finished:
-            self.event("shell.start", {"taskmap": placed.map})
-        if not self._finished:
-            self.set_expiration(self.op["expiration"])
-            if not ranks:
-                self._maybe_finish()
+
+    def _announce(self, placed: layout.Layout) -> None:
+        """Tell clients by `shell.init` (RFC 21) where the shell's service is."""
+        assert self.output is not None
+        context = {"service": self.op["service"], "leader-rank": self.rank, "size": self.nnodes}
+        if known.interactive_pty(self.options) and 0 in placed.ranks:
+            context["pty"] = "interactive"
+        if known.pty_added(self.options):
+            self.output.log(_WARN, "adding pty to rank 0 for interactive support", self.nodeid, "pty")
+        self.event("shell.init", context)
 
     def _prepare_pmi(self, placed: layout.Layout) -> None:
         if not placed.ranks:
@@ -229,7 +268,7 @@ class ShellJob:
         fail = partial(self.fail, code=1, component="pmi")
         self.pmi = PmiServer(self.f58, self.size, local, preset, self._enter_barrier, self._pmi_abort, fail)
 
-    def _start_tasks(self, placed: layout.Layout, cwd: str) -> None:
+    def _start_tasks(self, placed: layout.Layout) -> None:
         mine, ranks = placed.mine, placed.ranks
         try:
             cpus, told = affinity.per_task(mine.cores, ranks, self.options.get("cpu-affinity"))
@@ -302,6 +341,62 @@ class ShellJob:
             if rest:
                 use_cpus(rest)
             use_cpus(affinity.everything())
+
+    def _task_starter(self) -> Callable[[Task, frozenset[int], str | None], None]:
+        """What starts a task with these processors and GPUs (None: its environment says); it raises _TaskFailed."""
+        assert self.names is not None
+        lookup = self.names.lookup
+        # Only these are templates: what a submitter's environment happens to hold is kept as it is.
+        templates = known.templates(self.options)
+        env = self._environment(templates)
+        rlimit = self.options.get("rlimit")
+        limits = limits_that_differ(rlimit if isinstance(rlimit, dict) else {})
+        command = specs.command(self.jobspec)
+        terminals = known.pty_ranks(self.options)
+        stdin = self._input.path(lookup)
+        if stdin and self.lead:
+            source = stdio.redirect("stdin", str(Idset(range(self.size))), stdin)
+            self._keep_input([[time.time(), "redirect", source]])
+
+        def start(task: Task, cpus: frozenset[int], gpus: str | None) -> None:
+            its = partial(lookup, rank=task.rank)
+            filled = {name: expand(env[name], its) for name in templates if "{{" in env[name]}
+            own = task_environment({**env, **filled}, task.rank, task.local, gpus)
+            argv = [expand(arg, its) if "{{" in arg else arg for arg in command]
+            try:
+                # Each task reads the file from its start: one descriptor for all would deal its lines out.
+                file, argv = opened(stdin, argv)
+            except OSError as exc:
+                note = f"error opening input file '{stdin}': {exc.strerror}"
+                raise _TaskFailed(note, 1, "input.file", int(signal.SIGTERM)) from None
+            try:
+                use_cpus(cpus)
+                task.start(argv, own, limits, file, terminals is None or task.rank in terminals)
+            except (OSError, ValueError) as exc:
+                number = (exc.errno if isinstance(exc, OSError) else None) or errno.EINVAL
+                program = argv[0] if argv else ""
+                note = f"task {task.rank} (host {self.host}): start failed: {program}: {os.strerror(number)}"
+                raise _TaskFailed(note, 127 if number == errno.ENOENT else 126) from None
+
+        return start
+
+    def _environment(self, templates: Mapping[str, str]) -> dict[str, str]:
+        """The environment that this node's tasks share."""
+        assert self.names is not None
+        env = job_environment(
+            self.environment,
+            self.f58,
+            self.path,
+            self.size,
+            self.nnodes,
+            self.tmpdir,
+            self.op["uri"],
+            f"job-{self.id}",
+            self.host,
+        )
+        env.update((name, expand(value, self.names.lookup)) for name, value in templates.items())
+        temporary(env)
+        return env
 
     # -- reports
 

@@ -25,6 +25,38 @@ _PMI_FD = 3
 _PMI_LINE = 1 << 16
 
 
+class _Ends:
+    """Descriptors that a process is started with: `given` as pairs (descriptor, number in the process), the ends that
+    are `its` and closed here afterwards, and `ours`."""
+
+    def __init__(self, stdin: int) -> None:
+        self.ours: list[int] = []
+        self.its: list[int] = [stdin] if stdin >= 0 else []
+        self.given: list[tuple[int, int]] = []
+
+    def make_pipes(self, stdin: int) -> None:
+        """Its standard streams; the first is `stdin`, or with -1 a pipe. Raises OSError."""
+        if stdin < 0:
+            stdin, write = os.pipe2(os.O_CLOEXEC)
+            self.its.append(stdin)
+            self.ours.append(write)
+        self.given.append((stdin, 0))
+        for number in (1, 2):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            self.ours.append(read)
+            self.its.append(write)
+            self.given.append((write, number))
+
+    def make_pmi(self) -> int:
+        """Its PMI socket, and the number of our end. Raises OSError."""
+        pair = socket.socketpair()
+        ours, its = pair[0].detach(), pair[1].detach()
+        self.its.append(its)
+        # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.
+        self.given.append((its, _PMI_FD))
+        return ours
+
+
 class Task:
     """Task `rank` of the job, the `local`-th on this node."""
 
@@ -70,47 +102,27 @@ class Task:
         Raises OSError and leaves nothing open.
         """
         job = self._job
-        ours: list[int] = []
-        its: list[int] = [stdin] if stdin >= 0 else []
-        fds: list[tuple[int, int]] = []
+        ends = _Ends(stdin)
         terminal: Pty | None = None
         try:
             if pty:
                 terminal = Pty(job, self)
                 # Ours must stay open until the task has opened it itself.
-                its.append(terminal.slave)
+                ends.its.append(terminal.slave)
             else:
-                if stdin < 0:
-                    stdin_read, stdin_write = os.pipe2(os.O_CLOEXEC)
-                    its.append(stdin_read)
-                    ours.append(stdin_write)
-                    fds.append((stdin_read, 0))
-                else:
-                    fds.append((stdin, 0))
-                for number in (1, 2):
-                    read, write = os.pipe2(os.O_CLOEXEC)
-                    ours.append(read)
-                    its.append(write)
-                    fds.append((write, number))
+                ends.make_pipes(stdin)
             if job.pmi is not None:
-                pair = socket.socketpair()
-                self._pmi, server = pair[0].detach(), pair[1].detach()
-                its.append(server)
-                # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.
-                fds.append((server, _PMI_FD))
-                env["PMI_FD"] = str(_PMI_FD)
-                env["PMI_RANK"] = str(self.rank)
-                env["PMI_SIZE"] = str(job.size)
-                env["PMI_SPAWNED"] = "0"
+                self._pmi = ends.make_pmi()
+                env.update(PMI_FD=str(_PMI_FD), PMI_RANK=str(self.rank), PMI_SIZE=str(job.size), PMI_SPAWNED="0")
             if job.pmix is not None:
                 env.update(job.pmix.environment(env, self.rank))
             # A terminal's process leads a session, and with it a process group, in any case.
             self._shares_group = job.group is not None and terminal is None
             group = job.group.number if job.group is not None and self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
-            self.pid = spawn(argv, env, fds, limits, terminal=device, group=group)
+            self.pid = spawn(argv, env, ends.given, limits, terminal=device, group=group)
         except BaseException:
-            for fd in [*ours, *its]:
+            for fd in [*ends.ours, *ends.its]:
                 os.close(fd)
             if terminal is not None:
                 terminal.close()
@@ -118,17 +130,21 @@ class Task:
                 os.close(self._pmi)
                 self._pmi = -1
             raise
-        for fd in its:
+        for fd in ends.its:
             os.close(fd)
-        agent = job.agent
+        self._follow(terminal, ends.ours, fed=stdin < 0)
+
+    def _follow(self, terminal: Pty | None, ours: list[int], fed: bool) -> None:
+        """Watch the process and its streams: a terminal, or our ends of its pipes (`fed`: that of its input first)."""
+        agent = self._job.agent
         agent.children[self.pid] = self._exited
         if terminal is not None:
             self.pty = terminal
             self._open = 1
             terminal.start()
         else:
-            if stdin < 0:
-                self.feed = Feed(agent, ours.pop(0), job.input_taken)
+            if fed:
+                self.feed = Feed(agent, ours.pop(0), self._job.input_taken)
             for stream, fd in zip(("stdout", "stderr"), ours):
                 # Whatever a task does to its streams, or the kernel says of them, the agent must not wait there.
                 os.set_blocking(fd, False)
