@@ -62,13 +62,13 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
     plan: list[tuple[Any, int, bool, int]], policy: str, sockets: int
 ) -> None:
     scheduler = Scheduler(cluster(sockets), policy)
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid, (shape, duration, keep, ask) in enumerate(plan):
         wanted = request(shape, duration)
-        asked = gaps.ask(wanted.resources, None)
+        asked = profile.need(wanted.resources, None)
         fits = [t for t in range(0, 130, 3) if scheduler.match_at(wanted, t)[0] is not None]
         if asked is not None:
-            opened = list(gaps.openings(asked, duration, [(0, _END)], 2**62))
+            opened = list(profile.windows(asked, duration, [(0, _END)], 2**62))
             assert all(any(a <= t < b for a, b, _ in opened) for t in fits), (shape, fits, opened)
             for t in fits:
                 # What is said not to serve is not chosen.
@@ -81,11 +81,11 @@ def test_every_moment_at_which_a_request_fits_is_in_an_opening(
             at = fits[ask % len(fits)]
             selection, end, _ = scheduler.match_at(wanted, at)
             assert selection is not None
-            gaps.put(jobid, scheduler.add(jobid, selection, at, end, at > 0))
+            profile.add(jobid, scheduler.add(jobid, selection, at, end, at > 0))
         if not keep:
             gone = next(iter(scheduler.jobs), None)
             if gone is not None:
-                gaps.remove(gone)
+                profile.remove(gone)
                 scheduler.cancel(gone)
 
 
@@ -96,96 +96,96 @@ def test_no_place_stays_free_for_longer_than_its_reach(
 ) -> None:
     """Whatever opening at least one of the places has within a span ends before the reach says."""
     scheduler = Scheduler(cluster(), policy)
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid, (shape, duration, _, at) in enumerate(plan):
         wanted = request(shape, duration)
-        asked = gaps.ask(wanted.resources, None)
+        asked = profile.need(wanted.resources, None)
         if asked is not None:
             one = asked._replace(wanted=1, of=of)
-            longest, latest = gaps.reach(one, 0, begin, begin + 20)
-            free = [t for t in range(_END) if gaps.open_now(one._replace(among=one.among & of), t, t + 1)]
+            longest, latest = profile.longest_window(one, 0, begin, begin + 20)
+            free = [t for t in range(_END) if profile.fits(one._replace(among=one.among & of), t, t + 1)]
             for t in range(begin + 20):
-                if gaps.open_now(one._replace(among=one.among & of), t, t + length) and t + length > begin:
+                if profile.fits(one._replace(among=one.among & of), t, t + length) and t + length > begin:
                     assert length <= longest
                     assert t + length <= latest
             if not any(begin <= t < begin + 20 for t in free):
                 assert (longest, latest) == (0, 0)
         selection, end, _ = scheduler.match_at(wanted, at)
         if selection is not None:
-            gaps.put(jobid, scheduler.add(jobid, selection, at, end, at > 0))
+            profile.add(jobid, scheduler.add(jobid, selection, at, end, at > 0))
 
 
 def test_a_full_machine_opens_when_enough_has_ended_in_one_place() -> None:
     scheduler = Scheduler(cluster(), "lonode")
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
-    asked, whole = (gaps.ask(request(shape, 10).resources, None) for shape in (SHAPES[1], SHAPES[5]))
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    asked, whole = (profile.need(request(shape, 10).resources, None) for shape in (SHAPES[1], SHAPES[5]))
     assert asked is not None
     assert whole is not None
     # Two jobs a socket, two sockets a node; the last socket has but two cores left.
     for jobid, end in enumerate([20, 21, 40, 22, 23, 24, 60, 25, 26, 27, 50]):
-        assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
+        assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 0
         allocation = scheduler.allocate(jobid, request(slot(1, core=2), end), 0).allocation
         assert allocation is not None
-        gaps.put(jobid, allocation)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 21
-    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62)).begin == 40
-    gaps.remove(2)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 21
-    assert next(gaps.openings(whole, 10, [(0, _END)], 2**62)).begin == 22
-    gaps.remove(3)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
+        profile.add(jobid, allocation)
+    assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 21
+    assert next(profile.windows(whole, 10, [(0, _END)], 2**62)).begin == 40
+    profile.remove(2)
+    assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 21
+    assert next(profile.windows(whole, 10, [(0, _END)], 2**62)).begin == 22
+    profile.remove(3)
+    assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 0
 
 
 def test_cores_that_come_back_open_nothing_where_the_gpu_is_in_use() -> None:
     scheduler = Scheduler(cluster(), "lonode")
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
-    asked = gaps.ask(request(SHAPES[3], 10).resources, None)
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    asked = profile.need(request(SHAPES[3], 10).resources, None)
     assert asked is not None
     for jobid in range(12):
         shape = slot(1, core=1, gpu=1) if jobid % 2 == 0 else slot(1, core=3)
         allocation = scheduler.allocate(jobid, request(shape, 30), 0).allocation
         assert allocation is not None
-        gaps.put(jobid, allocation)
-    gaps.remove(1)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 30
-    gaps.remove(0)
-    assert next(gaps.openings(asked, 10, [(0, _END)], 2**62)).begin == 0
+        profile.add(jobid, allocation)
+    profile.remove(1)
+    assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 30
+    profile.remove(0)
+    assert next(profile.windows(asked, 10, [(0, _END)], 2**62)).begin == 0
 
 
 def test_only_nodes_that_a_constraint_allows_count() -> None:
     scheduler = Scheduler(cluster(), "low")
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     allocation = scheduler.allocate(1, request(SHAPES[5], 50), 0).allocation
     assert allocation is not None
-    gaps.put(1, allocation)
+    profile.add(1, allocation)
     node = next(v for v, mark in allocation.selection.marks.items() if mark.exclusive)
-    here = gaps.ask(request(SHAPES[0], 5).resources, frozenset([node]))
+    here = profile.need(request(SHAPES[0], 5).resources, frozenset([node]))
     assert here is not None
-    assert next(gaps.openings(here, 5, [(0, _END)], 2**62)).begin == 50
+    assert next(profile.windows(here, 5, [(0, _END)], 2**62)).begin == 50
 
 
 def test_a_search_that_is_cut_short_says_how_far_it_got() -> None:
     scheduler = Scheduler(cluster(), "low")
-    gaps = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
+    profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole)
     for jobid in range(30):
         found = scheduler.reserve(jobid, request({"type": "node", "count": 3, "exclusive": True}, 5), 0).allocation
         assert found is not None
-        gaps.put(jobid, found)
+        profile.add(jobid, found)
     for jobid in range(0, 30, 2):
-        gaps.remove(jobid)
+        profile.remove(jobid)
         scheduler.cancel(jobid)
-    asked = gaps.ask(request(SHAPES[0], 6).resources, None)
+    asked = profile.need(request(SHAPES[0], 6).resources, None)
     assert asked is not None
-    [(start, end, _)] = gaps.openings(asked, 6, [(0, _END)], gaps.work + 200)
+    [(start, end, _)] = profile.windows(asked, 6, [(0, _END)], profile.work + 200)
     assert start == end
     assert 0 < start < 150
-    assert next(gaps.openings(asked, 6, [(start, _END)], 2**62)).begin == 150
+    assert next(profile.windows(asked, 6, [(start, _END)], 2**62)).begin == 150
 
 
 @pytest.mark.parametrize("odd", [{"type": "core", "count": 2}, slot(1, memory=4), slot(1, socket=1)])
 def test_what_is_not_counted_is_left_to_the_graph(odd: dict[str, Any]) -> None:
-    gaps = AvailabilityProfile(cluster(), frozenset())
-    assert gaps.ask(request(odd, 5).resources, None) is None
+    profile = AvailabilityProfile(cluster(), frozenset())
+    assert profile.need(request(odd, 5).resources, None) is None
 
 
 @pytest.mark.parametrize("policy", ["hybrid", "conservative"])
@@ -195,9 +195,9 @@ def test_what_is_not_counted_is_left_to_the_graph(odd: dict[str, Any]) -> None:
         st.tuples(st.sampled_from(SHAPES), st.integers(1, 30), st.integers(1, 4), st.integers(0, 20)), max_size=25
     )
 )
-def test_with_and_without_gaps_the_same_is_decided(policy: str, jobs: list[tuple[Any, int, int, int]]) -> None:
+def test_with_and_without_the_profile_the_same_is_decided(policy: str, jobs: list[tuple[Any, int, int, int]]) -> None:
     def run() -> list[tuple[int, int, int]]:
-        queue = Queue(Scheduler(cluster(), "low"), policy, effort=None)
+        queue = Queue(Scheduler(cluster(), "low"), policy, budget=None)
         happened = []
         ends: list[tuple[int, int]] = []
         for now in range(600):
@@ -214,7 +214,7 @@ def test_with_and_without_gaps_the_same_is_decided(policy: str, jobs: list[tuple
         return happened
 
     decided = run()
-    with patch.object(AvailabilityProfile, "ask", return_value=None):
+    with patch.object(AvailabilityProfile, "need", return_value=None):
         assert run() == decided
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.queueing.failed_searches import FOR_EVER, FailedSearches, common
+from headrace.queueing.failed_searches import FOR_EVER, FailedSearches, intersection
 
-MISS = st.tuples(st.just("miss"), st.integers(1, 12), st.integers(1, 40))
+MISS = st.tuples(st.just("failure"), st.integers(1, 12), st.integers(1, 40))
 FREED = st.tuples(st.just("freed"), st.integers(0, 40), st.integers(1, 50))
 Event = tuple[str, int, int]
 
@@ -15,7 +15,7 @@ Event = tuple[str, int, int]
 def known(events: list[Event], length: int, t: int) -> bool:
     """Whether a start at `t` is known not to do: a failure says so, and nothing came free in its time since."""
     for i, (what, shortest, until) in enumerate(events):
-        if what == "miss" and shortest <= length and t < until:
+        if what == "failure" and shortest <= length and t < until:
             later = [e for e in events[i + 1 :] if e[0] == "freed"]
             if not any(s < min(t + length, FOR_EVER) and t < e for _, s, e in later if s < e):
                 return True
@@ -24,13 +24,13 @@ def known(events: list[Event], length: int, t: int) -> bool:
 
 @given(st.lists(MISS | FREED, max_size=12), st.integers(1, 15), st.integers(0, 20))
 def test_ranges_are_the_starts_that_are_not_known_to_fail(events: list[Event], length: int, now: int) -> None:
-    misses = FailedSearches()
+    failed = FailedSearches()
     for what, a, b in events:
-        if what == "miss":
-            misses.missed("shape", a, b)
+        if what == "failure":
+            failed.add("shape", a, b)
         else:
-            misses.freed(a, b)
-    ranges = misses.ranges("shape", length, now)
+            failed.released(a, b)
+    ranges = failed.ranges("shape", length, now)
     assert all(a < b for a, b in ranges)
     assert all(x[1] <= y[0] for x, y in zip(ranges, ranges[1:], strict=False))
     for t in range(now, 60):
@@ -42,23 +42,23 @@ def test_ranges_are_the_starts_that_are_not_known_to_fail(events: list[Event], l
 
 
 def test_many_gifts_are_remembered_as_one_span() -> None:
-    misses = FailedSearches()
-    misses.missed("shape", 5, 1000)
+    failed = FailedSearches()
+    failed.add("shape", 5, 1000)
     for i in range(100):
-        misses.freed(100 + i, 110 + i)
-    assert misses.ranges("shape", 5, 0) == [(96, 209), (1000, FOR_EVER)]
-    misses.missed("shape", 5, 1000)
-    assert misses.ranges("shape", 5, 0) == [(1000, FOR_EVER)]
-    assert misses.ranges("shape", 4, 0) == [(0, FOR_EVER)]
+        failed.released(100 + i, 110 + i)
+    assert failed.ranges("shape", 5, 0) == [(96, 209), (1000, FOR_EVER)]
+    failed.add("shape", 5, 1000)
+    assert failed.ranges("shape", 5, 0) == [(1000, FOR_EVER)]
+    assert failed.ranges("shape", 4, 0) == [(0, FOR_EVER)]
 
 
 def test_forgetting_leaves_everything_open() -> None:
-    misses = FailedSearches()
-    misses.missed("shape", 1, FOR_EVER)
-    assert misses.ranges("shape", 1, 7) == []
-    misses.forget()
-    assert misses.ranges("shape", 1, 7) == [(7, FOR_EVER)]
+    failed = FailedSearches()
+    failed.add("shape", 1, FOR_EVER)
+    assert failed.ranges("shape", 1, 7) == []
+    failed.clear()
+    assert failed.ranges("shape", 1, 7) == [(7, FOR_EVER)]
 
 
 def test_common_is_what_lies_in_both() -> None:
-    assert common([(0, 5), (8, 20)], [(3, 10), (15, 30)]) == [(3, 5), (8, 10), (15, 20)]
+    assert intersection([(0, 5), (8, 20)], [(3, 10), (15, 30)]) == [(3, 5), (8, 10), (15, 20)]

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.graph import Graph, Scheduler, parse_jobspec
 from headrace.queueing import Planned, Queue, Refused, Started, by_name
-from headrace.queueing.queue import STARTS, overrun
+from headrace.queueing.queue import MAX_STARTS, overrun
 
 
 def cluster(nodes: int = 4, cores: int = 4) -> Graph:
@@ -230,7 +230,7 @@ def test_one_call_starts_no_more_jobs_behind_the_first_than_it_has_time_for() ->
     while q.unfinished:
         counts.append(len(started(q.schedule(0))))
     assert sum(counts) == 101
-    assert max(counts) <= STARTS + 1
+    assert max(counts) <= MAX_STARTS + 1
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -149,16 +149,16 @@ def test_no_reservation_is_ever_delayed(policy: str, mix: list[Job]) -> None:
 @pytest.mark.parametrize("match", ["first", "low", "lonodex", "locality"])
 @pytest.mark.parametrize("policy", KEEPING)
 @settings(max_examples=25, deadline=None)
-@given(mix=mixes(st.integers(15, 17), st.integers(1, 4), cancels=True), effort=st.sampled_from([2, 7, 250]))
+@given(mix=mixes(st.integers(15, 17), st.integers(1, 4), cancels=True), budget=st.sampled_from([2, 7, 250]))
 def test_no_reservation_is_ever_delayed_by_early_ends_cancels_or_small_slices(
-    policy: str, match: str, mix: list[Job], effort: int
+    policy: str, match: str, mix: list[Job], budget: int
 ) -> None:
     queue = Queue(
         Scheduler(cluster(), match),
         policy,
         depth=5,
         reservations=3 if policy == "hybrid" else None,
-        effort=effort,
+        budget=budget,
     )
     assert not broken(Trace(mix, queue))
 
@@ -167,9 +167,9 @@ def test_no_reservation_is_ever_delayed_by_early_ends_cancels_or_small_slices(
 @given(mixes(st.just(16), st.just(4), cancels=False))
 def test_under_conservative_a_later_arrival_costs_earlier_ones_nothing(mix: list[Job]) -> None:
     """With exact runtimes, leaving out the last to arrive changes nothing for the others."""
-    trace = Trace(mix, Queue(Scheduler(cluster(), "low"), "conservative", effort=None))
+    trace = Trace(mix, Queue(Scheduler(cluster(), "low"), "conservative", budget=None))
     last = max(range(len(mix)), key=lambda i: (mix[i].arrival, i))
     fewer = [job for i, job in enumerate(mix) if i != last]
-    without = Trace(fewer, Queue(Scheduler(cluster(), "low"), "conservative", effort=None))
+    without = Trace(fewer, Queue(Scheduler(cluster(), "low"), "conservative", budget=None))
     for i in range(len(fewer)):
         assert trace.starts[i if i < last else i + 1] == without.starts[i]

@@ -70,7 +70,7 @@ class Starts(NamedTuple):
 class Found(NamedTuple):
     """What a search over moments came to: a selection for [start, end), or None.
 
-    `tried` is how many moments were looked at. If the effort was spent before the search was over (`spent`), it got
+    `tried` is how many moments were looked at. If the budget was used up before the search was over (`exhausted`), it got
     as far as `start`.
     """
 
@@ -78,7 +78,7 @@ class Found(NamedTuple):
     start: int
     end: int
     tried: int
-    spent: bool = False
+    exhausted: bool = False
 
 
 class Scheduler:
@@ -108,9 +108,9 @@ class Scheduler:
         # The reservation that questions leave out, and whether it is still in the planners.
         self._lifted: tuple[Allocation, bool] | None = None
 
-    def alike(self, at: int, end: int) -> int:
+    def same_reservations_until(self, at: int, end: int) -> int:
         """The earliest end for which a job from `at` meets the same reservations, so that it fits no better."""
-        return self._timeline.alike(at, end)
+        return self._timeline.same_reservations_until(at, end)
 
     def prepare(self) -> None:
         """Work out now, rather than at the first match, what is free and what each node holds."""
@@ -251,18 +251,18 @@ class Scheduler:
         request: JobRequest,
         now: int,
         ranges: Iterable[Starts],
-        effort: int | None = None,
+        budget: int | None = None,
         counts: bool = True,
     ) -> Found:
         """The earliest start at which the request fits, of `now` and the ends of jobs, in some ranges.
 
-        Ranges rise and do not overlap. At most `effort` moments are looked at. Without `counts`, moments are not sorted
+        Ranges rise and do not overlap. At most `budget` moments are looked at. Without `counts`, moments are not sorted
         out by the amounts that are free, which know nothing of a job that was lifted.
         """
         self._timeline.settle(now)
         tried = 0
         for at, may in self._moments(request, now, ranges, counts):
-            if tried == effort:
+            if tried == budget:
                 return Found(None, at, 0, tried, True)
             tried += 1
             selection, end, _ = self.match_at(request, at, may)

@@ -134,7 +134,7 @@ class Timeline:
         """Undo `lift`."""
         self._promise(jobid, self._jobs[jobid])
 
-    def alike(self, at: int, end: int) -> int:
+    def same_reservations_until(self, at: int, end: int) -> int:
         """The earliest end for which [at, end) still meets the same reservations."""
         i = bisect_left(self._later, (end,))
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1

@@ -2,11 +2,11 @@
 
 A job with a long queue before it is offered thousands of moments, at nearly all of which nothing is free for as long as
 it lasts. Here that is seen without a question to the graph: for each kind of slot that is asked for there is, over
-time, the set of places that have one free, and what lasts from one moment to another is the intersection of the sets
+time, the set of holders that have one free, and what lasts from one moment to another is the intersection of the sets
 in between. Counts know nothing of which cores are free, nor of other queues' jobs, so a gap may turn out not to fit;
 but what fits is always in a gap.
 
-A place is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
+A holder is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from headrace.graph.planner import Planner
 from headrace.graph.request import Request
 from headrace.graph.scheduler import Starts
 from headrace.graph.usage import Allocation
-from headrace.queueing.failed_searches import ANYWHERE
+from headrace.queueing.failed_searches import ALL_HOLDERS
 
 _BEGIN = -(2**62)
 _END = 2**62
-# How many steps are looked at to tell how long places stay free.
-_MOST_STEPS = 192
+# How many steps are looked at to tell how long holders stay free.
+_MAX_STEPS = 192
 # What a question costs that is settled at once, in steps.
 _PROBE = 32
-_LEVELS_KEPT = 128
+_SLOT_PROFILES_KEPT = 128
 
 Parts = tuple[tuple[str, int], ...]
 
 
-class _Steps:
-    """A set of places over time: `sets[i]` during [times[i], times[i + 1]). Everything at first."""
+class _HolderSets:
+    """A set of holders over time: `sets[i]` during [times[i], times[i + 1]). Everything at first."""
 
     __slots__ = ("_all", "_tidy", "sets", "times")
 
@@ -56,7 +56,7 @@ class _Steps:
             del self.sets[i], self.times[i]
 
     def take(self, start: int, end: int, mask: int) -> None:
-        """The places of `mask` leave the set during [start, end)."""
+        """The holders of `mask` leave the set during [start, end)."""
         i, j = self._cut(start), self._cut(end)
         keep = ~mask
         self.sets[i:j] = [s & keep for s in self.sets[i:j]]
@@ -64,7 +64,7 @@ class _Steps:
         self._join(i)
 
     def give(self, start: int, end: int, mask: int) -> None:
-        """The places of `mask` are in the set during [start, end)."""
+        """The holders of `mask` are in the set during [start, end)."""
         i, j = self._cut(start), self._cut(end)
         self.sets[i:j] = [s | mask for s in self.sets[i:j]]
         self._join(j)
@@ -85,46 +85,46 @@ class _Steps:
             self._tidy = 64 + 2 * len(times)
 
 
-class _Level:
-    """Where one slot of `parts` is free, as far as places are used in part."""
+class _SlotProfile:
+    """Where one slot of `parts` is free, as far as holders are used in part."""
 
     __slots__ = ("room", "steps")
 
     def __init__(self, room: dict[str, list[int]], able: int) -> None:
-        # By type and place, how much may be used there; below 0 where there never is enough.
+        # By type and holder, how much may be used there; below 0 where there never is enough.
         self.room = room
-        self.steps = _Steps(able)
+        self.steps = _HolderSets(able)
 
 
-class Ask(NamedTuple):
-    """What must be free for a request: at least `wanted` of the places `among`, for slots of `parts` (None: whole).
+class Need(NamedTuple):
+    """What must be free for a request: at least `wanted` of the holders `among`, for slots of `parts` (None: whole).
 
-    And of the places `of`, one at least. The places `own` are free from `since` on whatever holds them.
+    And of the holders `of`, one at least. The holders `own` are free from `since` on whatever holds them.
     """
 
     parts: Parts | None
     among: int
     wanted: int
-    of: int = ANYWHERE
+    of: int = ALL_HOLDERS
     own: int = 0
     since: int = 0
 
 
-class _Effect(NamedTuple):
-    """What a job takes: places wholly, nodes that others can no longer have whole, and amounts by place and type.
+class _Usage(NamedTuple):
+    """What a job takes: holders wholly, nodes that others can no longer have whole, and amounts by holder and type.
 
-    `places` is whose asks it matters to: the places, and the first of each node.
+    `holders` is whose asks it matters to: the holders, and the first of each node.
     """
 
     allocation: Allocation
-    places: int
+    holders: int
     whole: int
     nodes: list[int]
     parts: dict[tuple[int, str], int]
 
 
 class AvailabilityProfile:
-    """The free places of a graph over time, as the jobs that were entered leave them. `work` counts what was looked at.
+    """The free holders of a graph over time, as the jobs that were entered leave them. `work` counts what was looked at.
 
     `whole` are the types that the match policy only gives whole.
     """
@@ -135,27 +135,27 @@ class AvailabilityProfile:
         self.work = 0
         self._usable = whole <= {"node"}
         self._whole_only = bool(whole)
-        self._jobs: dict[int, _Effect] = {}
-        self._place: dict[int, int] = {}
-        # What places have, of `_kinds` of places, of which there are few.
+        self._jobs: dict[int, _Usage] = {}
+        self._number: dict[int, int] = {}
+        # What holders have, of `_kinds` of holders, of which there are few.
         self._have: list[int] = []
         self._kinds: list[dict[str, int]] = []
-        # By node: its places as a set, and the first of them, which stands for the node.
+        # By node: its holders as a set, and the first of them, which stands for the node.
         self._masks: dict[int, int] = {}
         self._first: dict[int, int] = {}
         # Types all of which are single, below a node, and not on several levels of it: where they are.
         self._held_by: dict[str, frozenset[int]] = {}
-        self._find_places()
+        self._find_holders()
         self._all = (1 << len(self._have)) - 1
         self._heads = sum(self._first.values())
-        # Places that no job has wholly, and places whose node nobody uses a part of.
-        self._free = _Steps(self._all)
-        self._untouched = _Steps(self._all)
+        # Holders that no job has wholly, and holders whose node nobody uses a part of.
+        self._free = _HolderSets(self._all)
+        self._untouched = _HolderSets(self._all)
         self._users: dict[int, Planner] = {}
         self._used: dict[tuple[int, str], Planner] = {}
-        self._levels: dict[Parts, _Level] = {}
+        self._slot_profiles: dict[Parts, _SlotProfile] = {}
 
-    def _find_places(self) -> None:
+    def _find_holders(self) -> None:
         graph = self.graph
         types, children, size = graph.type, graph.children, graph.size
         seen: dict[str, int] = {}
@@ -168,7 +168,7 @@ class AvailabilityProfile:
                 self._kinds.append(have)
             self._have.append(kind)
 
-        holders: dict[str, set[int]] = {}
+        held_at: dict[str, set[int]] = {}
         for node in graph.preorder(graph.root):
             if types[node] != "node":
                 continue
@@ -182,137 +182,141 @@ class AvailabilityProfile:
                         if size[child] != 1:
                             odd.add(kind)
                 if have:
-                    above = [u for u in graph.ancestors(v) if u in self._place]
+                    above = [u for u in graph.ancestors(v) if u in self._number]
                     odd.update(
-                        kind for u in above for kind in have.keys() & self._kinds[self._have[self._place[u]]].keys()
+                        kind for u in above for kind in have.keys() & self._kinds[self._have[self._number[u]]].keys()
                     )
                     for kind, count in have.items():
                         seen[kind] = seen.get(kind, 0) + count
-                        holders.setdefault(kind, set()).add(len(self._have))
-                    self._place[v] = len(self._have)
+                        held_at.setdefault(kind, set()).add(len(self._have))
+                    self._number[v] = len(self._have)
                     add(have)
             if len(self._have) == first:
-                self._place[node] = first
+                self._number[node] = first
                 add({})
             self._first[node] = 1 << first
             self._masks[node] = (1 << len(self._have)) - (1 << first)
         totals = graph.totals[graph.root]
-        for kind, places in holders.items():
+        for kind, holders in held_at.items():
             if kind not in odd and seen[kind] == totals[kind]:
-                self._held_by[kind] = frozenset(places)
+                self._held_by[kind] = frozenset(holders)
 
     def _mask(self, v: int) -> int:
-        """The places in the subtree of a vertex."""
+        """The holders in the subtree of a vertex."""
         found = self._masks.get(v)
         if found is None:
             found = 0
             for below in self.graph.preorder(v):
-                place = self._place.get(below)
-                if place is not None:
-                    found |= 1 << place
+                holder = self._number.get(below)
+                if holder is not None:
+                    found |= 1 << holder
             self._masks[v] = found
         return found
 
     def outgrown(self) -> bool:
-        """Whether the graph has grown, so that these are no longer all its places."""
+        """Whether the graph has grown, so that these are no longer all its holders."""
         return self._newest != max(self.graph.uniq)
 
     # Jobs
 
-    def put(self, jobid: int, allocation: Allocation) -> None:
-        """Enter what a job holds or is promised, in place of what was entered for it before."""
+    def add(self, jobid: int, allocation: Allocation) -> None:
+        """Enter what a job holds or is promised, in holder of what was entered for it before."""
         if jobid in self._jobs:
             self.remove(jobid)
-        effect = self._jobs[jobid] = self._effect(allocation)
+        usage = self._jobs[jobid] = self._usage_of(allocation)
         start, end = allocation.start, allocation.end
-        if effect.whole:
-            self._free.take(start, end, effect.whole)
-        for node in effect.nodes:
+        if usage.whole:
+            self._free.take(start, end, usage.whole)
+        for node in usage.nodes:
             planner = self._users.setdefault(node, Planner())
             planner.add(start, end, 1)
-            for a, b in _crossing(planner, start, end, 0, 1):
+            for a, b in _overcommitted(planner, start, end, 0, 1):
                 self._untouched.take(a, b, self._masks[node])
-        for (place, kind), amount in effect.parts.items():
-            planner = self._used.setdefault((place, kind), Planner())
+        for (holder, kind), amount in usage.parts.items():
+            planner = self._used.setdefault((holder, kind), Planner())
             planner.add(start, end, amount)
-            for level in self._levels.values():
-                if kind in level.room:
-                    for a, b in _crossing(planner, start, end, level.room[kind][place], amount):
-                        level.steps.take(a, b, 1 << place)
+            for slot_profile in self._slot_profiles.values():
+                if kind in slot_profile.room:
+                    for a, b in _overcommitted(planner, start, end, slot_profile.room[kind][holder], amount):
+                        slot_profile.steps.take(a, b, 1 << holder)
 
     def remove(self, jobid: int) -> int:
-        """A job's time is over, or its promise is taken back. Returns its places: any, if it was not entered."""
-        effect = self._jobs.pop(jobid, None)
-        if effect is None:
-            return ANYWHERE
-        start, end = effect.allocation.start, effect.allocation.end
-        if effect.whole:
-            self._free.give(start, end, effect.whole)
-        for node in effect.nodes:
+        """A job's time is over, or its promise is taken back. Returns its holders: any, if it was not entered."""
+        usage = self._jobs.pop(jobid, None)
+        if usage is None:
+            return ALL_HOLDERS
+        start, end = usage.allocation.start, usage.allocation.end
+        if usage.whole:
+            self._free.give(start, end, usage.whole)
+        for node in usage.nodes:
             planner = self._users[node]
-            for a, b in _crossing(planner, start, end, 0, 1):
+            for a, b in _overcommitted(planner, start, end, 0, 1):
                 self._untouched.give(a, b, self._masks[node])
             planner.add(start, end, -1)
-        for (place, kind), amount in effect.parts.items():
-            planner = self._used[place, kind]
-            for level in self._levels.values():
-                if kind in level.room:
-                    for a, b in _crossing(planner, start, end, level.room[kind][place], amount):
-                        level.steps.give(a, b, 1 << place)
-                        for other, rooms in level.room.items():
+        for (holder, kind), amount in usage.parts.items():
+            planner = self._used[holder, kind]
+            for slot_profile in self._slot_profiles.values():
+                if kind in slot_profile.room:
+                    for a, b in _overcommitted(planner, start, end, slot_profile.room[kind][holder], amount):
+                        slot_profile.steps.give(a, b, 1 << holder)
+                        for other, rooms in slot_profile.room.items():
                             # What is still short of another type.
-                            beside = self._used.get((place, other)) if other != kind else None
+                            beside = self._used.get((holder, other)) if other != kind else None
                             if beside is not None:
-                                for c, d in _crossing(beside, a, b, rooms[place], None):
-                                    level.steps.take(c, d, 1 << place)
+                                for c, d in _overcommitted(beside, a, b, rooms[holder], None):
+                                    slot_profile.steps.take(c, d, 1 << holder)
             planner.add(start, end, -amount)
-        return effect.places
+        return usage.holders
 
-    def places(self, jobid: int) -> int:
-        """The places of a job: any, if it was not entered."""
-        return self._jobs[jobid].places if jobid in self._jobs else ANYWHERE
+    def holders_of(self, jobid: int) -> int:
+        """The holders of a job: any, if it was not entered."""
+        return self._jobs[jobid].holders if jobid in self._jobs else ALL_HOLDERS
 
-    def settle(self, now: int) -> None:
+    def discard_before(self, now: int) -> None:
         """No question will be about a time before `now`."""
-        for steps in (self._free, self._untouched, *(level.steps for level in self._levels.values())):
+        for steps in (
+            self._free,
+            self._untouched,
+            *(slot_profile.steps for slot_profile in self._slot_profiles.values()),
+        ):
             steps.forget(now)
 
-    def changed(self, jobs: dict[int, Allocation]) -> Iterator[int]:
+    def stale(self, jobs: dict[int, Allocation]) -> Iterator[int]:
         """The jobs that were entered and hold something else, or nothing, according to `jobs`."""
-        return (jobid for jobid, effect in list(self._jobs.items()) if jobs.get(jobid) is not effect.allocation)
+        return (jobid for jobid, usage in list(self._jobs.items()) if jobs.get(jobid) is not usage.allocation)
 
-    def _effect(self, allocation: Allocation) -> _Effect:
-        graph, place = self.graph, self._place
+    def _usage_of(self, allocation: Allocation) -> _Usage:
+        graph, holder = self.graph, self._number
         types, parent, children, size = graph.type, graph.parent, graph.children, graph.size
         whole = 0
         nodes: list[int] = []
         parts: dict[tuple[int, str], int] = {}
         for h, run in allocation.selection.runs.items():
-            at = place.get(h)
+            at = holder.get(h)
             if at is not None:
                 for kind, ids in run.ids.items():
                     parts[at, kind] = ids.bit_count()
         for v, _, exclusive, _, _ in allocation.selection.inner_order():
             if exclusive:
-                if children[v] or v in place:
+                if children[v] or v in holder:
                     whole |= self._mask(v)
                 elif size[v] == 1:
-                    at = place.get(parent[v])
+                    at = holder.get(parent[v])
                     if at is not None:
                         key = (at, types[v])
                         parts[key] = parts.get(key, 0) + 1
             elif v in self._first:
                 nodes.append(v)
-        places = whole
+        holders = whole
         for node in nodes:
-            places |= self._first[node]
+            holders |= self._first[node]
         for at, _ in parts:
-            places |= 1 << at
-        return _Effect(allocation, places, whole, nodes, parts)
+            holders |= 1 << at
+        return _Usage(allocation, holders, whole, nodes, parts)
 
     # Questions
 
-    def ask(self, requests: list[Request], allowed: frozenset[int] | None) -> Ask | None:
+    def need(self, requests: list[Request], allowed: frozenset[int] | None) -> Need | None:
         """What a request needs at least, on the nodes `allowed` (None: all); None if that cannot be told here."""
         if not self._usable or len(requests) != 1 or (allowed is not None and not allowed <= self._first.keys()):
             return None
@@ -320,9 +324,9 @@ class AvailabilityProfile:
         among = self._all if allowed is None else sum(self._masks[node] for node in allowed)
         inner = top.with_
         if top.is_slot and len(inner) == 1 and inner[0].type == "node":
-            return Ask(None, among & self._heads, top.count.low * inner[0].count.low)
+            return Need(None, among & self._heads, top.count.low * inner[0].count.low)
         if top.type == "node" and (top.exclusive or self._whole_only):
-            return Ask(None, among & self._heads, top.count.low)
+            return Need(None, among & self._heads, top.count.low)
         if top.type == "node" and len(inner) == 1:
             slot, nodes, slots = inner[0], top.count.low, 1
         else:
@@ -330,16 +334,16 @@ class AvailabilityProfile:
         parts = self._parts(slot)
         if parts is None:
             return None
-        # So many slots do not fit into fewer places than this.
+        # So many slots do not fit into fewer holders than this.
         most = max((min(have.get(kind, 0) // n for kind, n in parts) for have in self._kinds), default=0)
         if not most:
             return None
         if self._whole_only:
-            return Ask(None, among & self._heads, nodes)
-        return Ask(parts, among, max(nodes, -(-slots // most)))
+            return Need(None, among & self._heads, nodes)
+        return Need(parts, among, max(nodes, -(-slots // most)))
 
     def _parts(self, slot: Request) -> Parts | None:
-        """What a slot consists of, if it must all come from one place."""
+        """What a slot consists of, if it must all come from one holder."""
         if not slot.is_slot or slot.is_xor or not slot.with_:
             return None
         held_by = self._held_by.get(slot.with_[0].type)
@@ -349,44 +353,44 @@ class AvailabilityProfile:
         parts = tuple((part.type, part.count.low) for part in slot.with_)
         return parts if len(dict(parts)) == len(parts) else None
 
-    def _steps(self, parts: Parts | None) -> _Steps:
+    def _steps(self, parts: Parts | None) -> _HolderSets:
         if parts is None:
             return self._untouched
-        level = self._levels.get(parts)
-        if level is None:
-            if len(self._levels) >= _LEVELS_KEPT:
-                del self._levels[next(iter(self._levels))]
-            level = self._levels[parts] = self._make_level(parts)
-        return level.steps
+        slot_profile = self._slot_profiles.get(parts)
+        if slot_profile is None:
+            if len(self._slot_profiles) >= _SLOT_PROFILES_KEPT:
+                del self._slot_profiles[next(iter(self._slot_profiles))]
+            slot_profile = self._slot_profiles[parts] = self._make_slot_profile(parts)
+        return slot_profile.steps
 
-    def _make_level(self, parts: Parts) -> _Level:
+    def _make_slot_profile(self, parts: Parts) -> _SlotProfile:
         rooms = [{kind: have.get(kind, 0) - count for kind, count in parts} for have in self._kinds]
         room = {kind: list(map([of[kind] for of in rooms].__getitem__, self._have)) for kind, _ in parts}
         bits = bytearray(len(self._have) // 8 + 1)
-        for place, kind in enumerate(self._have):
+        for holder, kind in enumerate(self._have):
             if min(rooms[kind].values()) >= 0:
-                bits[place >> 3] |= 1 << (place & 7)
+                bits[holder >> 3] |= 1 << (holder & 7)
         able = int.from_bytes(bits, "little")
-        level = _Level(room, able)
-        for (place, type), planner in self._used.items():
+        slot_profile = _SlotProfile(room, able)
+        for (holder, type), planner in self._used.items():
             if type in room and planner.times:
-                for a, b in _crossing(planner, planner.times[0], planner.times[-1], room[type][place], None):
-                    level.steps.take(a, b, 1 << place)
-        return level
+                for a, b in _overcommitted(planner, planner.times[0], planner.times[-1], room[type][holder], None):
+                    slot_profile.steps.take(a, b, 1 << holder)
+        return slot_profile
 
-    def openings(self, ask: Ask, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
+    def windows(self, need: Need, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
         """The parts of ranges of starts [from, to) at whose beginning a job of `length` seconds may fit, in order.
 
         Ends early once `work` has come to `most`, with a range that is empty where it got to.
         """
-        steps = self._steps(ask.parts)
+        steps = self._steps(need.parts)
         for begin, end in ranges:
             t = begin
             while t < end:
                 if self.work >= most:
                     yield Starts(t, t)
                     return
-                later, free = self._later(ask, steps, t, t + length)
+                later, free = self._next_fit(need, steps, t, t + length)
                 if later > t:
                     t = later
                     continue
@@ -395,68 +399,68 @@ class AvailabilityProfile:
                 yield Starts(t, stop, self._on(free))
                 t = stop
 
-    def reach(self, ask: Ask, now: int, begin: int, end: int) -> tuple[int, int]:
-        """How long (seconds) at most, and until when, any of the places `of` stays free that is so at some moment of
+    def longest_window(self, need: Need, now: int, begin: int, end: int) -> tuple[int, int]:
+        """How long (seconds) at most, and until when, any of the holders `of` stays free that is so at some moment of
         [begin, end), from `now` on. Both are without bound where that would take too many steps to tell.
         """
         times, sets = self._free.times, self._free.sets
-        steps = self._steps(ask.parts)
+        steps = self._steps(need.parts)
         others, those = steps.times, steps.sets
-        among = ask.among & ask.of
+        among = need.among & need.of
         i, j = bisect_right(times, begin) - 1, bisect_right(others, begin) - 1
         longest = latest = looked_at = 0
         t = begin
-        # What is free at first may have been so before. Runs are in order: where they began, and their places.
+        # What is free at first may have been so before. Runs are in order: where they began, and their holders.
         runs = [(self._free_since(among & sets[i] & those[j], i, j, steps, now), among & sets[i] & those[j])]
         while runs or t < end:
             front = min(times[i + 1] if i + 1 < len(times) else _END, others[j + 1] if j + 1 < len(others) else _END)
-            if front == _END and not any([places for _, places in runs]):
+            if front == _END and not any([holders for _, holders in runs]):
                 break
-            if looked_at == _MOST_STEPS or front == _END:
+            if looked_at == _MAX_STEPS or front == _END:
                 return _END, _END
             i += i + 1 < len(times) and times[i + 1] == front
             j += j + 1 < len(others) and others[j + 1] == front
             t = front
             looked_at += 1
             free, known = among & sets[i] & those[j], 0
-            for n, (since, places) in enumerate(runs):
-                if places and not places & free:
+            for n, (since, holders) in enumerate(runs):
+                if holders and not holders & free:
                     longest, latest = max(longest, t - since), t
-                runs[n] = since, places & free
-                known |= places
+                runs[n] = since, holders & free
+                known |= holders
             if t < end:
                 runs.append((t, free & ~known))
             runs = [run for run in runs if run[1]]
         self.work += looked_at + _PROBE
         return longest, latest
 
-    def _free_since(self, places: int, i: int, j: int, steps: _Steps, now: int) -> int:
-        """From when on, `now` at the earliest, some of the places that are free at a step have been so; i and j are the
+    def _free_since(self, holders: int, i: int, j: int, steps: _HolderSets, now: int) -> int:
+        """From when on, `now` at the earliest, some of the holders that are free at a step have been so; i and j are the
         numbers of that step.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
         since = max(times[i], others[j])
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if since <= now:
                 return now
             i -= times[i] == since
             j -= others[j] == since
-            places &= sets[i] & those[j]
-            if not places:
+            holders &= sets[i] & those[j]
+            if not holders:
                 return since
             since = max(times[i], others[j])
         return now
 
-    def _on(self, places: int) -> Callable[[int], object]:
+    def _on(self, holders: int) -> Callable[[int], object]:
         masks = self._masks
-        return lambda node: masks[node] & places
+        return lambda node: masks[node] & holders
 
-    def open_now(self, ask: Ask, start: int, end: int) -> bool:
+    def fits(self, need: Need, start: int, end: int) -> bool:
         """Whether there is an opening at `start` until `end`."""
-        return self._later(ask, self._steps(ask.parts), start, end)[0] == start
+        return self._next_fit(need, self._steps(need.parts), start, end)[0] == start
 
-    def _next_change(self, steps: _Steps, t: int) -> int:
+    def _next_change(self, steps: _HolderSets, t: int) -> int:
         found = 2**62
         for times in (self._free.times, steps.times):
             i = bisect_right(times, t)
@@ -464,13 +468,13 @@ class AvailabilityProfile:
                 found = min(found, times[i])
         return found
 
-    def _later(self, ask: Ask, steps: _Steps, start: int, end: int) -> tuple[int, int]:
-        """`start` and the places that are free during [start, end), if they are enough; else a later moment before
-        which no start is any good, and no places.
+    def _next_fit(self, need: Need, steps: _HolderSets, start: int, end: int) -> tuple[int, int]:
+        """`start` and the holders that are free during [start, end), if they are enough; else a later moment before
+        which no start is any good, and no holders.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
-        _, among, wanted, of, own, since = ask
+        _, among, wanted, of, own, since = need
         i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
         known = i + j
         # From the end backwards: the first shortage that is met is the last, and nothing before it needs a look.
@@ -494,7 +498,7 @@ class AvailabilityProfile:
         return front, 0
 
 
-def _crossing(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:
+def _overcommitted(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:
     """Where in [start, end) more than `room` is in use, but would not be with `amount` less (None: whatever it is)."""
     times, used = planner.times, planner.used
     i = max(bisect_right(times, start) - 1, 0)
@@ -511,4 +515,4 @@ def _crossing(planner: Planner, start: int, end: int, room: int, amount: int | N
         yield begin, end
 
 
-__all__ = ["Ask", "AvailabilityProfile"]
+__all__ = ["Need", "AvailabilityProfile"]

@@ -1,6 +1,6 @@
 """The jobs that wait, in order, and by what they ask for: most of them are alike, and what fails for one fails for all.
 
-A job's place in line is its priority (highest first), then its arrival.
+A job's position in line is its priority (highest first), then its arrival.
 """
 
 from __future__ import annotations
@@ -12,73 +12,73 @@ from headrace.graph.request import JobRequest, Request
 from headrace.queueing.failed_searches import FOR_EVER
 from headrace.queueing.sorted_list import SortedList
 
-Place = tuple[int, float, int]
+Position = tuple[int, float, int]
 
 
 class PendingJob(NamedTuple):
-    """A waiting job: `place` is (-priority, arrival, id), `length` how long it runs at most (seconds)."""
+    """A waiting job: `position` is (-priority, arrival, id), `length` how long it runs at most (seconds)."""
 
-    place: Place
+    position: Position
     request: JobRequest
     shape: str
     length: int
 
 
 class PendingJobs:
-    """Waiting jobs: `entries` by id, `order` all places, `shapes` and `lengths` places and lengths by shape, sorted."""
+    """Waiting jobs: `by_id` by id, `order` all positions, `by_shape` and `lengths` positions and lengths by shape, sorted."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, PendingJob] = {}
-        self.order: SortedList[Place] = SortedList()
-        self.shapes: dict[str, SortedList[Place]] = {}
+        self.by_id: dict[int, PendingJob] = {}
+        self.order: SortedList[Position] = SortedList()
+        self.by_shape: dict[str, SortedList[Position]] = {}
         self.lengths: dict[str, SortedList[int]] = {}
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
         """Put a job behind those of its priority that arrived earlier, by default all; returns how many are before."""
         self._arrivals += 1
-        place = (-priority, self._arrivals if arrival is None else arrival, jobid)
-        return self._insert(PendingJob(place, request, shape_of(request), request.duration or FOR_EVER))
+        position = (-priority, self._arrivals if arrival is None else arrival, jobid)
+        return self._insert(PendingJob(position, request, shape_of(request), request.duration or FOR_EVER))
 
     def remove(self, jobid: int) -> int:
         """Take a job out; returns how many were before it. Raises KeyError."""
-        entry = self.entries.pop(jobid)
-        places = self.shapes[entry.shape]
-        places.remove(entry.place)
-        self.lengths[entry.shape].remove(entry.length)
-        if not places:
-            del self.shapes[entry.shape], self.lengths[entry.shape]
-        return self.order.remove(entry.place)
+        job = self.by_id.pop(jobid)
+        positions = self.by_shape[job.shape]
+        positions.remove(job.position)
+        self.lengths[job.shape].remove(job.length)
+        if not positions:
+            del self.by_shape[job.shape], self.lengths[job.shape]
+        return self.order.remove(job.position)
 
     def move(self, jobid: int, priority: int) -> tuple[int, int]:
         """Give a job another priority; returns how many were before it and are now. Raises KeyError."""
-        entry = self.entries[jobid]
-        return self.remove(jobid), self._insert(entry._replace(place=(-priority, *entry.place[1:])))
+        job = self.by_id[jobid]
+        return self.remove(jobid), self._insert(job._replace(position=(-priority, *job.position[1:])))
 
-    def _insert(self, entry: PendingJob) -> int:
-        self.entries[entry.place[2]] = entry
-        places = self.shapes.get(entry.shape)
-        if places is None:
-            places = self.shapes[entry.shape] = SortedList()
-            self.lengths[entry.shape] = SortedList()
-        places.add(entry.place)
-        self.lengths[entry.shape].add(entry.length)
-        return self.order.add(entry.place)
+    def _insert(self, job: PendingJob) -> int:
+        self.by_id[job.position[2]] = job
+        positions = self.by_shape.get(job.shape)
+        if positions is None:
+            positions = self.by_shape[job.shape] = SortedList()
+            self.lengths[job.shape] = SortedList()
+        positions.add(job.position)
+        self.lengths[job.shape].add(job.length)
+        return self.order.add(job.position)
 
-    def before(self, place: Place) -> int:
-        """How many jobs are before a place."""
-        return self.order.before(place)
+    def count_before(self, position: Position) -> int:
+        """How many jobs are before a position."""
+        return self.order.count_before(position)
 
     def alike(self, count: int) -> list[int]:
         """The first jobs, `count` at most, as long as they ask for the same as the first."""
         ids = [jobid for _, _, jobid in self.order.first(count)]
-        if len(self.shapes) == 1:
+        if len(self.by_shape) == 1:
             (lengths,) = self.lengths.values()
             if lengths[0] == lengths[len(lengths) - 1]:
                 return ids
         for i, jobid in enumerate(ids):
-            entry, first = self.entries[jobid], self.entries[ids[0]]
-            if (entry.shape, entry.length) != (first.shape, first.length):
+            job, first = self.by_id[jobid], self.by_id[ids[0]]
+            if (job.shape, job.length) != (first.shape, first.length):
                 return ids[:i]
         return ids
 

@@ -20,7 +20,7 @@ from headrace.graph.scheduler import Scheduler
 from headrace.graph.usage import Allocation
 from headrace.queueing.compression import Compression
 from headrace.queueing.failed_searches import FOR_EVER
-from headrace.queueing.pending import PendingJobs, Place
+from headrace.queueing.pending import PendingJobs, Position
 from headrace.queueing.policies import QueuePolicy, by_name
 from headrace.queueing.reserved_starts import ReservedStarts
 from headrace.queueing.start_search import StartSearch
@@ -29,9 +29,9 @@ from headrace.queueing.start_search import StartSearch
 OVERRUN = 30
 # How many questions to the graph one call may ask to make or improve promises; with what follows from the answer, one
 # takes .2 to .4 ms when many promises have been made.
-EFFORT = 32
+SEARCH_BUDGET = 32
 # How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
-STARTS = 64
+MAX_STARTS = 64
 # So few promised jobs are looked at one by one, rather than shape by shape.
 _FEW_PROMISES = 64
 
@@ -69,7 +69,7 @@ Decision = Started | Planned | Refused
 class Queue:
     """Pending jobs, with their reservations. `depth` bounds how many jobs one call looks at to backfill or to improve.
 
-    `effort` bounds how many questions to the graph one call asks for promises, None for no bound; while `unfinished`,
+    `budget` bounds how many questions to the graph one call asks for promises, None for no bound; while `unfinished`,
     the next call, at any time, goes on with the rest. The first waiting jobs of a policy that limits their number get
     their promises in any case.
     """
@@ -80,21 +80,21 @@ class Queue:
         policy: QueuePolicy | str = "easy",
         depth: int = 500,
         reservations: int | None = None,
-        effort: int | None = EFFORT,
+        budget: int | None = SEARCH_BUDGET,
     ) -> None:
         self.scheduler = scheduler
         self.policy = by_name(policy) if isinstance(policy, str) else policy
         if reservations is not None:
             self.policy = self.policy._replace(reservations=reservations)
         self.depth = depth
-        self.line = PendingJobs()
-        self.pending = self.line.entries
+        self.waiting = PendingJobs()
+        self.pending = self.waiting.by_id
         self.running: set[int] = set()
         # Only policies that promise starts ask so much that gaps are worth their upkeep.
-        self._outlook = StartSearch(scheduler, self.policy.reservations != 0, effort)
-        self._promises = ReservedStarts(self.line, self._outlook)
-        self._improver = Compression(self.line, self._promises, self._outlook)
-        self.planned = self._promises.kept
+        self._search = StartSearch(scheduler, self.policy.reservations != 0, budget)
+        self._reserved = ReservedStarts(self.waiting, self._search)
+        self._compression = Compression(self.waiting, self._reserved, self._search)
+        self.planned = self._reserved.allocations
         # No running job ends before.
         self._first_end = 0
         # The length for which jobs of a shape are known to be possible, in the present generation of the graph.
@@ -105,16 +105,16 @@ class Queue:
         self._changed = False
         # Jobs may hold something else than was entered.
         self._resized = False
-        # Up to which gift promised jobs were offered a start at once.
+        # Up to which release promised jobs were offered a start at once.
         self._offered = 0
-        # The place of the last job that was offered a start before the effort ended, and at which moment and gift.
-        self._offered_to: Place | None = None
+        # The place of the last job that was offered a start before the budget ended, and at which moment and release.
+        self._offered_to: Position | None = None
         self._offered_in = (0, 0)
 
     @property
     def unfinished(self) -> bool:
         """Whether the last call left something to the next."""
-        return self._outlook.unfinished
+        return self._search.unfinished
 
     # What happens to jobs
 
@@ -124,7 +124,7 @@ class Queue:
         """
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
-        self._promises.first = min(self._promises.first, self.line.add(jobid, request, priority, arrival))
+        self._reserved.served = min(self._reserved.served, self.waiting.add(jobid, request, priority, arrival))
         # Where nobody passes the first, nobody looks at the others before their turn.
         if self.policy.backfill and request.duration > self._possible.get(self.pending[jobid].shape, -1):
             self._new.append(jobid)
@@ -132,9 +132,9 @@ class Queue:
 
     def reprioritize(self, jobid: int, priority: int) -> None:
         """Change a pending job's priority. Raises KeyError."""
-        place = self.pending[jobid].place
-        self._promises.first = min(self._promises.first, *self.line.move(jobid, priority))
-        self._promises.moved(jobid, place)
+        place = self.pending[jobid].position
+        self._reserved.served = min(self._reserved.served, *self.waiting.move(jobid, priority))
+        self._reserved.reposition(jobid, place)
         self._changed = True
 
     def cancel(self, jobid: int) -> None:
@@ -142,7 +142,7 @@ class Queue:
         if jobid not in self.pending:
             raise KeyError(jobid)
         if jobid in self.planned:
-            self._promises.drop(jobid)
+            self._reserved.drop(jobid)
         self._remove(jobid)
         self._changed = True
 
@@ -151,34 +151,34 @@ class Queue:
         self.running.remove(jobid)
         end = self.scheduler.jobs[jobid].end
         self.scheduler.cancel(jobid)
-        self._outlook.gave(self._outlook.now, end, self._outlook.remove(jobid))
+        self._search.released(self._search.now, end, self._search.remove(jobid))
         self._changed = True
 
     def touch(self) -> None:
         """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
         self._resized = True
-        self._outlook.gave(self._outlook.now, FOR_EVER)
+        self._search.released(self._search.now, FOR_EVER)
         self._changed = True
 
     def drop_plans(self, before: int = FOR_EVER) -> None:
         """Take back the promises of starts before a moment; the next `schedule` makes them anew."""
         if self.planned:
-            self._promises.drop_before(before)
+            self._reserved.drop_before(before)
             self._changed = True
 
     def first(self, count: int) -> list[int]:
         """The first `count` waiting jobs, in order."""
-        return [jobid for _, _, jobid in self.line.order.first(count)]
+        return [jobid for _, _, jobid in self.waiting.order.first(count)]
 
     def alike(self, count: int) -> list[int]:
         """The first waiting jobs, `count` at most, as long as they ask for the same as the first."""
-        return self.line.alike(count)
+        return self.waiting.alike(count)
 
     def hold(self, jobid: int, allocation: Allocation) -> None:
         """A job runs that was started elsewhere."""
         self.running.add(jobid)
         self._first_end = min(self._first_end, allocation.end)
-        self._outlook.put(jobid, allocation)
+        self._search.add(jobid, allocation)
 
     def hand_over(self, jobid: int, heir: int) -> None:
         """A waiting job without a promise holds from now on what an ended one held, until the same end."""
@@ -186,41 +186,41 @@ class Queue:
         self.running.remove(jobid)
         self.running.add(heir)
         allocation = self.scheduler.hand_over(jobid, heir)
-        self._outlook.remove(jobid)
-        self._outlook.put(heir, allocation)
+        self._search.remove(jobid)
+        self._search.add(heir, allocation)
         # Nothing became free, but somebody else may be the first now.
         self._changed = True
 
     def next_start(self) -> int | None:
         """The earliest promised start: when `schedule` must be called next even if nothing happens."""
-        return self._promises.next_start()
+        return self._reserved.next_start()
 
     def _remove(self, jobid: int) -> None:
         shape = self.pending[jobid].shape
-        self._promises.forget(jobid)
-        self._promises.first -= self.line.remove(jobid) < self._promises.first
-        if shape not in self.line.shapes:
-            self._outlook.forget(shape)
+        self._reserved.forget(jobid)
+        self._reserved.served -= self.waiting.remove(jobid) < self._reserved.served
+        if shape not in self.waiting.by_shape:
+            self._search.forget_shape(shape)
             self._possible.pop(shape, None)
 
     # Scheduling
 
     def schedule(self, now: int) -> list[Decision]:
         """Start and promise what the policy says, as things stand at `now`."""
-        outlook = self._outlook
-        outlook.arrive(now)
+        search = self._search
+        search.advance(now)
         if self._resized:
             self._resized = False
-            outlook.compare()
+            search.resync()
         self._hold_overrun(now)
         if self._generation != self.scheduler.generation:
             self._drop_lost()
-        first = self._promises.next_start()
-        if not (self._changed or outlook.unfinished or (first is not None and first <= now)):
+        first = self._reserved.next_start()
+        if not (self._changed or search.unfinished or (first is not None and first <= now)):
             return []
         decisions: list[Decision] = []
-        fresh = not outlook.unfinished
-        outlook.begin()
+        fresh = not search.unfinished
+        search.begin_call()
         self._refuse_new(decisions)
         self._start_due(now, decisions)
         if not self.policy.keeps:
@@ -228,14 +228,14 @@ class Queue:
         # What became free is theirs first who were promised a start. When that takes more than a call, every other call
         # lets new jobs have their turn before.
         if fresh:
-            self._improve(decisions)
+            self._compress(decisions)
         self._serve_first(now, decisions)
-        if not outlook.unfinished:
-            self._improve(decisions)
+        if not search.unfinished:
+            self._compress(decisions)
         # Nobody goes ahead of jobs that have not had their turn.
-        if self.policy.backfill and self.policy.reservations is not None and not outlook.unfinished:
+        if self.policy.backfill and self.policy.reservations is not None and not search.unfinished:
             self._backfill(now, decisions)
-        decisions += [Planned(jobid, start) for jobid, start in self._promises.news()]
+        decisions += [Planned(jobid, start) for jobid, start in self._reserved.changed_starts()]
         self._changed = False
         return decisions
 
@@ -249,120 +249,120 @@ class Queue:
         if not late:
             return
         self._changed = True
-        self._promises.drop_before(now + OVERRUN)
+        self._reserved.drop_before(now + OVERRUN)
         for jobid in late:
             held = jobs[jobid]
             self.scheduler.cancel(jobid)
-            self._outlook.put(jobid, self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False))
+            self._search.add(jobid, self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False))
 
     def _drop_lost(self) -> None:
         """The graph has changed: promises of what is down cannot be kept."""
         self._generation = self.scheduler.generation
         self._possible.clear()
-        self._outlook.redraw(self.running | self.planned.keys())
-        self._promises.first = 0
+        self._search.rebuild(self.running | self.planned.keys())
+        self._reserved.served = 0
         up = self.scheduler.graph.up
         for jobid, allocation in list(self.planned.items()):
             if not all(up[v] for v in allocation.selection.marks):
-                self._promises.drop(jobid)
+                self._reserved.drop(jobid)
         self._changed = True
 
     def _demote(self) -> None:
         """Others have come ahead of promised jobs: only the first may have a promise."""
-        limit, places = self.policy.reservations, self._promises.places
-        while limit is not None and places and self.line.before(places[-1]) >= limit:
-            self._promises.drop(places[-1][2])
+        limit, places = self.policy.reservations, self._reserved.positions
+        while limit is not None and places and self.waiting.count_before(places[-1]) >= limit:
+            self._reserved.drop(places[-1][2])
 
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
-        for jobid in self._promises.due(now):
-            allocation, places = self._promises.take_out(jobid)
+        for jobid in self._reserved.due(now):
+            allocation, places = self._reserved.pop(jobid)
             if allocation.start == now:
                 held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
                 self._start(jobid, held, decisions)
             else:
                 # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
-                self._outlook.gave(now, allocation.end, places)
-                self._promises.count_anew(jobid)
+                self._search.released(now, allocation.end, places)
+                self._reserved.reopen(jobid)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
         self._remove(jobid)
         self.hold(jobid, allocation)
         decisions.append(Started(jobid, allocation))
 
-    def _improve(self, decisions: list[Decision]) -> None:
-        self._improver.improve(self.depth, lambda jobid, allocation: self._start(jobid, allocation, decisions))
+    def _compress(self, decisions: list[Decision]) -> None:
+        self._compression.compress(self.depth, lambda jobid, allocation: self._start(jobid, allocation, decisions))
 
     def _try(self, jobid: int, now: int, decisions: list[Decision]) -> bool:
         """Start a job now if it fits."""
-        entry, outlook = self.pending[jobid], self._outlook
-        if entry.length >= outlook.dead.get(entry.shape, FOR_EVER + 1):
+        job, search = self.pending[jobid], self._search
+        if job.length >= search.unfit_from.get(job.shape, FOR_EVER + 1):
             return False
         allocation = None
-        if outlook.may_fit(entry):
-            allocation = self.scheduler.allocate(jobid, entry.request, now, explain=False).allocation
+        if search.may_fit(job):
+            allocation = self.scheduler.allocate(jobid, job.request, now, explain=False).allocation
         if allocation is None:
-            outlook.failed_now(entry)
+            search.failed_now(job)
             return False
         self._start(jobid, allocation, decisions)
         return True
 
     def _serve_first(self, now: int, decisions: list[Decision]) -> None:
         """Jobs in order, until as many wait as the policy makes promises to."""
-        limit, outlook = self.policy.reservations, self._outlook
-        offered = outlook.misses.count
+        limit, search = self.policy.reservations, self._search
+        offered = search.failed.releases
         offers = offered != self._offered
-        order, planned = self.line.order, self.planned
+        order, planned = self.waiting.order, self.planned
         if offers and limit is None and not self._offer_now(decisions):
             return
-        waiting = 0 if limit is not None else self._promises.first
-        begun = 0
+        waiting = 0 if limit is not None else self._reserved.served
+        started = 0
         while waiting < len(order):
             jobid = order[waiting][2]
             kept = planned.get(jobid)
             if kept is not None:
-                early = self._improver.start_early(self.pending[jobid], kept) if offers else None
+                early = self._compression.start_early(self.pending[jobid], kept) if offers else None
                 if early is not None:
                     self._start(jobid, early, decisions)
                 else:
                     waiting += 1
-            elif begun == STARTS:
-                outlook.unfinished = True
+            elif started == MAX_STARTS:
+                search.unfinished = True
                 break
             elif limit is not None and waiting >= limit:
                 if self.policy.backfill:
                     break
                 if self._try(jobid, now, decisions):
-                    begun += 1
-                elif not self._refuse_hopeless(jobid, decisions):
+                    started += 1
+                elif not self._refuse_impossible(jobid, decisions):
                     break
             else:
-                left = outlook.left()
+                left = search.budget_left()
                 if left == 0 and limit is None and waiting:
-                    outlook.unfinished = True
+                    search.unfinished = True
                     break
                 found = self._plan(jobid, now, None if limit is not None or not waiting else left, decisions)
                 if found is None:
-                    outlook.unfinished = True
+                    search.unfinished = True
                     break
                 waiting += found
-                begun += not found
-        self._promises.first = waiting
-        if not outlook.unfinished:
+                started += not found
+        self._reserved.served = waiting
+        if not search.unfinished:
             self._offered = offered
 
     def _offer_now(self, decisions: list[Decision]) -> bool:
-        """Have promised jobs start now that can, in line. False if the effort ended before all had their turn."""
-        outlook, state = self._outlook, (self._outlook.now, self._outlook.misses.count)
+        """Have promised jobs start now that can, in line. False if the budget ended before all had their turn."""
+        search, state = self._search, (self._search.now, self._search.failed.releases)
         after = self._offered_to if state == self._offered_in else None
         while True:
             for place in self._startable(after):
-                if outlook.left() == 0:
-                    outlook.unfinished = True
-                    self._offered_in, self._offered_to = (outlook.now, outlook.misses.count), after
+                if search.budget_left() == 0:
+                    search.unfinished = True
+                    self._offered_in, self._offered_to = (search.now, search.failed.releases), after
                     return False
                 after = place
                 jobid = place[2]
-                early = self._improver.start_early(self.pending[jobid], self.planned[jobid])
+                early = self._compression.start_early(self.pending[jobid], self.planned[jobid])
                 if early is not None:
                     self._start(jobid, early, decisions)
                     # What its promise held is free again, for any shape.
@@ -370,100 +370,102 @@ class Queue:
             else:
                 return True
 
-    def _startable(self, after: Place | None) -> Iterator[Place]:
+    def _startable(self, after: Position | None) -> Iterator[Position]:
         """The places in line, behind one, of promised jobs that may start now, as far as gaps tell at a glance.
 
         Among the first jobs may be some without a promise: what they ask for is down, so no start was found for them.
         """
-        outlook, entries, kept, first = self._outlook, self.pending, self.planned, self._promises.first
+        search, by_id, kept, first = self._search, self.pending, self.planned, self._reserved.served
         if not first:
             return iter(())
-        now, last = outlook.now, self.line.order[first - 1]
+        now, last = search.now, self.waiting.order[first - 1]
         if first < _FEW_PROMISES:
             return (
-                place for place in self.line.order.first(first) if place[2] in kept and (after is None or place > after)
+                place
+                for place in self.waiting.order.first(first)
+                if place[2] in kept and (after is None or place > after)
             )
-        since = min(self._promises.checked.values())
-        rows = []
-        for row in self.line.shapes.values():
-            begin = 0 if after is None else row.behind(after)
-            if begin == len(row) or row[begin] > last:
+        since = min(self._reserved.checked.values())
+        found = []
+        for positions in self.waiting.by_shape.values():
+            begin = 0 if after is None else positions.count_through(after)
+            if begin == len(positions) or positions[begin] > last:
                 continue
-            longest = outlook.longest_now(entries[row[begin][2]], since)
+            longest = search.longest_now(by_id[positions[begin][2]], since)
             if longest:
-                rows.append(
+                found.append(
                     [
                         place
-                        for place in row.between(begin, last)
+                        for place in positions.between(begin, last)
                         if place[2] in kept
-                        and (entries[place[2]].length <= longest or kept[place[2]].start <= now + longest)
+                        and (by_id[place[2]].length <= longest or kept[place[2]].start <= now + longest)
                     ]
                 )
-        return merge(*rows)
+        return merge(*found)
 
-    def _plan(self, jobid: int, now: int, effort: int | None, decisions: list[Decision]) -> int | None:
-        """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the effort is spent."""
-        entry, outlook = self.pending[jobid], self._outlook
-        found = outlook.search(entry, outlook.ranges(entry), effort)
-        known = found.selection is not None or found.spent
-        outlook.misses.missed(entry.shape, entry.length, found.start if known else FOR_EVER)
+    def _plan(self, jobid: int, now: int, budget: int | None, decisions: list[Decision]) -> int | None:
+        """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the budget is spent."""
+        job, search = self.pending[jobid], self._search
+        found = search.earliest(job, search.ranges(job), budget)
+        known = found.selection is not None or found.exhausted
+        search.failed.add(job.shape, job.length, found.start if known else FOR_EVER)
         if found.selection is not None:
             allocation = self.scheduler.enter(jobid, found.selection, found.start, found.end, found.start > now)
             if found.start == now:
                 self._start(jobid, allocation, decisions)
                 return 0
-            self._promises.make(jobid, allocation)
-        elif found.spent:
+            self._reserved.add(jobid, allocation)
+        elif found.exhausted:
             return None
-        elif self._refuse_hopeless(jobid, decisions):
+        elif self._refuse_impossible(jobid, decisions):
             return 0
-        outlook.failed_now(entry)
+        search.failed_now(job)
         return 1
 
     def _refuse_new(self, decisions: list[Decision]) -> None:
         """Jobs that ask for what there is not are told at once, wherever they stand in line."""
-        new, self._new = self._new[:STARTS], self._new[STARTS:]
+        new, self._new = self._new[:MAX_STARTS], self._new[MAX_STARTS:]
         for jobid in new:
             if jobid in self.pending:
-                self._refuse_hopeless(jobid, decisions)
+                self._refuse_impossible(jobid, decisions)
         if self._new:
-            self._outlook.unfinished = True
+            self._search.unfinished = True
 
-    def _refuse_hopeless(self, jobid: int, decisions: list[Decision]) -> bool:
-        entry = self.pending[jobid]
-        if entry.request.duration <= self._possible.get(entry.shape, -1):
+    def _refuse_impossible(self, jobid: int, decisions: list[Decision]) -> bool:
+        job = self.pending[jobid]
+        if job.request.duration <= self._possible.get(job.shape, -1):
             return False
-        outcome = self.scheduler.satisfiable(entry.request)
+        outcome = self.scheduler.satisfiable(job.request)
         if outcome.unsatisfiable:
             self._remove(jobid)
             decisions.append(Refused(jobid, outcome.failure))
         else:
-            self._possible[entry.shape] = entry.request.duration
+            self._possible[job.shape] = job.request.duration
         return outcome.unsatisfiable
 
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
         """Others in order, shape by shape, leaving out shapes that do not fit."""
-        dead, pending, planned, never = self._outlook.dead, self.pending, self.planned, FOR_EVER + 1
-        shortest = {shape: lengths[0] for shape, lengths in self.line.lengths.items()}
+        unfit_from, pending, planned, never = self._search.unfit_from, self.pending, self.planned, FOR_EVER + 1
+        shortest = {shape: lengths[0] for shape, lengths in self.waiting.lengths.items()}
         lists = {
             shape: list(places)
-            for shape, places in self.line.shapes.items()
-            if shortest[shape] < dead.get(shape, never)
+            for shape, places in self.waiting.by_shape.items()
+            if shortest[shape] < unfit_from.get(shape, never)
         }
         heap = [(places[0], 0, shape) for shape, places in lists.items()]
         heapify(heap)
-        looked_at = begun = 0
+        looked_at = started = 0
         while heap and looked_at < self.depth:
             (_, _, jobid), i, shape = heap[0]
             looked_at += 1
-            entry = pending.get(jobid)
-            if entry is not None and entry.length < dead.get(shape, never) and jobid not in planned:
-                begun += self._try(jobid, now, decisions)
-                if begun == STARTS:
-                    self._outlook.unfinished = True
+            job = pending.get(jobid)
+            if job is not None and job.length < unfit_from.get(shape, never) and jobid not in planned:
+                started += self._try(jobid, now, decisions)
+                if started == MAX_STARTS:
+                    self._search.unfinished = True
                     break
             places = lists[shape]
-            if i + 1 < len(places) and shortest[shape] < dead.get(shape, never):
+            if i + 1 < len(places) and shortest[shape] < unfit_from.get(shape, never):
                 heapreplace(heap, (places[i + 1], i + 1, shape))
             else:
                 heappop(heap)

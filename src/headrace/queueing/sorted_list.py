@@ -43,11 +43,11 @@ class SortedList(Generic[T]):
         """The items from number `begin` on that are not more than an item."""
         return self._items[self._gone + begin : bisect_right(self._items, last, self._gone)]
 
-    def before(self, item: T) -> int:
+    def count_before(self, item: T) -> int:
         """How many are less than an item."""
         return bisect_left(self._items, item, self._gone) - self._gone
 
-    def behind(self, item: T) -> int:
+    def count_through(self, item: T) -> int:
         """How many are not more than an item."""
         return bisect_right(self._items, item, self._gone) - self._gone
 

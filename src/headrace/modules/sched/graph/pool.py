@@ -38,7 +38,7 @@ UNLIMITED = 10 * 365 * 24 * 3600
 _FILTERS = ("core", "gpu", "node")
 _REQUESTS_KEPT = 4096
 # Questions to the graph that a queue may ask in one pass, of about .1 ms each.
-EFFORT = 32
+SEARCH_BUDGET = 32
 
 
 class RepairableScheduler(Scheduler):
@@ -214,7 +214,7 @@ class Pool:
         for name, queue in waiting.items():
             for jobid in queue.first(len(queue.pending)):
                 entry = queue.pending[jobid]
-                self._queue(name).submit(jobid, entry.request, -entry.place[0], entry.place[1])
+                self._queue(name).submit(jobid, entry.request, -entry.position[0], entry.position[1])
             self._queue(name).running.update(jobid for jobid in queue.running if jobid in self.scheduler.jobs)
 
     # Jobs
@@ -247,7 +247,7 @@ class Pool:
         queue = self.queues.get(name)
         if queue is None:
             own = self.settings.for_queue(name)
-            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, EFFORT)
+            queue = self.queues[name] = Queue(self.scheduler, own.policy, own.depth, own.reservations, SEARCH_BUDGET)
         return queue
 
     def submit(
@@ -279,7 +279,7 @@ class Pool:
 
     def _rank(self, jobid: int, priority: int) -> None:
         queue = self.queues[self.where[jobid]]
-        if queue.pending[jobid].place[0] != -priority:
+        if queue.pending[jobid].position[0] != -priority:
             queue.reprioritize(jobid, priority)
 
     def started(self, jobid: int, allocation: Allocation, expiration: float) -> Shares:
@@ -499,4 +499,4 @@ def _parts(request: Request) -> Iterator[Request]:
 
 def _urgency(queue: Queue) -> int:
     first = queue.first(1)
-    return queue.pending[first[0]].place[0] if first else 0
+    return queue.pending[first[0]].position[0] if first else 0

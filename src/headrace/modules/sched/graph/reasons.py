@@ -14,7 +14,7 @@ from headrace.modules.sched.common.forecast import STEP, Supply, Waiting, foreca
 from headrace.modules.sched.common.reasons import text
 from headrace.modules.sched.graph.pool import UNLIMITED, Pool
 from headrace.modules.sched.graph.why import PROMISED, shortage
-from headrace.queueing.pending import Place
+from headrace.queueing.pending import Position
 from headrace.queueing.queue import Queue
 
 # Running jobs counted between two steps.
@@ -39,7 +39,7 @@ class Explainer:
             return None
         queue = pool.queues[name]
         entry = queue.pending[jobid]
-        ahead = queue.line.before(entry.place)
+        ahead = queue.waiting.count_before(entry.position)
         notes: dict[str, Any] = {
             "reason_pending": text(self._shortage(pool, queue, entry.shape, entry.request, now, state), ahead),
             "jobs_ahead": ahead,
@@ -79,9 +79,9 @@ def _waiting(pool: Pool) -> Iterator[Waiting]:
         yield Waiting(jobid, ahead, *found, inf if length >= UNLIMITED else length, plan.start if plan else 0.0)
 
 
-def _line(queue: Queue) -> Iterator[tuple[Place, int, Queue]]:
+def _line(queue: Queue) -> Iterator[tuple[Position, int, Queue]]:
     """The jobs of a queue as it is now, each with how many are before it."""
-    return ((place, ahead, queue) for ahead, place in enumerate(queue.line.order))
+    return ((place, ahead, queue) for ahead, place in enumerate(queue.waiting.order))
 
 
 def _needs(pool: Pool, request: JobRequest) -> tuple[Hashable, int, int]:
