@@ -70,8 +70,8 @@ class Starts(NamedTuple):
 class Found(NamedTuple):
     """What a search over moments came to: a selection for [start, end), or None.
 
-    `tried` is how many moments were looked at. If the budget was used up before the search was over (`exhausted`), it got
-    as far as `start`.
+    `tried` is how many moments were matched at. `exhausted` searches ended because their budget was used up; they have
+    ruled out every start before `start`.
     """
 
     selection: Selection | None

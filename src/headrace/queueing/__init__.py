@@ -1,6 +1,6 @@
-"""Queue policies: which pending job starts next, and what is promised to those that must wait.
+"""Queue policies: which pending job starts next, and which pending jobs have reservations.
 
-Pure like the graph they stand on: time is an argument, in whole seconds, and what happens is returned as decisions.
+Like the graph, this is a library without I/O: time is an argument, in whole seconds, and decisions are returned.
 """
 
 from headrace.queueing.policies import POLICIES, QueuePolicy, by_name

@@ -1,12 +1,13 @@
-"""Which parts of the machine are free when, counted rather than matched: what is looked at before the graph is.
+"""The availability profile: which holders of resources are free when, by counts, so that most starts need no search.
 
-A job with a long queue before it is offered thousands of moments, at nearly all of which nothing is free for as long as
-it lasts. Here that is seen without a question to the graph: for each kind of slot that is asked for there is, over
-time, the set of holders that have one free, and what lasts from one moment to another is the intersection of the sets
-in between. Counts know nothing of which cores are free, nor of other queues' jobs, so a gap may turn out not to fit;
-but what fits is always in a gap.
+A job with a long queue before it could start at thousands of moments, and at nearly all of them too little is free for
+its whole length. The profile shows that without a search of the graph. For each kind of slot it has, over time, the set
+of holders that have such a slot free; the holders that are free from one moment to another are the intersection of the
+sets in between. It counts resources without knowing which cores are free, and does not know the jobs of other queues.
+So a window of the profile may turn out not to fit, but every start that fits lies in a window.
 
 A holder is a vertex that directly holds single resources (a socket, or a node without sockets), or a node without any.
+Sets of holders are integers whose bits are holders, numbered in the order of the graph. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from headrace.queueing.failed_searches import ALL_HOLDERS
 
 _BEGIN = -(2**62)
 _END = 2**62
-# How many steps are looked at to tell how long holders stay free.
+# `longest_window` reads so many steps at most.
 _MAX_STEPS = 192
-# What a question costs that is settled at once, in steps.
+# The cost of a call that reads no step, in steps.
 _PROBE = 32
 _SLOT_PROFILES_KEPT = 128
 
@@ -34,7 +35,7 @@ Parts = tuple[tuple[str, int], ...]
 
 
 class _HolderSets:
-    """A set of holders over time: `sets[i]` during [times[i], times[i + 1]). Everything at first."""
+    """A set of holders over time, a step function: it is `sets[i]` during [times[i], times[i + 1]). It begins full."""
 
     __slots__ = ("_all", "_tidy", "sets", "times")
 
@@ -71,7 +72,7 @@ class _HolderSets:
         self._join(i)
 
     def forget(self, before: int) -> None:
-        """What was before a moment no longer matters; now and then, make neighbours that are equal one."""
+        """Discard the steps before a moment. Where there are many steps, join neighbours that are equal."""
         i = bisect_right(self.times, before) - 1
         if i > 0:
             del self.times[1 : i + 1], self.sets[:i]
@@ -86,12 +87,12 @@ class _HolderSets:
 
 
 class _SlotProfile:
-    """Where one slot of `parts` is free, as far as holders are used in part."""
+    """The holders that have one slot of some parts free over time, jobs that hold them whole left out of account."""
 
     __slots__ = ("room", "steps")
 
     def __init__(self, room: dict[str, list[int]], able: int) -> None:
-        # By type and holder, how much may be used there; below 0 where there never is enough.
+        # By type and holder, how much may be used while one slot stays free; negative where a slot never fits.
         self.room = room
         self.steps = _HolderSets(able)
 
@@ -99,7 +100,7 @@ class _SlotProfile:
 class Need(NamedTuple):
     """What must be free for a request: at least `wanted` of the holders `among`, for slots of `parts` (None: whole).
 
-    And of the holders `of`, one at least. The holders `own` are free from `since` on whatever holds them.
+    At least one of the free holders must be in `of`. The holders `own` count as free from `since` on.
     """
 
     parts: Parts | None
@@ -111,9 +112,9 @@ class Need(NamedTuple):
 
 
 class _Usage(NamedTuple):
-    """What a job takes: holders wholly, nodes that others can no longer have whole, and amounts by holder and type.
+    """What a job takes: the holders `whole`, the `nodes` that it shares, and `parts`, amounts by holder and type.
 
-    `holders` is whose asks it matters to: the holders, and the first of each node.
+    `holders` are all of these holders, and the first holder of each node.
     """
 
     allocation: Allocation
@@ -124,9 +125,9 @@ class _Usage(NamedTuple):
 
 
 class AvailabilityProfile:
-    """The free holders of a graph over time, as the jobs that were entered leave them. `work` counts what was looked at.
+    """The holders of a graph that are free over time, beside the jobs that were entered.
 
-    `whole` are the types that the match policy only gives whole.
+    `work` counts the steps that were read. `whole` are the types that the match policy gives as whole vertices only.
     """
 
     def __init__(self, graph: Graph, whole: frozenset[str]) -> None:
@@ -137,18 +138,18 @@ class AvailabilityProfile:
         self._whole_only = bool(whole)
         self._jobs: dict[int, _Usage] = {}
         self._number: dict[int, int] = {}
-        # What holders have, of `_kinds` of holders, of which there are few.
+        # By holder, the number of its kind; by kind, the amounts of each type. Graphs have few kinds of holders.
         self._have: list[int] = []
         self._kinds: list[dict[str, int]] = []
-        # By node: its holders as a set, and the first of them, which stands for the node.
+        # By node: the set of its holders, and its first holder, which stands for the node where nodes are counted.
         self._masks: dict[int, int] = {}
         self._first: dict[int, int] = {}
-        # Types all of which are single, below a node, and not on several levels of it: where they are.
+        # By type, its holders, where all vertices of that type are single, in nodes, and on one level of each node.
         self._held_by: dict[str, frozenset[int]] = {}
         self._find_holders()
         self._all = (1 << len(self._have)) - 1
         self._heads = sum(self._first.values())
-        # Holders that no job has wholly, and holders whose node nobody uses a part of.
+        # Holders that no job holds whole, and the holders of nodes of which no job uses a part.
         self._free = _HolderSets(self._all)
         self._untouched = _HolderSets(self._all)
         self._users: dict[int, Planner] = {}
@@ -214,13 +215,13 @@ class AvailabilityProfile:
         return found
 
     def outgrown(self) -> bool:
-        """Whether the graph has grown, so that these are no longer all its holders."""
+        """Whether the graph has vertices that the profile does not know."""
         return self._newest != max(self.graph.uniq)
 
     # Jobs
 
     def add(self, jobid: int, allocation: Allocation) -> None:
-        """Enter what a job holds or is promised, in holder of what was entered for it before."""
+        """Enter the allocation or reservation of a job, replacing the former one."""
         if jobid in self._jobs:
             self.remove(jobid)
         usage = self._jobs[jobid] = self._usage_of(allocation)
@@ -241,7 +242,7 @@ class AvailabilityProfile:
                         slot_profile.steps.take(a, b, 1 << holder)
 
     def remove(self, jobid: int) -> int:
-        """A job's time is over, or its promise is taken back. Returns its holders: any, if it was not entered."""
+        """Remove the allocation or reservation of a job. Returns its holders, all if it was not entered."""
         usage = self._jobs.pop(jobid, None)
         if usage is None:
             return ALL_HOLDERS
@@ -260,7 +261,7 @@ class AvailabilityProfile:
                     for a, b in _overcommitted(planner, start, end, slot_profile.room[kind][holder], amount):
                         slot_profile.steps.give(a, b, 1 << holder)
                         for other, rooms in slot_profile.room.items():
-                            # What is still short of another type.
+                            # The holder is still short of another type during [a, b).
                             beside = self._used.get((holder, other)) if other != kind else None
                             if beside is not None:
                                 for c, d in _overcommitted(beside, a, b, rooms[holder], None):
@@ -269,11 +270,11 @@ class AvailabilityProfile:
         return usage.holders
 
     def holders_of(self, jobid: int) -> int:
-        """The holders of a job: any, if it was not entered."""
+        """The holders of a job, all if it was not entered."""
         return self._jobs[jobid].holders if jobid in self._jobs else ALL_HOLDERS
 
     def discard_before(self, now: int) -> None:
-        """No question will be about a time before `now`."""
+        """Discard the profile of the time before `now`."""
         for steps in (
             self._free,
             self._untouched,
@@ -282,7 +283,7 @@ class AvailabilityProfile:
             steps.forget(now)
 
     def stale(self, jobs: dict[int, Allocation]) -> Iterator[int]:
-        """The jobs that were entered and hold something else, or nothing, according to `jobs`."""
+        """The entered jobs whose allocation in `jobs` is another one, or missing."""
         return (jobid for jobid, usage in list(self._jobs.items()) if jobs.get(jobid) is not usage.allocation)
 
     def _usage_of(self, allocation: Allocation) -> _Usage:
@@ -317,7 +318,7 @@ class AvailabilityProfile:
     # Questions
 
     def need(self, requests: list[Request], allowed: frozenset[int] | None) -> Need | None:
-        """What a request needs at least, on the nodes `allowed` (None: all); None if that cannot be told here."""
+        """The least that a request needs on the nodes `allowed` (None: all); None where counts cannot tell."""
         if not self._usable or len(requests) != 1 or (allowed is not None and not allowed <= self._first.keys()):
             return None
         top = requests[0]
@@ -334,7 +335,7 @@ class AvailabilityProfile:
         parts = self._parts(slot)
         if parts is None:
             return None
-        # So many slots do not fit into fewer holders than this.
+        # The most slots that fit into one holder: the request needs at least slots / most holders.
         most = max((min(have.get(kind, 0) // n for kind, n in parts) for have in self._kinds), default=0)
         if not most:
             return None
@@ -343,7 +344,7 @@ class AvailabilityProfile:
         return Need(parts, among, max(nodes, -(-slots // most)))
 
     def _parts(self, slot: Request) -> Parts | None:
-        """What a slot consists of, if it must all come from one holder."""
+        """The types and counts of a slot, if all of them must come from one holder."""
         if not slot.is_slot or slot.is_xor or not slot.with_:
             return None
         held_by = self._held_by.get(slot.with_[0].type)
@@ -379,9 +380,9 @@ class AvailabilityProfile:
         return slot_profile
 
     def windows(self, need: Need, length: int, ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Starts]:
-        """The parts of ranges of starts [from, to) at whose beginning a job of `length` seconds may fit, in order.
+        """The backfill windows in `ranges`, in order: starts [begin, end) at which a job of `length` seconds may fit.
 
-        Ends early once `work` has come to `most`, with a range that is empty where it got to.
+        Ends early once `work` has come to `most`, with an empty window at the start that was reached.
         """
         steps = self._steps(need.parts)
         for begin, end in ranges:
@@ -395,13 +396,13 @@ class AvailabilityProfile:
                     t = later
                     continue
                 stop = min(end, self._next_change(steps, t))
-                # Later starts in this part meet the same sets and more.
+                # Starts later in this step meet the same sets, and perhaps smaller ones.
                 yield Starts(t, stop, self._on(free))
                 t = stop
 
     def longest_window(self, need: Need, now: int, begin: int, end: int) -> tuple[int, int]:
-        """How long (seconds) at most, and until when, any of the holders `of` stays free that is so at some moment of
-        [begin, end), from `now` on. Both are without bound where that would take too many steps to tell.
+        """How long (seconds) at most, and until when, a holder of `need.of` stays free that is free at some moment of
+        [begin, end), counted from `now` on. Both are _END where telling would take more than _MAX_STEPS steps.
         """
         times, sets = self._free.times, self._free.sets
         steps = self._steps(need.parts)
@@ -410,7 +411,7 @@ class AvailabilityProfile:
         i, j = bisect_right(times, begin) - 1, bisect_right(others, begin) - 1
         longest = latest = looked_at = 0
         t = begin
-        # What is free at first may have been so before. Runs are in order: where they began, and their holders.
+        # Holders that are free at `begin` may have been free before. Each run has its beginning and its free holders.
         runs = [(self._free_since(among & sets[i] & those[j], i, j, steps, now), among & sets[i] & those[j])]
         while runs or t < end:
             front = min(times[i + 1] if i + 1 < len(times) else _END, others[j + 1] if j + 1 < len(others) else _END)
@@ -435,8 +436,8 @@ class AvailabilityProfile:
         return longest, latest
 
     def _free_since(self, holders: int, i: int, j: int, steps: _HolderSets, now: int) -> int:
-        """From when on, `now` at the earliest, some of the holders that are free at a step have been so; i and j are the
-        numbers of that step.
+        """Since when, `now` at the earliest, one or more of the `holders` that are free at a step have been free; i and
+        j are the numbers of that step.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
@@ -457,7 +458,7 @@ class AvailabilityProfile:
         return lambda node: masks[node] & holders
 
     def fits(self, need: Need, start: int, end: int) -> bool:
-        """Whether there is an opening at `start` until `end`."""
+        """Whether the profile has a window during [start, end)."""
         return self._next_fit(need, self._steps(need.parts), start, end)[0] == start
 
     def _next_change(self, steps: _HolderSets, t: int) -> int:
@@ -469,15 +470,15 @@ class AvailabilityProfile:
         return found
 
     def _next_fit(self, need: Need, steps: _HolderSets, start: int, end: int) -> tuple[int, int]:
-        """`start` and the holders that are free during [start, end), if they are enough; else a later moment before
-        which no start is any good, and no holders.
+        """`start` and the holders that are free during [start, end), if they are enough; else the next moment at which
+        they may be enough, and 0.
         """
         times, sets = self._free.times, self._free.sets
         others, those = steps.times, steps.sets
         _, among, wanted, of, own, since = need
         i, j = bisect_left(times, end) - 1, bisect_left(others, end) - 1
         known = i + j
-        # From the end backwards: the first shortage that is met is the last, and nothing before it needs a look.
+        # Steps are read from the end backwards: the first shortage that is met is the last one, so reading ends there.
         free = among & (sets[i] | own if times[i] >= since else sets[i])
         free &= those[j] | own if others[j] >= since else those[j]
         front = min(times[i + 1] if i + 1 < len(times) else 2**62, others[j + 1] if j + 1 < len(others) else 2**62)
@@ -499,7 +500,10 @@ class AvailabilityProfile:
 
 
 def _overcommitted(planner: Planner, start: int, end: int, room: int, amount: int | None) -> Iterator[tuple[int, int]]:
-    """Where in [start, end) more than `room` is in use, but would not be with `amount` less (None: whatever it is)."""
+    """The parts of [start, end) in which more than `room` is used, and would not be if `amount` less were used.
+
+    Without an amount, all parts in which more than `room` is used.
+    """
     times, used = planner.times, planner.used
     i = max(bisect_right(times, start) - 1, 0)
     begin: int | None = None
@@ -515,4 +519,4 @@ def _overcommitted(planner: Planner, start: int, end: int, room: int, amount: in
         yield begin, end
 
 
-__all__ = ["Need", "AvailabilityProfile"]
+__all__ = ["AvailabilityProfile", "Need"]

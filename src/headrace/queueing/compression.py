@@ -1,7 +1,7 @@
-"""Reservations that may be bettered: what has become free is offered to the promised jobs in order.
+"""Compression of a schedule: when a job ends early, reservations move forward into the released resources.
 
-Nothing is planned anew: each job may only move forward, into something that was not free when its promise was last
-looked at, so most are passed over at a glance.
+Reservations are never rebuilt. Each may only move forward, and only onto resources that were released since its start
+was last checked, so most reservations are skipped without a search.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from headrace.queueing.start_search import StartSearch
 
 
 class Compression:
-    """Moves the promises of a line forward."""
+    """Moves the reservations of a queue forward."""
 
     def __init__(self, pending: PendingJobs, reserved: ReservedStarts, search: StartSearch) -> None:
         self._pending = pending
         self._reserved = reserved
         self._search = search
         self._scheduler: Scheduler = search.scheduler
-        # The place that the last improving came to, and how much had been given back then.
+        # The position up to which the last call has compressed, and the count of releases at that time.
         self._reached: tuple[float, ...] = ()
         self._releases = 0
 
     def start_early(self, job: PendingJob, kept: Allocation) -> Allocation | None:
-        """Have a promised job start now if others' early ends allow it: what it holds then, or None."""
+        """Start a job with a reservation now if resources that were released allow it; its allocation, or None."""
         search, scheduler, now = self._search, self._scheduler, self._search.now
         known = search.unfit_from.get(job.shape, FOR_EVER + 1)
-        # Others of its shape have failed, and its own promise does not lie in what they failed to get.
+        # Jobs of this shape have failed to start now, and the resources of this reservation would not change that.
         if job.length >= known and kept.start >= now + known:
             return None
         jobid = kept.jobid
@@ -44,7 +44,7 @@ class Compression:
             search.unfinished = True
             return None
         search.tried.add(jobid)
-        # Until its promise begins, it needs what others of its shape need; and something that was not free before.
+        # Until its reservation begins, the job needs resources that are neither reserved for it nor checked before.
         part = job if kept.start >= now + job.length else job._replace(length=kept.start - now)
         if not search.may_fit_early(part, kept, since):
             return None
@@ -66,21 +66,21 @@ class Compression:
         return scheduler.enter(jobid, selection, now, end, False)
 
     def compress(self, depth: int, start: Callable[[int, Allocation], None]) -> None:
-        """Move promises forward into what has become free, in order, as far as the budget goes, `depth` at most.
+        """Move reservations forward in the order of the queue, `depth` of them at most, as far as the budget allows.
 
-        `start` takes those that start now. What was `checked` could not start before its promise then, now included:
-        later looks rely on it.
+        `start` is called for jobs that start now. A reservation is marked as `checked` only if no earlier start exists,
+        `now` included: the next compression relies on it.
         """
         failed, search, now = self._search.failed, self._search, self._search.now
-        promised, checked = self._reserved.positions, self._reserved.checked
-        if not promised:
+        reserved, checked = self._reserved.positions, self._reserved.checked
+        if not reserved:
             return
         if self._releases != failed.releases:
             self._reached = ()
-        at = bisect_right(promised, self._reached)
+        at = bisect_right(reserved, self._reached)
         looked_at = 0
-        while at < len(promised) and looked_at < depth:
-            jobid = promised[at][2]
+        while at < len(reserved) and looked_at < depth:
+            jobid = reserved[at][2]
             at += 1
             if checked[jobid] == failed.releases:
                 continue
@@ -98,7 +98,7 @@ class Compression:
                 checked[jobid] = failed.releases
                 continue
             if ranges and kept.start >= ranges[-1][1] + job.length:
-                # Its own promise is not in its way, so what holds for its shape holds for it.
+                # Its own reservation does not overlap these starts, so failed searches of its shape apply to it.
                 ranges = intersection(ranges, search.ranges(job))
             if not ranges or self._move_forward(job, kept, ranges, start):
                 if jobid in checked:
@@ -106,16 +106,16 @@ class Compression:
                 else:
                     at -= 1
             elif looked_at > 1:
-                # It may have the whole of the next call's budget.
+                # The job is the first of the next call, and may use the whole budget of that call.
                 at -= 1
                 break
-        self._reached, self._releases = promised[at - 1] if at else (), failed.releases
-        search.unfinished = search.unfinished or at < len(promised)
+        self._reached, self._releases = reserved[at - 1] if at else (), failed.releases
+        search.unfinished = search.unfinished or at < len(reserved)
 
     def _move_forward(
         self, job: PendingJob, kept: Allocation, ranges: Ranges, start: Callable[[int, Allocation], None]
     ) -> bool:
-        """Give a promised job the first start in `ranges` at which it fits. False if the budget ended before that."""
+        """Move a reservation to the first start in `ranges` at which the job fits. False if the budget was used up."""
         search, scheduler, jobid = self._search, self._scheduler, kept.jobid
         scheduler.lift(jobid)
         found = search.earliest(job, ranges, search.budget_left(), kept, self._reserved.checked[jobid])

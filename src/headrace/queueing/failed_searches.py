@@ -1,8 +1,9 @@
-"""What is known not to fit, so that nobody asks again: the memory that makes planning thousands of jobs affordable.
+"""Searches for a start that failed, remembered so that they are not repeated: this makes thousands of reservations
+affordable.
 
-A shape of request that found no start before some moment will find none for any longer duration either, however many
-promises are made since; only what is given back can change that, and only for starts from which a job would run into
-the time that became free. So a search need look at those starts and at what lies beyond the moment, and nothing else.
+A shape that has no start before some moment has none for any longer duration either, whatever reservations are made
+later. Only a release of resources can change that, and only for starts from which the job would run into the released
+time. So the next search for that shape looks at those starts, and at starts after that moment, and at no others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from operator import or_
 from typing import NamedTuple
 
 FOR_EVER = 2**62
-# Every place there is, as a set of bits.
+# All holders (vertices that directly hold single resources, see `availability`), as a set of bits.
 ALL_HOLDERS = -1
 _MAX_RELEASES = 32
 
@@ -20,28 +21,33 @@ Ranges = list[tuple[int, int]]
 
 
 class _FailedSearch(NamedTuple):
+    """No start before `until` for a job of `length` seconds, when `releases` releases had been counted."""
+
     length: int
     until: int
-    # How many times something had been given back by then.
     releases: int
 
 
 class FailedSearches:
-    """By shape: no start before `until` for a job of `length` seconds or more, as things stood after `count` releases."""
+    """The failed searches by shape, and the releases of resources since. `releases` counts all releases so far.
+
+    Arguments named `since` are such counts: they stand for the releases that came later. Sets of holders are bits.
+    """
 
     def __init__(self) -> None:
         self._by_shape: dict[str, list[_FailedSearch]] = {}
-        # The last spans of time in which something became free, and where; and how many there were in all.
+        # The last releases: start, end, and the holders on which resources became free.
         self._released: list[tuple[int, int, int]] = []
+        # The union of the holders of all releases after a count of them.
         self._holders: dict[int, int] = {}
         self.releases = 0
 
     def clear(self) -> None:
-        """Anything may have become possible."""
+        """Forget all failed searches: the graph has changed."""
         self._by_shape.clear()
 
     def released(self, start: int, end: int, holders: int = ALL_HOLDERS) -> None:
-        """Something became free during [start, end), in a set of holders."""
+        """Count a release: resources of some holders became free during [start, end) seconds."""
         if end <= start:
             return
         self._holders.clear()
@@ -52,29 +58,29 @@ class FailedSearches:
             self._released = [(min(starts), max(ends), reduce(or_, sets))]
 
     def _since(self, count: int) -> list[tuple[int, int, int]]:
-        """What became free after `count` releases."""
+        """The releases after the first `count`."""
         return self._released[max(0, count - (self.releases - len(self._released))) :]
 
     def released_holders(self, since: int) -> int:
-        """Where something became free after `since` releases."""
+        """The holders on which resources became free after the first `since` releases."""
         found = self._holders.get(since)
         if found is None:
             found = self._holders[since] = reduce(or_, [holders for _, _, holders in self._since(since)], 0)
         return found
 
     def released_span(self, since: int) -> tuple[int, int]:
-        """From when until when anything became free after `since` releases, at most."""
+        """The earliest start and the latest end of the releases after the first `since`; (0, 0) if there are none."""
         found = self._since(since)
         return min([start for start, _, _ in found], default=0), max([end for _, end, _ in found], default=0)
 
     def add(self, shape: str, length: int, until: int) -> None:
-        """No job of this shape and at least this length can start before `until`."""
+        """Remember that no job of a shape that lasts `length` seconds or longer can start before `until`."""
         kept = [m for m in self._by_shape.get(shape, ()) if m.length < length or m.until > until]
         kept.append(_FailedSearch(length, until, self.releases))
         self._by_shape[shape] = kept
 
     def windows(self, length: int, since: int, begin: int, end: int) -> Ranges:
-        """Starts in [begin, end) from which a job would run into what became free after `since` releases."""
+        """The starts in [begin, end) from which `length` seconds overlap a release after the first `since`."""
         found: Ranges = []
         for a, b in sorted([(max(begin, s - length + 1), min(e, end)) for s, e, _ in self._since(since)]):
             if a >= b:
@@ -86,12 +92,12 @@ class FailedSearches:
         return found
 
     def ranges(self, shape: str, length: int, now: int) -> Ranges:
-        """The starts from `now` on that are worth looking at."""
+        """The starts from `now` on that no failed search has ruled out for a job of a shape and length."""
         found = [(now, FOR_EVER)]
         known = [m for m in self._by_shape.get(shape, ()) if m.length <= length and m.until > now]
         if not known:
             return found
-        # What was learnt later reaches less far, or it would have replaced what was learnt before.
+        # A later failed search with a higher `until` has replaced the earlier ones, so here it has a lower `until`.
         known.sort(key=lambda m: (-m.until, -m.releases))
         releases = -1
         for failure in known:
@@ -105,6 +111,6 @@ class FailedSearches:
 
 
 def intersection(a: Ranges, b: Ranges) -> Ranges:
-    """What is in both."""
+    """The parts that two lists of ranges have in common."""
     found = [(max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b]
     return [(start, end) for start, end in found if start < end]

@@ -1,6 +1,7 @@
-"""The jobs that wait, in order, and by what they ask for: most of them are alike, and what fails for one fails for all.
+"""The pending jobs of a queue: in order of priority and arrival, and grouped by the shape of their requests.
 
-A job's position in line is its priority (highest first), then its arrival.
+Most jobs of a queue have one of a few shapes, and a shape that does not fit for one job fits for none, so the scheduler
+works shape by shape.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ Position = tuple[int, float, int]
 
 
 class PendingJob(NamedTuple):
-    """A waiting job: `position` is (-priority, arrival, id), `length` how long it runs at most (seconds)."""
+    """A pending job: its `position` in the queue is (-priority, arrival, id), its time limit `length` is in seconds
+    (FOR_EVER without one), and `shape` is the text that `shape_of` makes of its request.
+    """
 
     position: Position
     request: JobRequest
@@ -25,7 +28,9 @@ class PendingJob(NamedTuple):
 
 
 class PendingJobs:
-    """Waiting jobs: `by_id` by id, `order` all positions, `by_shape` and `lengths` positions and lengths by shape, sorted."""
+    """The pending jobs: `by_id` has each, `order` the positions of all, `by_shape` the positions and `lengths` the time
+    limits of the jobs of each shape. All lists are sorted.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[int, PendingJob] = {}
@@ -35,13 +40,13 @@ class PendingJobs:
         self._arrivals = 0
 
     def add(self, jobid: int, request: JobRequest, priority: int, arrival: float | None = None) -> int:
-        """Put a job behind those of its priority that arrived earlier, by default all; returns how many are before."""
+        """Add a job behind those of its priority that arrived earlier (by default all); returns how many precede it."""
         self._arrivals += 1
         position = (-priority, self._arrivals if arrival is None else arrival, jobid)
         return self._insert(PendingJob(position, request, shape_of(request), request.duration or FOR_EVER))
 
     def remove(self, jobid: int) -> int:
-        """Take a job out; returns how many were before it. Raises KeyError."""
+        """Remove a job; returns how many preceded it. Raises KeyError."""
         job = self.by_id.pop(jobid)
         positions = self.by_shape[job.shape]
         positions.remove(job.position)
@@ -51,7 +56,7 @@ class PendingJobs:
         return self.order.remove(job.position)
 
     def move(self, jobid: int, priority: int) -> tuple[int, int]:
-        """Give a job another priority; returns how many were before it and are now. Raises KeyError."""
+        """Change a job's priority; returns how many jobs preceded it before and after. Raises KeyError."""
         job = self.by_id[jobid]
         return self.remove(jobid), self._insert(job._replace(position=(-priority, *job.position[1:])))
 
@@ -66,11 +71,11 @@ class PendingJobs:
         return self.order.add(job.position)
 
     def count_before(self, position: Position) -> int:
-        """How many jobs are before a position."""
+        """How many jobs precede a position."""
         return self.order.count_before(position)
 
     def alike(self, count: int) -> list[int]:
-        """The first jobs, `count` at most, as long as they ask for the same as the first."""
+        """The ids of the first jobs, `count` at most, up to the first job whose shape or time limit differs."""
         ids = [jobid for _, _, jobid in self.order.first(count)]
         if len(self.by_shape) == 1:
             (lengths,) = self.lengths.values()
@@ -84,7 +89,7 @@ class PendingJobs:
 
 
 def shape_of(request: JobRequest) -> str:
-    """A text that is equal for requests that differ in duration at most."""
+    """A text that is equal for two requests if and only if they differ in nothing but their duration."""
     if request.shape is None:
         resources = [_shape(r) for r in request.resources]
         request.shape = json.dumps([resources, request.constraint], sort_keys=True)

@@ -1,11 +1,11 @@
-"""A queue of pending jobs in front of a graph's scheduler.
+"""A queue of pending jobs in front of the scheduler of a graph.
 
-`schedule` starts what can start and promises starts to those the policy names; a promise is a reservation in the graph,
-so whoever is matched later cannot delay it. Most waiting jobs are alike: once a shape of request does not fit now, no
-other job of that shape is tried, whatever the number of jobs.
+`schedule` starts the jobs that can start and makes the reservations that the policy asks for. A reservation holds its
+resources in the graph, so jobs that are matched later cannot delay it. Once a shape of request does not fit now, no
+other job of that shape is tried.
 
-Nothing is planned anew: what becomes free is offered to the promised jobs in order, each of which may only move
-forward. A call that would take too long leaves the rest to the next one, and says so (`unfinished`).
+Reservations are never rebuilt: released resources are offered to the jobs with reservations in order, and their
+starts only move forward. A call that would take too long leaves the rest to the next one (`unfinished`).
 """
 
 from __future__ import annotations
@@ -25,39 +25,41 @@ from headrace.queueing.policies import QueuePolicy, by_name
 from headrace.queueing.reserved_starts import ReservedStarts
 from headrace.queueing.start_search import StartSearch
 
-# How long a job that has outlived its end is assumed to go on holding its resources, in seconds, at most.
+# A job that runs beyond its end is assumed to hold its resources for so many seconds more, at most.
 OVERRUN = 30
-# How many questions to the graph one call may ask to make or improve promises; with what follows from the answer, one
-# takes .2 to .4 ms when many promises have been made.
+# How many searches of the graph one call may make for reservations. With many reservations, a search takes .2 to .4 ms
+# with all that follows from it.
 SEARCH_BUDGET = 32
-# How many jobs one call starts in order, before it leaves the rest to the next; a start takes about .04 ms.
+# How many jobs one call may start in order. A start takes about .04 ms.
 MAX_STARTS = 64
-# So few promised jobs are looked at one by one, rather than shape by shape.
-_FEW_PROMISES = 64
+# Up to so many jobs with reservations are looked at one by one, more of them shape by shape.
+_FEW_RESERVATIONS = 64
 
 
 def overrun(late: int) -> int:
-    """How many seconds more a job is assumed to hold its resources that should have ended `late` seconds ago: as long
-    again, since most end in the second that they are planned to."""
+    """How many seconds more a job holds its resources that should have ended `late` seconds ago, by assumption.
+
+    The assumed rest is as long as the delay so far: most late jobs end within the next second.
+    """
     return min(1 + late, OVERRUN)
 
 
 class Started(NamedTuple):
-    """The job runs from now on what the allocation holds."""
+    """The job runs from now on, on the resources of the allocation."""
 
     jobid: int
     allocation: Allocation
 
 
 class Planned(NamedTuple):
-    """The job waits; it starts at `start` (seconds) at the latest unless jobs before it change."""
+    """The job has a reservation: it starts at `start` (seconds) or earlier, unless jobs of higher priority come."""
 
     jobid: int
     start: int
 
 
 class Refused(NamedTuple):
-    """No idle graph could ever run the job: `failure` says what is short."""
+    """The job could not run even if the graph were idle: `failure` says what is short."""
 
     jobid: int
     failure: Failure | None
@@ -67,11 +69,11 @@ Decision = Started | Planned | Refused
 
 
 class Queue:
-    """Pending jobs, with their reservations. `depth` bounds how many jobs one call looks at to backfill or to improve.
+    """Pending jobs and their reservations. `depth` is how many jobs one call may try to backfill, or to move forward.
 
-    `budget` bounds how many questions to the graph one call asks for promises, None for no bound; while `unfinished`,
-    the next call, at any time, goes on with the rest. The first waiting jobs of a policy that limits their number get
-    their promises in any case.
+    `budget` is how many searches of the graph one call may make for reservations, None for any number. While
+    `unfinished`, the next call, at any time, goes on with the rest. Where the policy limits the number of reservations,
+    they are made whatever the budget.
     """
 
     def __init__(
@@ -90,55 +92,55 @@ class Queue:
         self.waiting = PendingJobs()
         self.pending = self.waiting.by_id
         self.running: set[int] = set()
-        # Only policies that promise starts ask so much that gaps are worth their upkeep.
+        # The availability profile is worth its upkeep only for policies that make reservations.
         self._search = StartSearch(scheduler, self.policy.reservations != 0, budget)
         self._reserved = ReservedStarts(self.waiting, self._search)
         self._compression = Compression(self.waiting, self._reserved, self._search)
         self.planned = self._reserved.allocations
-        # No running job ends before.
+        # No running job ends before this moment.
         self._first_end = 0
-        # The length for which jobs of a shape are known to be possible, in the present generation of the graph.
+        # By shape, the longest duration that an idle graph of the present generation is known to satisfy.
         self._possible: dict[str, int] = {}
         self._generation = scheduler.generation
-        # Jobs that nobody has asked whether they are possible.
+        # Jobs that have not been tested for satisfiability.
         self._new: list[int] = []
         self._changed = False
-        # Jobs may hold something else than was entered.
+        # True if allocations may have changed in the scheduler without this queue.
         self._resized = False
-        # Up to which release promised jobs were offered a start at once.
+        # The count of releases after which all jobs with reservations were last offered a start at once.
         self._offered = 0
-        # The place of the last job that was offered a start before the budget ended, and at which moment and release.
+        # Where an offer ended because the budget was used up: the position, and the time and count of releases.
         self._offered_to: Position | None = None
         self._offered_in = (0, 0)
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last call left something to the next."""
+        """Whether the last call left work to the next."""
         return self._search.unfinished
 
-    # What happens to jobs
+    # Changes of jobs
 
     def submit(self, jobid: int, request: JobRequest, priority: int = 16, arrival: float | None = None) -> None:
-        """Add a pending job. Those of the same priority are in order of arrival: of all calls, or by `arrival` if all
-        have it. Raises ValueError for an id that is in use.
+        """Add a pending job. Jobs of one priority are in order of `arrival`, which all of them or none must have, or
+        of the calls. Raises ValueError for an id that is in use.
         """
         if jobid in self.pending or jobid in self.running:
             raise ValueError(f"job {jobid}: already in the queue")
         self._reserved.served = min(self._reserved.served, self.waiting.add(jobid, request, priority, arrival))
-        # Where nobody passes the first, nobody looks at the others before their turn.
+        # Without backfill, jobs are tested for satisfiability when their turn comes.
         if self.policy.backfill and request.duration > self._possible.get(self.pending[jobid].shape, -1):
             self._new.append(jobid)
         self._changed = True
 
     def reprioritize(self, jobid: int, priority: int) -> None:
         """Change a pending job's priority. Raises KeyError."""
-        place = self.pending[jobid].position
+        position = self.pending[jobid].position
         self._reserved.served = min(self._reserved.served, *self.waiting.move(jobid, priority))
-        self._reserved.reposition(jobid, place)
+        self._reserved.reposition(jobid, position)
         self._changed = True
 
     def cancel(self, jobid: int) -> None:
-        """Forget a pending job. Raises KeyError."""
+        """Remove a pending job. Raises KeyError."""
         if jobid not in self.pending:
             raise KeyError(jobid)
         if jobid in self.planned:
@@ -155,19 +157,19 @@ class Queue:
         self._changed = True
 
     def touch(self) -> None:
-        """The graph changed in a way this queue did not cause: another queue's job ended, a node came up."""
+        """The graph changed without this queue: a job of another queue ended, or a node came up."""
         self._resized = True
         self._search.released(self._search.now, FOR_EVER)
         self._changed = True
 
     def drop_plans(self, before: int = FOR_EVER) -> None:
-        """Take back the promises of starts before a moment; the next `schedule` makes them anew."""
+        """Cancel the reservations that start before a moment; the next `schedule` makes them anew."""
         if self.planned:
             self._reserved.drop_before(before)
             self._changed = True
 
     def first(self, count: int) -> list[int]:
-        """The first `count` waiting jobs, in order."""
+        """The ids of the first `count` pending jobs."""
         return [jobid for _, _, jobid in self.waiting.order.first(count)]
 
     def alike(self, count: int) -> list[int]:
@@ -175,7 +177,7 @@ class Queue:
         return self.waiting.alike(count)
 
     def hold(self, jobid: int, allocation: Allocation) -> None:
-        """A job runs that was started elsewhere."""
+        """Enter a running job that was not started by this queue."""
         self.running.add(jobid)
         self._first_end = min(self._first_end, allocation.end)
         self._search.add(jobid, allocation)
@@ -192,7 +194,7 @@ class Queue:
         self._changed = True
 
     def next_start(self) -> int | None:
-        """The earliest promised start: when `schedule` must be called next even if nothing happens."""
+        """The earliest reserved start: `schedule` must be called then even if nothing changes."""
         return self._reserved.next_start()
 
     def _remove(self, jobid: int) -> None:
@@ -206,7 +208,7 @@ class Queue:
     # Scheduling
 
     def schedule(self, now: int) -> list[Decision]:
-        """Start and promise what the policy says, as things stand at `now`."""
+        """Start jobs and make reservations at `now` (seconds), as the policy says."""
         search = self._search
         search.advance(now)
         if self._resized:
@@ -225,14 +227,14 @@ class Queue:
         self._start_due(now, decisions)
         if not self.policy.keeps:
             self._demote()
-        # What became free is theirs first who were promised a start. When that takes more than a call, every other call
-        # lets new jobs have their turn before.
+        # Released resources are offered to jobs with reservations first. Where compression takes more than one call,
+        # new jobs are served before it in every other call.
         if fresh:
             self._compress(decisions)
         self._serve_first(now, decisions)
         if not search.unfinished:
             self._compress(decisions)
-        # Nobody goes ahead of jobs that have not had their turn.
+        # No job is backfilled before all jobs that the policy gives reservations have been served.
         if self.policy.backfill and self.policy.reservations is not None and not search.unfinished:
             self._backfill(now, decisions)
         decisions += [Planned(jobid, start) for jobid, start in self._reserved.changed_starts()]
@@ -240,7 +242,7 @@ class Queue:
         return decisions
 
     def _hold_overrun(self, now: int) -> None:
-        """Running jobs past their end still hold their resources: say so, which breaks the promises of that time."""
+        """Extend the allocations of jobs that run beyond their end, which cancels the reservations of that time."""
         if now < self._first_end:
             return
         jobs = self.scheduler.jobs
@@ -256,7 +258,7 @@ class Queue:
             self._search.add(jobid, self.scheduler.add(jobid, held.selection, held.start, now + OVERRUN, False))
 
     def _drop_lost(self) -> None:
-        """The graph has changed: promises of what is down cannot be kept."""
+        """The graph has changed: cancel the reservations of vertices that are down."""
         self._generation = self.scheduler.generation
         self._possible.clear()
         self._search.rebuild(self.running | self.planned.keys())
@@ -268,20 +270,20 @@ class Queue:
         self._changed = True
 
     def _demote(self) -> None:
-        """Others have come ahead of promised jobs: only the first may have a promise."""
-        limit, places = self.policy.reservations, self._reserved.positions
-        while limit is not None and places and self.waiting.count_before(places[-1]) >= limit:
-            self._reserved.drop(places[-1][2])
+        """Cancel the reservations beyond the policy's number, after jobs of higher priority have come."""
+        limit, positions = self.policy.reservations, self._reserved.positions
+        while limit is not None and positions and self.waiting.count_before(positions[-1]) >= limit:
+            self._reserved.drop(positions[-1][2])
 
     def _start_due(self, now: int, decisions: list[Decision]) -> None:
         for jobid in self._reserved.due(now):
-            allocation, places = self._reserved.pop(jobid)
+            allocation, holders = self._reserved.pop(jobid)
             if allocation.start == now:
                 held = self.scheduler.add(jobid, allocation.selection, now, allocation.end, False)
                 self._start(jobid, held, decisions)
             else:
-                # Called too late for the promise as it was made: `_serve_first` finds the job a start like any other.
-                self._search.released(now, allocation.end, places)
+                # This call comes after the reserved start, so `_serve_first` finds the job a start like any other.
+                self._search.released(now, allocation.end, holders)
                 self._reserved.reopen(jobid)
 
     def _start(self, jobid: int, allocation: Allocation, decisions: list[Decision]) -> None:
@@ -307,28 +309,28 @@ class Queue:
         return True
 
     def _serve_first(self, now: int, decisions: list[Decision]) -> None:
-        """Jobs in order, until as many wait as the policy makes promises to."""
+        """Serve jobs in order: start them, or make reservations, as many as the policy allows."""
         limit, search = self.policy.reservations, self._search
         offered = search.failed.releases
         offers = offered != self._offered
         order, planned = self.waiting.order, self.planned
         if offers and limit is None and not self._offer_now(decisions):
             return
-        waiting = 0 if limit is not None else self._reserved.served
+        served = 0 if limit is not None else self._reserved.served
         started = 0
-        while waiting < len(order):
-            jobid = order[waiting][2]
+        while served < len(order):
+            jobid = order[served][2]
             kept = planned.get(jobid)
             if kept is not None:
                 early = self._compression.start_early(self.pending[jobid], kept) if offers else None
                 if early is not None:
                     self._start(jobid, early, decisions)
                 else:
-                    waiting += 1
+                    served += 1
             elif started == MAX_STARTS:
                 search.unfinished = True
                 break
-            elif limit is not None and waiting >= limit:
+            elif limit is not None and served >= limit:
                 if self.policy.backfill:
                     break
                 if self._try(jobid, now, decisions):
@@ -337,53 +339,53 @@ class Queue:
                     break
             else:
                 left = search.budget_left()
-                if left == 0 and limit is None and waiting:
+                if left == 0 and limit is None and served:
                     search.unfinished = True
                     break
-                found = self._plan(jobid, now, None if limit is not None or not waiting else left, decisions)
+                found = self._plan(jobid, now, None if limit is not None or not served else left, decisions)
                 if found is None:
                     search.unfinished = True
                     break
-                waiting += found
+                served += found
                 started += not found
-        self._reserved.served = waiting
+        self._reserved.served = served
         if not search.unfinished:
             self._offered = offered
 
     def _offer_now(self, decisions: list[Decision]) -> bool:
-        """Have promised jobs start now that can, in line. False if the budget ended before all had their turn."""
+        """Start the jobs with reservations that can start now, in order. False if the budget was used up before."""
         search, state = self._search, (self._search.now, self._search.failed.releases)
         after = self._offered_to if state == self._offered_in else None
         while True:
-            for place in self._startable(after):
+            for position in self._startable(after):
                 if search.budget_left() == 0:
                     search.unfinished = True
                     self._offered_in, self._offered_to = (search.now, search.failed.releases), after
                     return False
-                after = place
-                jobid = place[2]
+                after = position
+                jobid = position[2]
                 early = self._compression.start_early(self.pending[jobid], self.planned[jobid])
                 if early is not None:
                     self._start(jobid, early, decisions)
-                    # What its promise held is free again, for any shape.
+                    # The resources of its reservation are free again, for any shape.
                     break
             else:
                 return True
 
     def _startable(self, after: Position | None) -> Iterator[Position]:
-        """The places in line, behind one, of promised jobs that may start now, as far as gaps tell at a glance.
+        """The positions, behind one, of the jobs with reservations for which the profile does not rule out a start now.
 
-        Among the first jobs may be some without a promise: what they ask for is down, so no start was found for them.
+        Served jobs without a reservation ask for vertices that are down.
         """
         search, by_id, kept, first = self._search, self.pending, self.planned, self._reserved.served
         if not first:
             return iter(())
         now, last = search.now, self.waiting.order[first - 1]
-        if first < _FEW_PROMISES:
+        if first < _FEW_RESERVATIONS:
             return (
-                place
-                for place in self.waiting.order.first(first)
-                if place[2] in kept and (after is None or place > after)
+                position
+                for position in self.waiting.order.first(first)
+                if position[2] in kept and (after is None or position > after)
             )
         since = min(self._reserved.checked.values())
         found = []
@@ -395,16 +397,16 @@ class Queue:
             if longest:
                 found.append(
                     [
-                        place
-                        for place in positions.between(begin, last)
-                        if place[2] in kept
-                        and (by_id[place[2]].length <= longest or kept[place[2]].start <= now + longest)
+                        position
+                        for position in positions.between(begin, last)
+                        if position[2] in kept
+                        and (by_id[position[2]].length <= longest or kept[position[2]].start <= now + longest)
                     ]
                 )
         return merge(*found)
 
     def _plan(self, jobid: int, now: int, budget: int | None, decisions: list[Decision]) -> int | None:
-        """Start a job or promise it a start. 1 if it goes on waiting, 0 if it does not, None if the budget is spent."""
+        """Start or refuse a job (0) or make its reservation if it has a start (1). None: the budget was used up."""
         job, search = self.pending[jobid], self._search
         found = search.earliest(job, search.ranges(job), budget)
         known = found.selection is not None or found.exhausted
@@ -423,7 +425,7 @@ class Queue:
         return 1
 
     def _refuse_new(self, decisions: list[Decision]) -> None:
-        """Jobs that ask for what there is not are told at once, wherever they stand in line."""
+        """Refuse new jobs that an idle graph could not run, whatever their position."""
         new, self._new = self._new[:MAX_STARTS], self._new[MAX_STARTS:]
         for jobid in new:
             if jobid in self.pending:
@@ -444,15 +446,15 @@ class Queue:
         return outcome.unsatisfiable
 
     def _backfill(self, now: int, decisions: list[Decision]) -> None:
-        """Others in order, shape by shape, leaving out shapes that do not fit."""
+        """Start jobs without reservations in order, shape by shape, leaving out shapes that do not fit now."""
         unfit_from, pending, planned, never = self._search.unfit_from, self.pending, self.planned, FOR_EVER + 1
         shortest = {shape: lengths[0] for shape, lengths in self.waiting.lengths.items()}
         lists = {
-            shape: list(places)
-            for shape, places in self.waiting.by_shape.items()
+            shape: list(positions)
+            for shape, positions in self.waiting.by_shape.items()
             if shortest[shape] < unfit_from.get(shape, never)
         }
-        heap = [(places[0], 0, shape) for shape, places in lists.items()]
+        heap = [(positions[0], 0, shape) for shape, positions in lists.items()]
         heapify(heap)
         looked_at = started = 0
         while heap and looked_at < self.depth:
@@ -464,8 +466,8 @@ class Queue:
                 if started == MAX_STARTS:
                     self._search.unfinished = True
                     break
-            places = lists[shape]
-            if i + 1 < len(places) and shortest[shape] < unfit_from.get(shape, never):
-                heapreplace(heap, (places[i + 1], i + 1, shape))
+            positions = lists[shape]
+            if i + 1 < len(positions) and shortest[shape] < unfit_from.get(shape, never):
+                heapreplace(heap, (positions[i + 1], i + 1, shape))
             else:
                 heappop(heap)

@@ -1,4 +1,4 @@
-"""The starts that waiting jobs were promised: reservations in the graph, in order of time and of position in line."""
+"""The reservations of pending jobs, by start and by position in the queue."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from headrace.queueing.start_search import StartSearch
 
 
 class ReservedStarts:
-    """Promised jobs of a line. `allocations` has what each was promised; `positions` their holders in line, sorted.
+    """Pending jobs that have a reservation: `allocations` has the reservation of each, `positions` their positions.
 
-    `checked` says up to which release (see `FailedSearches`) each promise is known to be the earliest. `served` is how many
-    of the first jobs in line have had their turn: each is promised, or has no start while the graph is as it is.
+    `checked` has, for each, the count of releases (see `FailedSearches`) after which its start was last known to be the
+    earliest possible. `served` is how many jobs at the front of the queue have been planned: each of them has a
+    reservation, or can have none as long as the graph stays the same.
     """
 
     def __init__(self, pending: PendingJobs, search: StartSearch) -> None:
@@ -25,12 +26,12 @@ class ReservedStarts:
         self.checked: dict[int, int] = {}
         self.served = 0
         self._starts: list[tuple[int, int]] = []
-        # What the caller was told, and the jobs whose promises changed since.
+        # The start that was last reported to the caller, and the jobs whose start may have changed since.
         self._reported: dict[int, int] = {}
         self._changed: set[int] = set()
 
     def add(self, jobid: int, allocation: Allocation) -> None:
-        """Promise a waiting job what was reserved for it."""
+        """Enter the reservation of a pending job."""
         self.allocations[jobid] = allocation
         insort(self._starts, (allocation.start, jobid))
         insort(self.positions, self._pending.by_id[jobid].position)
@@ -39,26 +40,26 @@ class ReservedStarts:
         self._search.add(jobid, allocation)
 
     def drop(self, jobid: int) -> None:
-        """Take a promise back: what it reserved is free, and the job waits without one."""
+        """Cancel a job's reservation; the job will be planned again."""
         self.release(jobid)
         self.reopen(jobid)
 
     def release(self, jobid: int) -> None:
-        """As `drop`, where the job starts, or is promised something else, at once."""
+        """Cancel the reservation of a job that starts, or gets another reservation, at once."""
         allocation, holders = self.pop(jobid)
         self._search.released(allocation.start, allocation.end, holders)
 
     def reopen(self, jobid: int) -> None:
-        """A job waits without a promise."""
+        """Have a job without a reservation planned again, and those behind it."""
         self.served = min(self.served, self._pending.count_before(self._pending.by_id[jobid].position))
 
     def drop_before(self, moment: int) -> None:
-        """Take back the promises of starts before a moment."""
+        """Cancel the reservations that start before a moment (seconds)."""
         while self._starts and self._starts[0][0] < moment:
             self.drop(self._starts[0][1])
 
     def pop(self, jobid: int) -> tuple[Allocation, int]:
-        """End a promise and its reservation; returns what it was, and its holders. Nobody is told that it is free."""
+        """Cancel a reservation without counting a release; returns the reservation and its holders."""
         allocation = self.allocations.pop(jobid)
         position = self._pending.by_id[jobid].position
         del self.positions[bisect_left(self.positions, position)]
@@ -68,26 +69,26 @@ class ReservedStarts:
         return allocation, self._search.remove(jobid)
 
     def reposition(self, jobid: int, was: Position) -> None:
-        """A job has another position in line."""
+        """A job has moved in the queue: `was` is its former position."""
         if jobid in self.allocations:
             del self.positions[bisect_left(self.positions, was)]
             insort(self.positions, self._pending.by_id[jobid].position)
 
     def forget(self, jobid: int) -> None:
-        """A job waits no more, and had no promise left."""
+        """A job without a reservation has left the queue."""
         self._reported.pop(jobid, None)
 
     def next_start(self) -> int | None:
-        """The earliest promised start."""
+        """The earliest reserved start (seconds), None without reservations."""
         return self._starts[0][0] if self._starts else None
 
     def due(self, now: int) -> list[int]:
-        """The jobs whose start has come, in line."""
+        """The jobs whose reserved start has come, in the order of the queue."""
         jobs = [jobid for _, jobid in self._starts[: bisect_left(self._starts, (now + 1,))]]
         return sorted(jobs, key=lambda jobid: self._pending.by_id[jobid].position)
 
     def changed_starts(self) -> list[tuple[int, int]]:
-        """The jobs whose promised start is another than the caller was told, with it."""
+        """The jobs whose reserved start differs from the one last reported, each with its start."""
         found = []
         for jobid in self._changed:
             kept = self.allocations.get(jobid)

@@ -1,8 +1,7 @@
-"""A queue policy tried out on a graph over a list of jobs: what would have started when.
+"""A discrete-event simulation of a queue policy on a graph: which job of a list would have started when.
 
-The queue and the graph are the very ones that schedule a live instance; only time is made up. It jumps from one event
-(a job arrives, a job ends, a promised start is due) to the next, so a year of a machine takes as long as its jobs do.
-Same jobs, same queue, same starts: nothing here or below is left to chance.
+The queue and the graph are those that schedule a live instance; only the clock is simulated. It jumps from one event (a
+job arrives, a job ends, a reserved start is due) to the next. The simulation is deterministic.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from headrace.graph.usage import Allocation
 from headrace.queueing.fair_share import FairShare
 from headrace.queueing.queue import Decision, Queue, Refused, Started
 
-# What the use of a machine is measured in, where it has it.
+# The types of resources whose utilisation is measured, where the graph has them.
 _MEASURED = ("core", "gpu")
-# RFC 30 has urgency 0 hold a job.
+# A job of urgency 0 is held (RFC 30).
 _HELD = 0
-# How often priorities are worked out anew from usage, in simulated seconds: services do it now and then as well.
+# Simulated seconds between two computations of all priorities from usage.
 REVIEW = 300
 
 
 class Job(NamedTuple):
-    """A job of a trace: when it is submitted and how long it would run (at least 1), in whole seconds.
+    """A job of a trace: its submission time and its runtime (at least 1), in whole seconds.
 
-    Its time limit is the request's duration; like a live instance, the simulation ends a job there.
+    Its time limit is the duration of the request; like a live instance, the simulation ends a job at its time limit.
     """
 
     id: int
@@ -41,7 +40,7 @@ class Job(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it in the queue went on waiting."""
+    """A job ran during [start, end) seconds; `backfilled` if a job ahead of it in the queue was still pending."""
 
     job: Job
     start: int
@@ -50,9 +49,10 @@ class Run(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    """What happened: runs in order of start, and the jobs that never ran, each with the reason.
+    """The runs in order of start, and the jobs that never ran, each with the reason.
 
-    `used` is unit-seconds by resource type until `last`, the end of the last job; `have` is what the machine has.
+    `first` and `last` are the first submission and the end of the last job (seconds). `used` are unit-seconds by
+    resource type until `last`, `have` the units of the machine. `events` counts arrivals, starts and ends.
     """
 
     runs: list[Run]
@@ -64,11 +64,11 @@ class Simulation(NamedTuple):
     events: int
 
 
-class _Line:
-    """The jobs that wait, in the queue's order; those that leave are forgotten when they come to the front."""
+class _Waiting:
+    """The pending jobs in the order of the queue. Jobs that have left are removed when they come to the front."""
 
     def __init__(self) -> None:
-        self.waiting: dict[int, tuple[int, int, Job]] = {}
+        self.jobs: dict[int, tuple[int, int, Job]] = {}
         self._order: list[tuple[int, int, int]] = []
         self._arrivals = 0
 
@@ -77,20 +77,20 @@ class _Line:
         self._enter(job, priority, self._arrivals)
 
     def move(self, job: Job, priority: int) -> bool:
-        """Give a job another priority. False if it has that already."""
-        was, place, _ = self.waiting[job.id]
+        """Change the priority of a job. False if it has that priority already."""
+        was, arrival, _ = self.jobs[job.id]
         if was != -priority:
-            self._enter(job, priority, place)
+            self._enter(job, priority, arrival)
         return was != -priority
 
-    def _enter(self, job: Job, priority: int, place: int) -> None:
-        self.waiting[job.id] = (-priority, place, job)
-        heappush(self._order, (-priority, place, job.id))
+    def _enter(self, job: Job, priority: int, arrival: int) -> None:
+        self.jobs[job.id] = (-priority, arrival, job)
+        heappush(self._order, (-priority, arrival, job.id))
 
     def front(self) -> tuple[int, int] | None:
-        """The place of the first that waits."""
+        """The priority (negated) and arrival of the first pending job, None without one."""
         while self._order:
-            known = self.waiting.get(self._order[0][2])
+            known = self.jobs.get(self._order[0][2])
             if known is not None and known[:2] == self._order[0][:2]:
                 return self._order[0][:2]
             heappop(self._order)
@@ -106,16 +106,15 @@ def simulate(
 ) -> Simulation:
     """Run jobs with distinct ids through an empty queue until all have ended or been refused.
 
-    With `fair`, jobs are charged to their users as they end, in seconds times the least that their requests need of
-    cores, or of nodes, and priorities follow; else urgencies are the priorities.
+    With `fair`, jobs are charged to their users as they end, in seconds times the cores (else the nodes) that their
+    requests need at least, and priorities are computed from that usage; otherwise priorities are the urgencies.
 
-    `on_start` is told of each start, in order; `on_step` how many jobs have ended, after each moment at which
-    something happened.
+    `on_start` is called for each start, in order; `on_step` with the number of jobs that have ended, after each event.
     """
     arrivals = sorted(jobs, key=lambda job: job.submit)
     graph = queue.scheduler.graph
     used = {kind: 0 for kind in _MEASURED if kind in graph.types()}
-    line = _Line()
+    waiting = _Waiting()
     runs: list[Run] = []
     never: list[tuple[Job, str]] = []
     ends: list[tuple[int, int]] = []
@@ -134,9 +133,9 @@ def simulate(
                 fair.charge(run.job.user, _amount(run.job.request) * (run.end - run.start), now)
         if fair is not None and now >= review:
             review = now + REVIEW
-            for _, _, job in list(line.waiting.values()):
+            for _, _, job in list(waiting.jobs.values()):
                 priority = fair.priority(job.urgency, job.user)
-                if line.move(job, priority):
+                if waiting.move(job, priority):
                     queue.reprioritize(job.id, priority)
         while arrived < len(arrivals) and arrivals[arrived].submit <= now:
             job = arrivals[arrived]
@@ -145,22 +144,22 @@ def simulate(
                 never.append((job, "held: its urgency is 0"))
                 continue
             priority = job.urgency if fair is None else fair.priority(job.urgency, job.user)
-            line.add(job, priority)
+            waiting.add(job, priority)
             queue.submit(job.id, job.request, priority)
         started: list[tuple[tuple[int, int, Job], Allocation]] = []
         for decision in _decisions(queue, now):
             if isinstance(decision, Started):
-                started.append((line.waiting.pop(decision.jobid), decision.allocation))
+                started.append((waiting.jobs.pop(decision.jobid), decision.allocation))
             elif isinstance(decision, Refused):
-                job = line.waiting.pop(decision.jobid)[2]
+                job = waiting.jobs.pop(decision.jobid)[2]
                 never.append((job, _reason(graph, decision.failure)))
-        front = line.front()
-        for (priority, place, job), allocation in started:
+        front = waiting.front()
+        for (priority, arrived_as, job), allocation in started:
             run = Run(
                 job,
                 now,
                 min(now + job.runtime, allocation.end),
-                front is not None and front < (priority, place),
+                front is not None and front < (priority, arrived_as),
             )
             heappush(ends, (run.end, job.id))
             running[job.id] = run
@@ -175,32 +174,32 @@ def simulate(
         for kind in used:
             used[kind] += (graph.totals[graph.root][kind] - queue.scheduler.free(graph.root, kind, now)) * (then - now)
         now = then
-    never += [(job, "still waiting when nothing more could happen") for _, _, job in line.waiting.values()]
+    never += [(job, "still waiting when nothing more could happen") for _, _, job in waiting.jobs.values()]
     have = {kind: graph.totals[graph.root][kind] for kind in used}
     return Simulation(runs, never, first, last, used, have, arrived + len(runs) + ended)
 
 
 def _amount(request: JobRequest) -> int:
-    """What a job is charged for, per second."""
+    """The units that a job is charged for per second."""
     needs = total_needs(request.resources)
     return needs.get("core") or needs.get("node") or 1
 
 
 def _decisions(queue: Queue, now: int) -> Iterator[Decision]:
-    """All that the queue has to say at a moment, in as many calls as it wants."""
+    """All decisions of the queue at a moment, however many calls they take."""
     yield from queue.schedule(now)
     while queue.unfinished:
         yield from queue.schedule(now)
 
 
 def _next(now: int, arrival: int | None, ends: list[tuple[int, int]], queue: Queue) -> int | None:
-    """The moment at which something happens next."""
+    """The moment of the next event, None after the last."""
     moments = [] if arrival is None else [arrival]
     if ends:
         moments.append(ends[0][0])
-    promised = queue.next_start()
-    if promised is not None:
-        moments.append(max(promised, now + 1))
+    reserved = queue.next_start()
+    if reserved is not None:
+        moments.append(max(reserved, now + 1))
     return min(moments, default=None)
 
 

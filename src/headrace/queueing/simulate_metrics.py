@@ -81,7 +81,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def fairness(runs: Iterable[Run]) -> float:
-    """Jain's index over users' mean slowdowns; 1 where there is nobody to compare."""
+    """Jain's index over users' mean slowdowns; 1 without runs."""
     by_user: dict[str, list[float]] = {}
     for run in runs:
         by_user.setdefault(run.job.user, []).append(slowdown(run))

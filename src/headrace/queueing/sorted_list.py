@@ -1,7 +1,7 @@
-"""A sorted list of which mostly the first leave: what waits in order is taken from the front and added at the end.
+"""A sorted list whose first item is cheap to remove: a queue mostly removes jobs at its front and adds them at its end.
 
-A plain list moves all that is left when its first item goes, which is most of what a queue of tens of thousands of jobs
-would do. Here the room of those that left is given back once it is half of all.
+Removing the first item of a plain list moves all others, which would be most of the work of a queue of tens of
+thousands of jobs. `SortedList` only counts removed first items, and frees their memory once they are half of the list.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-# What can be compared with its like.
+# A type whose values can be compared with each other.
 T = TypeVar("T", bound=Any)
-# Rows with fewer that left are not worth tidying.
-_FEW = 32
+# Fewer removed first items than this stay in memory.
+_MIN_COMPACTION = 32
 
 
 class SortedList(Generic[T]):
-    """Items in order; equal ones may be there several times. Negative numbers name nothing."""
+    """Items in ascending order, duplicates allowed. Indices count from 0; negative indices are not supported."""
 
     __slots__ = ("_gone", "_items")
 
     def __init__(self) -> None:
         self._items: list[T] = []
-        # How many of the first have left.
+        # How many items at the start of `_items` have been removed.
         self._gone = 0
 
     def __len__(self) -> int:
@@ -40,19 +40,19 @@ class SortedList(Generic[T]):
         return self._items[self._gone : self._gone + count]
 
     def between(self, begin: int, last: T) -> list[T]:
-        """The items from number `begin` on that are not more than an item."""
+        """The items from index `begin` on that are at most `last`."""
         return self._items[self._gone + begin : bisect_right(self._items, last, self._gone)]
 
     def count_before(self, item: T) -> int:
-        """How many are less than an item."""
+        """How many items are less than `item`."""
         return bisect_left(self._items, item, self._gone) - self._gone
 
     def count_through(self, item: T) -> int:
-        """How many are not more than an item."""
+        """How many items are at most `item`."""
         return bisect_right(self._items, item, self._gone) - self._gone
 
     def add(self, item: T) -> int:
-        """Put an item in; returns how many are before it."""
+        """Add an item; returns its index."""
         items = self._items
         if len(items) == self._gone or not item < items[-1]:
             items.append(item)
@@ -62,14 +62,14 @@ class SortedList(Generic[T]):
         return at - self._gone
 
     def remove(self, item: T) -> int:
-        """Take out an item that is there; returns how many were before it."""
+        """Remove one item equal to `item`, which must be there; returns its index."""
         items, gone = self._items, self._gone
         at = bisect_left(items, item, gone)
         if at > gone:
             del items[at]
             return at - gone
         self._gone = gone = gone + 1
-        if gone > _FEW and gone * 2 > len(items):
+        if gone > _MIN_COMPACTION and gone * 2 > len(items):
             del items[:gone]
             self._gone = 0
         return 0

@@ -1,8 +1,9 @@
-"""What is known of where and when waiting jobs may fit, and the questions to the graph that this spares.
+"""The search for the earliest start of a pending job, and the searches of the graph that can be left out.
 
-Most questions are settled without the graph: gaps tell where there may be room, failed what was found not to fit
-before some moment, and, while the present lasts, what does not fit now. What is learnt of a job holds for all of its
-shape that run no shorter. Each call of a queue has an budget: how many questions, and looks at gaps, it may spend.
+Most starts are ruled out without the graph: the availability profile tells where there cannot be enough resources,
+failed searches tell what did not fit before some moment, and, until the time changes, `unfit_from` tells what does not
+fit now. What is learnt for a job holds for all jobs of its shape with the same or a longer time limit. Each call of a
+queue has a budget of searches; steps read in the profile count as parts of a search.
 """
 
 from __future__ import annotations
@@ -11,51 +12,52 @@ from collections.abc import Iterator
 
 from headrace.graph.scheduler import Found, Scheduler, Starts
 from headrace.graph.usage import Allocation
-from headrace.queueing.availability import Need, AvailabilityProfile
+from headrace.queueing.availability import AvailabilityProfile, Need
 from headrace.queueing.failed_searches import ALL_HOLDERS, FOR_EVER, FailedSearches, Ranges
 from headrace.queueing.pending import PendingJob
 
-# How many steps of the plan of gaps take as long as a question to the graph.
+# How many steps of the availability profile take as long to read as one search of the graph.
 _STEPS = 512
-# How many jobs of a shape ask before what they have in intersection is worked out, which takes as long as a few answers.
+# The longest window of a shape is computed for the eighth of its jobs: it costs as much as a few separate answers.
 _WORTH_A_WINDOW = 8
 
 
 class StartSearch:
-    """What a queue knows of a scheduler's future. Without `gaps` it knows only what did not fit.
+    """The starts that a queue may still find in a scheduler. Without `profiled` there is no availability profile.
 
-    `budget` bounds how many questions one call asks for promises, None for no bound.
+    `budget` is how many searches of the graph one call may make for reservations, None for any number. Arguments named
+    `since` are counts of releases, as in `FailedSearches`.
     """
 
-    def __init__(self, scheduler: Scheduler, gaps: bool, budget: int | None) -> None:
+    def __init__(self, scheduler: Scheduler, profiled: bool, budget: int | None) -> None:
         self.scheduler = scheduler
         self.budget = budget
         self.failed = FailedSearches()
         self.now = 0
-        # Questions asked by this call, and whether its budget did not do for all it was to look at.
+        # Searches made by this call, and whether its budget was used up before its work was done.
         self.searches = 0
         self.unfinished = False
-        # Promised jobs that were tried for themselves at `now`.
+        # Jobs with a reservation for which a start at `now` was tried.
         self.tried: set[int] = set()
-        # Shapes that do not fit at `now`, from what length on.
+        # By shape, the least length (seconds) that does not fit at `now`.
         self.unfit_from: dict[str, int] = {}
-        # From what length on a shape finds no gap at `now` in what became free after so many releases.
+        # By shape and `since`, the least length (seconds) for which released resources leave no window at `now`.
         self._no_window_from: dict[tuple[str, int], int] = {}
-        # By shape and releases, for how long at most a job could run from `now` in what those releases left.
+        # By shape and `since`, how long at most a job could run from `now` on released resources.
         self._longest_now: dict[tuple[str, int], int] = {}
-        # By shape and releases, how long at most, and until when, places stay free that became so after those releases. It
-        # holds until there is another release, as promises only take.
+        # By shape and `since`, how long at most, and until when, released resources stay free. Both hold until the next
+        # release, since reservations only take resources.
         self._longest_window: dict[tuple[str, int], tuple[int, int]] = {}
-        # How many jobs asked for one that is not there.
+        # By shape and `since`, how many jobs asked for a longest window that is not computed yet.
         self._window_questions: dict[tuple[str, int], int] = {}
-        # Where there may be room, and what each shape asks of it.
-        self._profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole) if gaps else None
+        # The profile, and what each shape needs of it (None: the profile cannot tell).
+        self._profile = AvailabilityProfile(scheduler.graph, scheduler.policy.whole) if profiled else None
         self._needs: dict[str, Need | None] = {}
 
     # The present
 
     def advance(self, now: int) -> None:
-        """It is `now` (seconds): what did not fit a moment ago may."""
+        """The time is `now` (seconds). Where it has changed, jobs that did not fit before may fit."""
         if now != self.now:
             self.now = now
             self._forget_now()
@@ -63,14 +65,14 @@ class StartSearch:
                 self._profile.discard_before(now)
 
     def begin_call(self) -> None:
-        """A call begins, with all of its budget."""
+        """A call of the queue begins, with its whole budget."""
         self.searches = 0
         self.unfinished = False
         if self._profile is not None:
             self._profile.work = 0
 
     def budget_left(self) -> int | None:
-        """How much of this call's budget is left; None for no bound."""
+        """How many searches this call may still make; None for any number."""
         if self.budget is None:
             return None
         steps = self._profile.work if self._profile is not None else 0
@@ -86,25 +88,25 @@ class StartSearch:
         self._longest_now.clear()
         self.tried.clear()
 
-    # What happens
+    # Allocations and releases
 
     def add(self, jobid: int, allocation: Allocation) -> None:
-        """A job holds this, or is promised it."""
+        """Enter the allocation or the reservation of a job."""
         if self._profile is not None:
             self._profile.add(jobid, allocation)
 
     def remove(self, jobid: int) -> int:
-        """It does no longer. Returns the places it had, as far as they are known."""
+        """Remove the allocation or reservation of a job. Returns its holders, all if they are not known."""
         return self._profile.remove(jobid) if self._profile is not None else ALL_HOLDERS
 
-    def released(self, start: int, end: int, places: int = ALL_HOLDERS) -> None:
-        """Something became free during [start, end), in a set of places."""
-        self.failed.released(start, end, places)
+    def released(self, start: int, end: int, holders: int = ALL_HOLDERS) -> None:
+        """Resources of some holders became free during [start, end)."""
+        self.failed.released(start, end, holders)
         self._forget_windows()
         self._forget_now()
 
     def resync(self) -> None:
-        """Jobs may hold something else than was entered."""
+        """Enter the allocations anew that have changed in the scheduler."""
         jobs = self.scheduler.jobs
         for jobid in self._profile.stale(jobs) if self._profile is not None else ():
             self.remove(jobid)
@@ -113,7 +115,7 @@ class StartSearch:
         self._forget_windows()
 
     def rebuild(self, jobs: set[int]) -> None:
-        """The graph has changed, and `jobs` hold, or are promised, parts of it."""
+        """The graph has changed; `jobs` are those that hold or have reserved parts of it."""
         self.failed.clear()
         self._needs.clear()
         self._forget_windows()
@@ -123,13 +125,13 @@ class StartSearch:
                 self.add(jobid, self.scheduler.jobs[jobid])
 
     def forget_shape(self, shape: str) -> None:
-        """Nobody of a shape waits any more."""
+        """No job of a shape is pending any more."""
         self._needs.pop(shape, None)
 
-    # What fits now
+    # Starts at `now`
 
     def failed_now(self, job: PendingJob) -> None:
-        """Remember that a job does not fit now; of a shape's first, whether any of that shape could."""
+        """Remember that a job does not fit now. For the first of its shape, find out whether any length would fit."""
         now = self.now
         known = self.unfit_from.get(job.shape)
         length = self.scheduler.same_reservations_until(now, now + job.length) - now
@@ -145,12 +147,12 @@ class StartSearch:
         return self.scheduler.match_at(job.request.lasting(1), self.now)[0] is not None
 
     def may_fit(self, job: PendingJob, kept: Allocation | None = None, since: int = 0) -> bool:
-        """False if there is no gap for the job now. `kept` and `since`: as for `search`."""
+        """False if the profile has no window for the job now. `kept` and `since`: as for `earliest`."""
         profile, need = self._profile, self._need(job, kept, since)
         return profile is None or need is None or profile.fits(need, self.now, self.now + job.length)
 
     def may_fit_early(self, job: PendingJob, kept: Allocation, since: int) -> bool:
-        """As `may_fit`, asked for many promised jobs of the same shape."""
+        """As `may_fit`, remembering the answer for jobs of the same shape that have reservations."""
         barred = self._no_window_from.get((job.shape, since), FOR_EVER + 1)
         if job.length >= barred:
             return False
@@ -162,10 +164,10 @@ class StartSearch:
         self._no_window_from[job.shape, since] = length
         return False
 
-    # What fits later
+    # Starts from `now` on
 
     def ranges(self, job: PendingJob) -> Ranges:
-        """The starts from now on that are worth looking at for a job."""
+        """The starts from now on that no failed search has ruled out for a job."""
         return self.failed.ranges(job.shape, job.length, self.now)
 
     def earliest(
@@ -176,10 +178,10 @@ class StartSearch:
         kept: Allocation | None = None,
         since: int = 0,
     ) -> Found:
-        """The earliest start in `ranges`, of those that gaps leave.
+        """The earliest start in `ranges` at which a job fits.
 
-        To come before the promise `kept`, a job needs something that became free after `since` releases; the promise
-        itself must be lifted.
+        A job with the reservation `kept` can start earlier only on resources that were released after `since`; the
+        caller has lifted that reservation from the scheduler.
         """
         profile, need, counts = self._profile, self._need(job, kept, since), kept is None
         if profile is None or need is None:
@@ -190,20 +192,20 @@ class StartSearch:
         most = FOR_EVER if budget is None else profile.work + max(budget, 1) * _STEPS
         reached: list[int] = []
 
-        def openings() -> Iterator[Starts]:
+        def windows() -> Iterator[Starts]:
             for starts in profile.windows(need, job.length, ranges, most):
                 if starts.begin == starts.end:
                     reached.append(starts.begin)
                 yield starts
 
-        found = self.scheduler.search(job.request, self.now, openings(), budget, counts)
+        found = self.scheduler.search(job.request, self.now, windows(), budget, counts)
         self.searches += found.tried
         if reached and found.selection is None and not found.exhausted:
             return found._replace(start=reached[0], exhausted=True)
         return found
 
     def longest_now(self, job: PendingJob, since: int) -> int:
-        """How long any job of a shape could run from now at most, in what became free after `since` releases."""
+        """How long (seconds) any job of this shape could run from now at most on resources released after `since`."""
         key = job.shape, since
         found = self._longest_now.get(key)
         if found is None:
@@ -219,8 +221,8 @@ class StartSearch:
         return found
 
     def cannot_move_forward(self, job: PendingJob, kept: Allocation, since: int) -> bool:
-        """True if nothing that became free after `since` releases stays so for long enough to bring a promise forward:
-        neither for as long as the job lasts nor until the promise begins.
+        """True if no resources released after `since` stay free long enough to move a reservation forward: neither for
+        the length of the job nor until the reservation begins.
         """
         key = job.shape, since
         found = self._longest_window.get(key)
@@ -240,7 +242,7 @@ class StartSearch:
         return job.length > found[0] and kept.start > found[1]
 
     def may_move_forward(self, job: PendingJob, kept: Allocation, since: int, ranges: Ranges) -> bool:
-        """False if there is no gap before its promise for a job in `ranges`, in what became free after `since`."""
+        """False if the profile has no window in `ranges` for a job on resources released after `since`."""
         profile, need = self._profile, self._need(job, kept, since)
         if profile is None or need is None:
             return True
@@ -248,7 +250,7 @@ class StartSearch:
         return next(profile.windows(need, job.length, ranges, most), None) is not None
 
     def _need(self, job: PendingJob, kept: Allocation | None = None, since: int = 0) -> Need | None:
-        """What a job needs of gaps; None if they do not tell."""
+        """What a job needs of the profile; None if the profile cannot tell."""
         if self._profile is None:
             return None
         if job.shape not in self._needs:

@@ -1,4 +1,4 @@
-"""Conservative backfill: every waiting job is promised a start, and no promise is ever put off."""
+"""Conservative backfill: every pending job has a reservation, and no reservation is ever put off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EASY backfill: the first waiting job is promised a start, and whoever does not delay it may go first."""
+"""EASY backfill: the first pending job has a reservation, and jobs that do not delay it may start before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First come, first served: nobody passes the first job that must wait."""
+"""First come, first served: no job starts before the first pending job."""
 
 from __future__ import annotations
 

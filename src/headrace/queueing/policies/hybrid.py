@@ -1,4 +1,4 @@
-"""Hybrid backfill: the first waiting jobs, 64 unless told otherwise, are promised a start."""
+"""Hybrid backfill: the first pending jobs, 64 by default, have reservations."""
 
 from __future__ import annotations
 

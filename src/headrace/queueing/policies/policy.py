@@ -1,4 +1,4 @@
-"""What a queue policy is: how many waiting jobs are promised a start, and whether others may pass them."""
+"""A queue policy: how many pending jobs have a reservation, and whether jobs behind them may start first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class QueuePolicy(NamedTuple):
-    """`reservations`: how many of the first waiting jobs get one, None for all. `backfill`: jobs behind may go first.
+    """`reservations`: how many of the first pending jobs have one, None for all. `backfill`: others may start first.
 
-    `keeps`: a promise is kept when others come ahead of its job; otherwise only the first jobs ever have one.
+    `keeps`: a reservation is kept when jobs of higher priority come; otherwise only the first jobs ever have one.
     """
 
     name: str
