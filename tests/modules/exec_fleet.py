@@ -23,7 +23,6 @@ class FakeAgent:
     """Keeps what it is told; `say` is what a real agent would report."""
 
     def __init__(self) -> None:
-        self.up = True
         self.told: list[dict[str, Any]] = []
         self.on_send: Callable[[dict[str, Any]], Any] = lambda op: None
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
@@ -39,8 +38,6 @@ class FakeAgent:
         self.listeners.remove(listener)
 
     def say(self, op: str, id: int = JOB, **fields: Any) -> None:
-        if op == "recalled":
-            fields.setdefault("by", self.got("recall")[-1]["by"])
         for listener in self.listeners:
             listener({"op": op, "id": id, **fields})
 

@@ -64,8 +64,8 @@ DRASTIC = {
     *("attr.set", "attr.rm", "event.publish", "rexec.exec", "runat.push", "resource.reload", "resource.gather"),
     # Between parts of one instance, which trust each other beyond the types.
     *("groups.update", "job-exec.launch", "job-exec.up", "job-exec.down", "job-exec.peer", "job-exec.start"),
-    *("job-exec.ahead", "job-manager.submit", "job-manager.sched-hello", "job-manager.sched-ready"),
-    *("job-manager.sched-heirs", "job-manager.exec-hello", "job-manager.exec-begun", "job-store.append"),
+    *("job-manager.submit", "job-manager.sched-hello", "job-manager.sched-ready"),
+    *("job-manager.sched-successors", "job-manager.exec-hello", "job-store.append"),
     *("sched.alloc", "sched.free", "sched.inherit", "sched.prioritize", "resource.acquire", "resource.acquire-mute"),
     *("resource.monitor-force-down", "resource.drain", "job-manager.queue-enable", "job-manager.queue-start"),
 }

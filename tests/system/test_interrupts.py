@@ -100,7 +100,6 @@ def test_sigterm_ends_a_program_its_children_and_its_jobs(size, tmp_path):
 
 @pytest.mark.parametrize("how", ["int", "term"])
 def test_a_queue_that_waits_for_running_jobs_holds_up_no_end(how, tmp_path):
-    # Those that wait were handed out ahead of time: they are asked back, though nothing else goes on.
     jobs = len(os.sched_getaffinity(0)) + 5
     submit = f"flux submit --quiet --cc=1-{jobs} sleep 1000; flux job wait-event -q $(flux job last) depend; sleep 1"
     script = f"{submit}; echo wait''ing; exec sleep 1000"

@@ -159,7 +159,7 @@ def test_a_partner_that_is_loaded_while_there_is_no_job_manager_begins_when_ther
     assert (done.rc, done.out.split(), done.left) == (0, ["runs", *told, "0"], []), done.err
 
 
-def test_what_was_started_ahead_without_a_job_manager_is_not_started_by_the_next_exec_service(tmp_path: Path) -> None:
+def test_no_job_runs_twice_when_another_exec_service_comes_while_the_job_manager_is_away(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     done = script(f"""
         flux submit --quiet --cc=1-150 sh -c 'echo $FLUX_JOB_ID >>{runs}; sleep 0.02'
@@ -170,7 +170,8 @@ def test_what_was_started_ahead_without_a_job_manager_is_not_started_by_the_next
     counts = {status: int(count) for count, status in (line.split() for line in done.out.splitlines())}
     ids = runs.read_text().split()
     assert len(ids) == len(set(ids)) and sum(counts.values()) == 150
-    assert 0 < counts["FAILED"] < 100
+    # A job fails if it ran as its exec service left; all others go on.
+    assert counts["COMPLETED"] <= len(ids) and counts.get("FAILED", 0) < 20
 
 
 def test_what_a_job_manager_that_is_away_at_the_end_has_not_read_is_in_the_statedir(tmp_path: Path) -> None:

@@ -52,11 +52,6 @@ class AgentLink:
         self.resume()
         self.flush()
 
-    @property
-    def up(self) -> bool:
-        """Whether there is an agent."""
-        return self._sock is not None
-
     def subscribe(self, listener: Callable[[dict[str, Any]], None]) -> None:
         self._listeners.append(listener)
 
@@ -136,11 +131,11 @@ class AgentLink:
                 if op.get("op") == "born":
                     self.pid = op["pid"]
                 else:
-                    self.tell(op)
+                    self._tell(op)
         del buffer[:pos]
 
-    def tell(self, op: dict[str, Any]) -> None:
-        """To all listeners, as from the agent."""
+    def _tell(self, op: dict[str, Any]) -> None:
+        """Hand `op`, of the agent or as if of the agent, to all listeners."""
         for listener in self._listeners:
             try:
                 listener(op)
@@ -151,7 +146,7 @@ class AgentLink:
         self._leave()
         self._buffer.clear()
         self._out.clear()
-        self.tell({"op": "gone"})
+        self._tell({"op": "gone"})
         self.lost()
 
     def _leave(self) -> None:

@@ -45,7 +45,7 @@ from ..spec.hostlist import Hostlist
 from ..spec.idset import Idset
 from ..spec.message import Message
 from ..spec.os_error import text_of
-from .agent_heir import AgentHeirs
+from .agent_restart import AgentRestarts
 from .agentlink import AgentLink
 from .attrs import AttrTable
 from .config import ConfigError
@@ -112,7 +112,7 @@ class Broker:
         self.forked = forked or {}
         self.agent: AgentLink | None = None
         self._agent_is_lost = False
-        self._heirs: AgentHeirs | None = None
+        self._restarts: AgentRestarts | None = None
         self._leader_runs = False
         # Told to end before we could.
         self._unwanted = False
@@ -151,8 +151,8 @@ class Broker:
                 forked.end()
             if self.agent is not None:
                 self.agent.wait(_AGENT_PATIENCE)
-            if self._heirs is not None:
-                self._heirs.end()
+            if self._restarts is not None:
+                self._restarts.end()
             self._remove_rundir()
 
     def _begin(self) -> bool:
@@ -190,8 +190,8 @@ class Broker:
                 self.agent = AgentLink(self, self._agent_socket[0])
                 self.agent.start(self._agent_socket[1])
                 if self._another_agent is not None:
-                    self._heirs = AgentHeirs(self, self._another_agent)
-                    self.agent.lost = self._heirs.lost
+                    self._restarts = AgentRestarts(self, self._another_agent)
+                    self.agent.lost = self._restarts.lost
             self.local = LocalServer(self, self.attrs.get("local-uri").removeprefix("local://"))
             self.local.start()
             self.overlay.start()

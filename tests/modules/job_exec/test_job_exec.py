@@ -496,3 +496,39 @@ def test_a_bad_exec_table_is_refused_with_its_key() -> None:
         with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"kill-timeout": "x"}})
     with pytest.raises(RpcError, match="exec: invalid term-signal: "):
         with_fleet(1, lambda fleet: fleet.settle(), config={"exec": {"term-signal": "SIGNOT"}})
+
+
+def test_a_start_meant_for_another_load_of_the_module_is_not_taken() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.leader().taking = False
+        fleet.start()
+        await fleet.settle()
+        assert fleet.told == [("error", {"errnum": errno.ENOSYS})]
+        assert fleet.agents[0].told == []
+
+    with_fleet(1, scenario)
+
+
+def test_the_end_of_the_module_ends_what_runs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        await fleet.contexts[0].unload()
+        await fleet.settle()
+        assert fleet.told == [("error", {"errnum": errno.ECONNRESET})]
+        assert [op["all"] for op in fleet.agents[0].got("kill")] == [True]
+        fleet.contexts.clear()
+
+    with_fleet(1, scenario)
+
+
+def test_a_job_is_lost_whose_only_agent_is_gone() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.start()
+        await fleet.settle()
+        fleet.agents[0].say("gone")
+        await fleet.settle()
+        assert [kind for kind, _ in fleet.told] == ["exception", "finish", "release"]
+        assert fleet.told[0][1]["type"] == "node-failure"
+
+    with_fleet(1, scenario)

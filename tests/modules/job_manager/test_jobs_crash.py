@@ -33,7 +33,6 @@ class Simulator:
         self.durable: list[Any] = []
         self.acknowledged: set[int] = set()
         self.started: dict[int, int] = {}
-        self.begun: set[int] = set()
         self.crashes = 0
         self.boot()
 
@@ -48,25 +47,19 @@ class Simulator:
         self.asked: dict[int, Job] = {}
         self.holding: dict[int, int] = {}
         self.running: dict[int, str] = {}
-        # The exec service's starts ahead: what is to be started, after whom, and who was and is not asked for yet.
-        self.next: list[int] = []
-        self.leavers: set[int] = set()
-        self.unsaid: dict[int, list[tuple[str, dict[str, Any]]]] = {}
-        # Places run by agents of their own: who runs where, and what is on its way from there.
-        self.places: dict[int, int] = {}
-        self.ways: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}
-        self.recalled = False
+        # Answers of the exec service on their way, by job.
+        self.ways: dict[int, list[tuple[str, dict[str, Any]]]] = {}
         self.core.now = self.now
         if self.durable:
-            restart(self.core, self.begun)
+            restart(self.core)
         self.core.sched_is_ready(self.random.choice([0, 0, 2]))
-        self.core.exec_is_ready(ahead=self.random.random() < 0.7)
+        self.core.exec_is_ready()
         self.turn()
 
     def turn(self) -> None:
         """The end of a loop turn: requests go out at once, the rest waits for the disk."""
         requests, self.core.requests = self.core.requests, []
-        for kind, what, *rest in ((*request, None) if len(request) == 1 else request for request in requests):
+        for kind, what, *rest in requests:
             if kind == "alloc":
                 assert what.id not in self.asked
                 self.asked[what.id] = what
@@ -80,20 +73,12 @@ class Simulator:
                 self.holding[what.id] -= 1
                 assert self.holding[what.id] == 0, f"job {what.id} freed twice"
             elif kind == "inherit":
-                heir = rest[0].id
+                successor = rest[0].id
                 self.holding[what.id] -= 1
                 assert self.holding[what.id] == 0, f"job {what.id} left what it had not"
                 # What the scheduler gave it meanwhile is free again.
-                self.holding[heir] = 1
-                self.asked.pop(heir, None)
-            elif kind == "ahead":
-                if rest[1]:
-                    self.leavers.clear()
-                self.leavers.update(rest[0])
-                self.next.extend(job.id for job in what)
-            elif kind == "recall":
-                assert not self.recalled
-                self.recalled = True
+                self.holding[successor] = 1
+                self.asked.pop(successor, None)
         self.core.finished.clear()
         batch = self.core.take()
         if any(batch):
@@ -108,12 +93,8 @@ class Simulator:
         for kind, *what in effects:
             if kind == "start":
                 job = what[0]
-                if job.id in self.unsaid:
-                    for said, data in self.unsaid.pop(job.id):
-                        self.core.exec_reply(job.id, said, data)
-                else:
-                    self.started[job.id] = self.started.get(job.id, 0) + 1
-                    self.running[job.id] = "starting"
+                self.started[job.id] = self.started.get(job.id, 0) + 1
+                self.running[job.id] = "starting"
             elif kind == "answer":
                 self.acknowledged.add(what[0])
 
@@ -156,58 +137,25 @@ class Simulator:
             r = {**R, "execution": {**R["execution"], "expiration": expiration}}
             self.core.alloc_reply(id, SUCCESS, r, None, "")
 
-    def name_heirs(self) -> None:
+    def name_successors(self) -> None:
         """The scheduler's word on who comes next: of one kind, by priority."""
         jobs = sorted((job for job in self.asked.values() if job.priority), key=lambda job: (-job.priority, job.id))
         alike = [job.id for job in jobs if job.jobspec["resources"] == jobs[0].jobspec["resources"]]
-        self.core.heirs.name(alike[: self.random.choice([0, 2, 8])], 0.0)
-
-    def bring_back(self) -> None:
-        """The exec service answers a recall when all that it started is known."""
-        if self.recalled and not self.unsaid and not self.ways:
-            self.recalled = False
-            self.next.clear()
-            self.leavers.clear()
-            self.core.heirs.recalled()
+        self.core.successors.name(alike[: self.random.choice([0, 2, 8])], 0.0)
 
     def say(self, id: int, kind: str, data: dict[str, Any]) -> None:
-        place = self.places.get(id, id)
-        self.ways.setdefault(place, []).append((id, kind, data))
+        self.ways.setdefault(id, []).append((kind, data))
         if self.random.random() < 0.7:
-            self.hear(place)
+            self.hear(id)
 
-    def hear(self, place: int) -> None:
-        """All that is on its way from a place arrives."""
-        for id, kind, data in self.ways.pop(place):
-            if id in self.unsaid:
-                self.unsaid[id].append((kind, data))
-            else:
-                self.core.exec_reply(id, kind, data)
-            if "heir" in data:
-                # Asked for when the job manager has heard of it.
-                self.unsaid[data["heir"]] = []
+    def hear(self, id: int) -> None:
+        """All that is on its way about a job arrives."""
+        for kind, data in self.ways.pop(id):
+            self.core.exec_reply(id, kind, data)
 
     def hear_some(self) -> None:
         if self.ways:
             self.hear(self.random.choice(list(self.ways)))
-
-    def end(self, id: int) -> None:
-        """A job is over, and the next one starts in its place."""
-        del self.running[id]
-        place = self.places.pop(id, id)
-        release: dict[str, Any] = {"ranks": "all", "final": True}
-        if id in self.leavers and self.next:
-            heir = self.next.pop(0)
-            self.begun.add(heir)
-            self.leavers.add(heir)
-            self.started[heir] = self.started.get(heir, 0) + 1
-            self.running[heir] = "starting"
-            self.places[heir] = place
-            release["heir"] = heir
-        self.places[id] = place
-        self.say(id, "finish", {"status": self.random.choice([0, 0, 256, 15])})
-        self.say(id, "release", release)
-        del self.places[id]
 
     def execute(self) -> None:
         if not self.running:
@@ -217,8 +165,6 @@ class Simulator:
         if state == "starting" and self.random.random() < 0.8:
             self.running[id] = "running"
             self.say(id, "start", {})
-        elif id in self.leavers or id in self.unsaid:
-            self.end(id)
         elif state == "finished":
             del self.running[id]
             self.say(id, "release", {"ranks": "all", "final": True})
@@ -231,9 +177,6 @@ class Simulator:
             return
         job = self.random.choice(list(self.core.active.values()))
         choice = self.random.randrange(4)
-        if not self.core.heirs.settled(None if choice == 3 else job.id, lambda: None):
-            # The service puts requests off; this one is not made again.
-            return
         if choice == 0:
             self.core.raise_exception(job, "cancel", self.random.choice([0, 3]), "", 0)
         elif choice == 1 and not job.state & (RUN | CLEANUP):
@@ -258,7 +201,7 @@ class Simulator:
 
     def some(self, steps: int) -> None:
         actions = [self.submit, self.schedule, self.execute, self.execute, self.meddle, self.tidy, self.tick]
-        actions += [self.name_heirs, self.bring_back, self.hear_some]
+        actions += [self.name_successors, self.hear_some]
         for _ in range(steps):
             self.random.choice(actions)()
             self.turn()
@@ -274,13 +217,6 @@ class Simulator:
 
     def finish(self) -> None:
         """Let everything go: every job must end."""
-        self.core.heirs.forget()
-        while self.core.heirs.given:
-            self.turn()
-            while self.pending:
-                self.write()
-            self.hear_some()
-            self.bring_back()
         self.core.start_queues([""], True, None, True)
         for job in list(self.core.active.values()):
             if job.id in self.core.active and not job.state & RUNNING and job.urgency == 0:
@@ -289,14 +225,7 @@ class Simulator:
             self.turn()
             while self.pending:
                 self.write()
-            for action in (
-                self.schedule,
-                self.name_heirs,
-                *[self.execute] * 3,
-                self.hear_some,
-                self.bring_back,
-                self.tick,
-            ):
+            for action in (self.schedule, self.name_successors, *[self.execute] * 3, self.hear_some, self.tick):
                 action()
                 self.turn()
         assert not self.core.active, [(job.id, job.state, job.events[-3:]) for job in self.core.active.values()]
@@ -367,13 +296,8 @@ class Machine(RuleBasedStateMachine):
         self.world.turn()
 
     @rule()
-    def name_heirs(self) -> None:
-        self.world.name_heirs()
-        self.world.turn()
-
-    @rule()
-    def bring_back(self) -> None:
-        self.world.bring_back()
+    def name_successors(self) -> None:
+        self.world.name_successors()
         self.world.turn()
 
     @precondition(lambda self: self.world.pending)

@@ -1,5 +1,5 @@
-"""The job manager, the exec service, an agent that starts jobs ahead and a scheduler that names heirs, with the dice
-deciding whose message arrives next: no order of them leaves a job behind, starts one twice or two on one place."""
+"""The job manager, the exec service, an agent and a scheduler that names successors, with dice deciding whose message
+arrives next: no order of them leaves a job behind, starts one twice or two on one place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import errno
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from jobs_world import jobspec, signed
 
-from headrace.agent import begun
 from headrace.broker.module.context import EMPTY
 from headrace.broker.tbon.topology import Topology
 from headrace.modules.job_exec import service as job_exec
@@ -27,82 +25,17 @@ from sizes import size
 Op = dict[str, Any]
 
 
-class Hand:
-    """Who starts jobs: the agent, or one of its deputies. What it reads and says takes its time."""
+class Agent:
+    """What an exec agent does with starts (docs/dev/interfaces.md). What it reads and says takes its time."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
+    def __init__(self) -> None:
+        self.up = True
         self.inbox: deque[Op] = deque()
         self.outbox: deque[Op] = deque()
         self.running: dict[int, int] = {}
-        self._leavers: set[int] = set()
-
-    def die(self) -> None:
-        """All that it knows is lost."""
-        for box in (self.inbox, self.outbox, self.running, self._leavers):
-            box.clear()
-
-    def hear(self) -> None:
-        """Read one operation."""
-        op = self.inbox.popleft()
-        kind = op["op"]
-        if kind == "start":
-            if op.get("leaves"):
-                self._leavers.add(op["id"])
-            self._start(op["id"], place_of(op["R"]))
-        elif kind == "ahead":
-            if op["first"]:
-                self._leavers.clear()
-            self._leavers.update(op["after"])
-        elif kind == "recall":
-            self._leavers.clear()
-            self.outbox.append({"op": "settled"})
-        elif kind == "kill" and op["id"] in self.running:
-            self.agent.doomed.add(op["id"])
-            if op.get("all"):
-                self.end(op["id"])
-
-    def end(self, id: int) -> None:
-        """A job's tasks are over."""
-        place, agent = self.running.pop(id), self.agent
-        finish: Op = {"op": "finish", "id": id, "status": 15 if id in agent.doomed else 0}
-        heir = agent.handout.popleft() if id in self._leavers and agent.handout else None
-        self._leavers.discard(id)
-        if heir is not None:
-            assert agent.traces is not None
-            agent.traces.add(heir)
-        self.outbox.append(finish if heir is None else {**finish, "heir": heir, "t": 1.0})
-        if heir is None:
-            return
-        if self is agent and agent.deputies:
-            op = {"op": "start", "id": heir, "R": r_of(place), "leaves": True}
-            agent.deputies[place % len(agent.deputies)].inbox.append(op)
-        else:
-            self._leavers.add(heir)
-            self._start(heir, place)
-
-    def _start(self, id: int, place: int) -> None:
-        assert all(place not in hand.running.values() for hand in self.agent.hands), f"two jobs on place {place}"
-        self.agent.begun[id] += 1
-        self.running[id] = place
-        self.outbox.append({"op": "started", "id": id})
-
-
-class Agent(Hand):
-    """What an exec agent and its deputies do with starts (docs/dev/interfaces.md)."""
-
-    def __init__(self, deputies: int) -> None:
-        super().__init__(self)
-        self.up = True
-        self.traces: begun.Traces | None = None
-        self.listeners: list[Callable[[Op], None]] = []
         self.doomed: set[int] = set()
-        self.begun: Counter[int] = Counter()
-        self.handout: deque[int] = deque()
-        self.deputies = [Hand(self) for _ in range(deputies)]
-        self.hands: list[Hand] = [self, *self.deputies]
-        # The answer, with what was taken back, and who has not settled yet.
-        self._recalls: deque[tuple[Op, set[int]]] = deque()
+        self.starts: Counter[int] = Counter()
+        self.listeners: list[Callable[[Op], None]] = []
 
     def send(self, op: Op) -> None:
         self.inbox.append(op)
@@ -117,59 +50,48 @@ class Agent(Hand):
         pass
 
     def die(self) -> None:
+        """All that it knows is lost."""
         self.up = False
-        for hand in self.hands:
-            Hand.die(hand)
-        self.handout.clear()
-        self._recalls.clear()
+        for box in (self.inbox, self.outbox, self.running):
+            box.clear()
         self._say({"op": "gone"})
 
     def revive(self) -> None:
         """Another is in its place; it finds what it was told meanwhile."""
         self.up = True
-        self._say({"op": "back"})
 
     def _say(self, op: Op) -> None:
         for listener in list(self.listeners):
             listener(op)
 
     def hear(self) -> None:
-        op = self.inbox[0]
-        if op["op"] in ("ahead", "recall", "kill"):
-            for deputy in self.deputies:
-                deputy.inbox.append(op)
-        if op["op"] == "recall":
-            answer = {"op": "recalled", "ids": list(self.handout), "by": op["by"]}
-            self._recalls.append((answer, set(range(len(self.hands)))))
-            self.handout.clear()
-        super().hear()
-        if op["op"] == "ahead":
-            self.traces = begun.Traces(op["traces"])
-            self.handout.extend(job["id"] for job in op["jobs"])
-
-    def relay(self, deputy: Hand) -> None:
-        """Read what a deputy says."""
-        self._pass_on(deputy.outbox.popleft(), self.hands.index(deputy))
+        """Read one operation."""
+        op = self.inbox.popleft()
+        if op["op"] == "start":
+            self._start(op["id"], place_of(op["R"]))
+        elif op["op"] == "kill" and op["id"] in self.running:
+            self.doomed.add(op["id"])
+            if op.get("all"):
+                self.end(op["id"])
 
     def tell(self) -> None:
         """Have the broker read one operation."""
-        op = self.outbox.popleft()
-        if op["op"] == "settled":
-            self._pass_on(op, 0)
-            return
-        self._say(op)
+        self._say(self.outbox.popleft())
 
-    def _pass_on(self, op: Op, index: int) -> None:
-        if op["op"] != "settled":
-            self.outbox.append(op)
-            return
-        next(owing for _, owing in self._recalls if index in owing).discard(index)
-        while self._recalls and not self._recalls[0][1]:
-            self.outbox.append(self._recalls.popleft()[0])
+    def end(self, id: int) -> None:
+        """A job's tasks are over."""
+        del self.running[id]
+        self.outbox.append({"op": "finish", "id": id, "status": 15 if id in self.doomed else 0})
+
+    def _start(self, id: int, place: int) -> None:
+        assert place not in self.running.values(), f"two jobs on place {place}"
+        self.starts[id] += 1
+        self.running[id] = place
+        self.outbox.append({"op": "started", "id": id})
 
 
 class Scheduler:
-    """First come, first served, by priority; names heirs when all places are taken."""
+    """First come, first served, by priority; names successors when all places are taken."""
 
     def __init__(self, ctx: Any, places: int, dice: random.Random) -> None:
         self.ctx = ctx
@@ -221,11 +143,11 @@ class Scheduler:
         elif name == "free":
             self.free.add(self.held.pop(body["id"]))
         elif name == "inherit":
-            for id, heir, _ in body["jobs"]:
-                self.pending.pop(heir, None)
-                if heir in self.held:
-                    self.free.add(self.held.pop(heir))
-                self.held[heir] = self.held.pop(id)
+            for id, successor, _ in body["jobs"]:
+                self.pending.pop(successor, None)
+                if successor in self.held:
+                    self.free.add(self.held.pop(successor))
+                self.held[successor] = self.held.pop(id)
         elif name == "prioritize":
             self.told = []
             for id, priority in body["jobs"]:
@@ -240,10 +162,10 @@ class Scheduler:
             id = line.pop(0)
             place = self.held[id] = self.free.pop()
             self.ctx.respond(self.pending.pop(id)[1], {"id": id, "type": 0, "R": r_of(place)})
-        heirs = [] if self.free else line[:6]
-        if heirs != self.told:
-            self.told = heirs
-            self.ctx.call("job-manager.sched-heirs", {"ids": heirs, "expiration": 0.0})
+        successors = [] if self.free else line[:6]
+        if successors != self.told:
+            self.told = successors
+            self.ctx.call("job-manager.sched-successors", {"ids": successors, "expiration": 0.0})
 
 
 def r_of(place: int) -> dict[str, Any]:
@@ -261,7 +183,7 @@ class World:
     def __init__(self, broker: Any, seed: int) -> None:
         self.broker = broker
         self.dice = random.Random(seed)
-        broker.agent = self.agent = Agent(self.dice.choice([0, 2, 3]))
+        broker.agent = self.agent = Agent()
         broker.overlay = SimpleNamespace(topology=Topology(1, "kary:2"), children={}, on_child_lost=[])
         self.sched = Scheduler(broker.context("sched"), self.dice.choice([1, 2, 3]), self.dice)
         # How often jobs differ, and how often a module is loaded anew.
@@ -301,10 +223,8 @@ class World:
         self.asked.append(self.client.start("job-manager." + topic, body))
 
     def end_one(self) -> None:
-        running = [(hand, id) for hand in self.agent.hands for id in hand.running]
-        if running:
-            hand, id = self.dice.choice(running)
-            hand.end(id)
+        if self.agent.running:
+            self.agent.end(self.dice.choice(list(self.agent.running)))
 
     def begin_reload(self) -> None:
         if self.reload is None:
@@ -327,9 +247,9 @@ class World:
         """Have somebody read what is there for him."""
         if not self.agent.up and self.dice.random() < 0.2:
             self.agent.revive()
-        ways = [(hand.inbox, hand.hear) for hand in self.agent.hands if self.agent.up]
-        ways += [(deputy.outbox, partial(self.agent.relay, deputy)) for deputy in self.agent.deputies]
-        ways += [(self.agent.outbox, self.agent.tell), (self.sched.inbox, self.sched.hear)]
+        ways = [(self.agent.outbox, self.agent.tell), (self.sched.inbox, self.sched.hear)]
+        if self.agent.up:
+            ways.append((self.agent.inbox, self.agent.hear))
         full = [hear for box, hear in ways if box]
         if full:
             self.dice.choice(full)()
@@ -359,7 +279,7 @@ class World:
         idle = 0
         while idle < 5:
             await self.go_on(4)
-            busy = self.one_hears() or not self.agent.up or any(hand.running for hand in self.agent.hands)
+            busy = self.one_hears() or not self.agent.up or self.agent.running
             idle = 0 if busy else idle + 1
             self.end_one()
         return (await self.client.rpc("job-manager.list", {"max_entries": 0}))["jobs"]
@@ -373,7 +293,7 @@ def test_no_order_of_messages_leaves_a_job_behind_or_starts_one_twice(in_broker:
         world.sched.begin()
         await world.meddled_with(600)
         assert await world.to_the_end() == []
-        assert not [id for id, times in world.agent.begun.items() if times > 1]
+        assert not [id for id, times in world.agent.starts.items() if times > 1]
         assert all(not world.client.queues[tag].empty() for tag in world.asked), "a request was not answered"
         # What is said of a scheduler that comes (debug lines) is no complaint.
         told = [line for line in broker.logged if not line.startswith("job-manager: scheduler: ")]

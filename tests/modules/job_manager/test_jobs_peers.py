@@ -100,7 +100,7 @@ def _exec() -> tuple[CoreWorld, _Calls, Exec]:
     """Job 1 is to start, and nobody was told of it yet."""
     world, calls = CoreWorld(), _Calls()
     world.core.exec_ready = False
-    exec_ = Exec(calls, world.core, lambda: None, None)  # type: ignore[arg-type]
+    exec_ = Exec(calls, world.core, lambda: None)  # type: ignore[arg-type]
     _hello(exec_, "first")
     world.submit(1)
     world.alloc(1)
@@ -143,16 +143,3 @@ def test_what_a_service_that_is_gone_refused_is_for_the_one_that_came_since() ->
     world.flush()
     assert exec_.service == "job-exec" and world.core.exec_ready
     assert [effect[1].id for effect in world.effects if effect[0] == "start"] == [1]
-
-
-def test_what_a_service_that_leaves_has_started_ahead_is_lost_with_it_and_never_begins_again() -> None:
-    world, _, exec_ = _exec()
-    world.submit(2)
-    begun = SimpleNamespace(sender="first", obj={"ids": [1, 2, 3]})
-    exec_.begun(SimpleNamespace(sender="other", obj={"ids": [2]}))  # type: ignore[arg-type]
-    world.core.heirs.given[2] = world.core.active[2]
-    exec_.begun(begun)  # type: ignore[arg-type]
-    world.flush()
-    assert world.context(2, "exception")["note"] == "lost with who had started it"
-    assert world.asked("cancel") == [2] and not world.core.heirs.given
-    assert "exception" not in world.events(1), "that was asked for, and is answered"

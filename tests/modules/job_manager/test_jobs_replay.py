@@ -156,7 +156,7 @@ def test_a_restart_ends_what_was_queued_again_too_often() -> None:
         job = world.core.active[1]
         restart(world.core)
         world.core.sched_is_ready(0)
-        world.core.exec_is_ready(False)
+        world.core.exec_is_ready()
         world.flush()
         notes += [context["note"] for _, name, context in job.events if name == "exception"]
     assert notes == [f"{_LOST_NOTE}: {js.REQUEUED_ENOUGH}"]

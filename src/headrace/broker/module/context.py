@@ -212,10 +212,6 @@ class ModuleContext:
         else:
             self.spawn(self._finish(msg, result))
 
-    def again(self, msg: Message) -> None:
-        """Handle a request that its handler put off as if it came now."""
-        self._request(msg)
-
     async def _finish(self, msg: Message, pending: Awaitable[Any]) -> None:
         try:
             result = await pending

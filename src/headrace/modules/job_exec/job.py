@@ -25,16 +25,14 @@ class Job:
         "runs_again",
         "sim",
         "timer",
-        "unsaid",
         "userid",
     )
 
-    def __init__(self, id: int, userid: int, msg: Message | None, ranks: list[int]) -> None:
+    def __init__(self, id: int, userid: int, msg: Message, ranks: list[int]) -> None:
         self.id = id
         self.userid = userid
-        # The start request, None as long as a job that was started ahead waits for it; `unsaid` are answers to it.
+        # The start request, which is answered until the job is over.
         self.msg = msg
-        self.unsaid: list[tuple[str, dict[str, Any]]] = []
         self.ranks = ranks
         # Nodes, counted from 0, whose loss ends the job, None for all of them.
         self.critical: Idset | None = None

@@ -7,17 +7,13 @@ in one go, and always before the job manager hears that the job is over.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from headrace.agent.begun import read as read_traces
 from headrace.broker.module.args import only
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.job_exec.job import Job
@@ -35,9 +31,6 @@ from headrace.spec.requests.execution import JOB_EXEC
 _EVENTS = "guest.exec.eventlog"
 # Seconds that the first entries of a log wait for those of the shells.
 _PATIENCE = 0.01
-# Seconds that the end of this module waits for the agent's word on what it has started.
-_AGENT_ANSWERS = 2.0
-_NOTHING: Mapping[str, Any] = {}
 
 
 class Leader:
@@ -47,22 +40,8 @@ class Leader:
         self.ctx = ctx
         self.node = node
         self.jobs: dict[int, Job] = {}
-        # What the agent was given to start, by id.
-        self.ahead: dict[int, dict[str, Any]] = {}
-        # Where the agent leaves traces of what it starts of these.
-        self.traces = ""
-        # There is no agent until another has taken the place of one that was killed.
-        self.down = ctx.broker.agent is not None and not ctx.broker.agent.up
-        # Who waits for the agent's word on what it has started, and who for the job manager's as well.
-        self.recalls: list[Callable[[], Any]] = []
-        self.recalled: list[Callable[[], Any]] = []
-        # Start requests that cannot be answered yet: the agent may have started the job, or we are about to go.
-        self.late: list[Message] = []
-        # How many jobs were started ahead that the job manager did not ask for yet.
-        self.unconnected = 0
-        # Whether the job manager knows of us: what arrives before and after that was meant for another load of us.
+        # True once the job manager knows of this load: what arrives before that was meant for an earlier one.
         self.taking = False
-        self.leaving = False
         self.unsaved: dict[tuple[int, str], list[Any]] = {}
         self.waiting = False
         self.args = args
@@ -85,8 +64,6 @@ class Leader:
             "expiration": self._expiration,
             "override": self.simulator.override,
             "critical-ranks": self._critical_ranks,
-            "ahead": self._ahead,
-            "recall": self._recall,
         }
         ctx.service("job-exec", {**node.methods(), **methods}, open=("critical-ranks",), requests=JOB_EXEC)
         ctx.subscribe("job-exception", self._job_exception)
@@ -94,9 +71,7 @@ class Leader:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
-        # With more brokers than this one a start has to wait for the disk, and a place may be lost with its node.
-        ahead = ctx.alone and ctx.broker.agent is not None
-        ctx.call("job-manager.exec-hello", {"service": "job-exec", "ahead": ahead}, self._hello)
+        ctx.call("job-manager.exec-hello", {"service": "job-exec"}, self._hello)
 
     def _hello(self, reply: Message) -> None:
         if reply.errnum:
@@ -111,31 +86,17 @@ class Leader:
     def _stats(self) -> dict[str, Any]:
         running = sum(job.running for job in self.jobs.values())
         jobs = {"active": len(self.jobs), "running": running}
-        ahead = {"given": len(self.ahead), "unconnected": self.unconnected, "recalls": len(self.recalls)}
-        return {**self.settings.stats(), "jobs": jobs, "parts": len(self.node.parts), "ahead": ahead}
+        return {**self.settings.stats(), "jobs": jobs, "parts": len(self.node.parts)}
 
     # -- start
 
     def _start(self, msg: Message) -> None:
         body = msg.obj
         job_id = body["id"]
-        job = self.jobs.get(job_id)
-        if job is not None and job.msg is None:
-            self._connect(job, msg)
-            return
-        if job is not None:
+        if job_id in self.jobs:
             raise RpcError(errno.EEXIST, f"job {job_id} is already started")
-        if self.leaving:
-            # Refused now, the job manager would take us for gone, and not ask for what the agent has started.
-            self.late.append(msg)
-            return
         if not self.taking:
             raise RpcError(errno.ENOSYS, "no job is taken at the moment")
-        if job_id in self.ahead:
-            # Handed out ahead, and the job manager does not count on that any more: who starts it is settled here.
-            self.late.append(msg)
-            self._bring_back(lambda: None)
-            return
         ranks = ranks_of(body["R"])
         job = self.jobs[job_id] = Job(job_id, body["userid"], msg, ranks)
         if js.system(body["jobspec"]).get("requeue") is True:
@@ -174,129 +135,17 @@ class Leader:
         self._end(job, 1 << 8)
 
     def _respond(self, job: Job, kind: str, data: dict[str, Any]) -> None:
-        if job.msg is None:
-            job.unsaid.append((kind, data))
-        else:
-            self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
+        self.ctx.respond(job.msg, {"id": job.id, "type": kind, "data": data})
 
-    # -- starts ahead of the time: beyond RFC 32, docs/dev/interfaces.md
-
-    def _ahead(self, msg: Message) -> Any:
-        """`ahead {jobs, after, first, ends, traces}`: start `jobs`, one each, where another ends."""
-        body = msg.obj
-        if not self.taking:
-            return EMPTY
-        self.traces = body["traces"]
-        jobs = [{**todo, "duration": js.duration(todo["jobspec"]), "expiration": body["ends"]} for todo in body["jobs"]]
-        self.ahead.update((job["id"], job) for job in jobs)
-        if not self.down:
-            self.node.ahead(jobs, body["after"], body["first"], self.traces)
-        return EMPTY
-
-    def _recall(self, msg: Message) -> None:
-        """`recall`: answered when nothing of it will be started any more that was not told."""
-        self._bring_back(lambda: self.ctx.respond(msg))
-
-    def _bring_back(self, then: Callable[[], Any]) -> None:
-        if self.ahead or self.recalls:
-            self.recalls.append(then)
-            if not self.down:
-                self.node.recall()
-        else:
-            self.recalled.append(then)
-            self._answer_recalls()
-
-    def _recalled(self, op: Op) -> None:
-        for id in op["ids"]:
-            self.ahead.pop(id, None)
-        late, self.late = self.late, []
-        for msg in late:
-            self.ctx.again(msg)
-        self.recalled.append(self.recalls.pop(0))
-        self._answer_recalls()
-
-    def _agent_back(self) -> None:
-        """Another agent is there: it gets what the last one has not started."""
-        self.down = False
-        begun = [id for id in read_traces(self.traces) if id in self.ahead] if self.traces else []
-        if begun:
-            for id in begun:
-                del self.ahead[id]
-            self.ctx.call("job-manager.exec-begun", {"ids": begun})
-        if self.ahead:
-            self.node.ahead(list(self.ahead.values()), [], True, self.traces)
-        for _ in self.recalls:
-            self.node.recall()
-
-    def _agent_ended(self) -> None:
-        """Nothing is started any more. What was started and not told is in the traces: for the next broker."""
-        self.taking = False
-        self.ahead.clear()
-        while self.recalls:
-            self._recalled({"ids": []})
-
-    def _answer_recalls(self) -> None:
-        # Whoever asked hears of all that was started before.
-        if not self.unconnected:
-            recalled, self.recalled = self.recalled, []
-            for then in recalled:
-                then()
-
-    def _adopt(self, id: int, ranks: list[int], time: float) -> None:
-        """The agent started a job in the place of one that ended; the job manager asks for it when it hears of that."""
-        todo = self.ahead.pop(id)
-        self.jobs[id] = Job(id, todo["userid"], None, ranks)
-        self.unconnected += 1
-        self.node.adopt({**todo, "ranks": ranks})
-        self._append(id, _EVENTS, [[time, "init", None], [time, "starting", None]], soon=False)
-
-    def _connect(self, job: Job, msg: Message) -> None:
-        job.msg = msg
-        unsaid, job.unsaid = job.unsaid, []
-        for kind, data in unsaid:
-            self._respond(job, kind, data)
-            if kind == "release":
-                del self.jobs[job.id]
-        self.unconnected -= 1
-        self._answer_recalls()
-
-    async def _all_back(self) -> None:
-        # What the agent still answers must not be heard by the next load of this module.
-        while self.ahead or self.recalls or self.unconnected:
-            back = self.ctx.loop.create_future()
-            self._bring_back(partial(back.set_result, None))
-            await back
-
-    async def _unload(self) -> None:
-        """Start nothing any more, and leave nothing behind that nobody watches."""
-        self.taking, self.leaving = False, True
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._all_back(), _AGENT_ANSWERS)
-        begun = [job.id for job in self.jobs.values() if job.msg is None]
-        if begun:
-            self.ctx.call("job-manager.exec-begun", {"ids": begun})
+    def _unload(self) -> None:
+        """End every job: once this module is gone, no service watches it."""
         for job in self.jobs.values():
             self.node.down({"op": "kill", "id": job.id, "signum": int(signal.SIGKILL), "all": True})
-            if job.msg is not None:
-                self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
-        for msg in self.late:
-            self.ctx.respond_error(msg, errno.ENOSYS, "the module was unloaded")
+            self.ctx.respond_error(job.msg, errno.ECONNRESET, "the module was unloaded")
 
     # -- what the shells report
 
     def _report(self, op: Op) -> None:
-        if op["op"] == "recalled":
-            self._recalled(op)
-            return
-        if op["op"] == "gone":
-            self.down = True
-            return
-        if op["op"] == "back":
-            self._agent_back()
-            return
-        if op["op"] == "ended":
-            self._agent_ended()
-            return
         handler = self._ops.get(op["op"])
         if handler is not None and op["id"] in self.jobs:
             handler(op)
@@ -347,27 +196,21 @@ class Leader:
         events: list[Any] = [[now, "shell-exit", {"rank": lead, "wait_status": bad.pop(lead, 0)}]]
         events += [[now, "shell-exit", {"rank": rank, "wait_status": status}] for rank, status in sorted(bad.items())]
         self._append(job.id, _EVENTS, events)
-        if "heir" in op:
-            self._end(job, op["status"], {"heir": op["heir"]})
-            self._adopt(op["heir"], job.ranks, op["t"])
-        else:
-            self._end(job, op["status"])
+        self._end(job, op["status"])
 
-    def _end(self, job: Job, status: int, extra: Mapping[str, Any] = _NOTHING) -> None:
+    def _end(self, job: Job, status: int) -> None:
         """The last word on a job. The store has all its logs before the job manager is told."""
         now = self.ctx.now()
-        if job.runs_again:
-            # Nobody who follows its logs is at their end.
-            extra = {**extra, "requeue": True}
-        else:
+        # The logs of a job that is queued again go on.
+        requeue = {"requeue": True} if job.runs_again else {}
+        if not job.runs_again:
             self._append(job.id, _EVENTS, [[now, "complete", {"status": status}], [now, "done", None]])
         self._save()
         if job.timer is not None:
             job.timer.cancel()
-        if job.msg is not None:
-            del self.jobs[job.id]
-        self._respond(job, "finish", {"status": status, **extra} if job.runs_again else {"status": status})
-        self._respond(job, "release", {"ranks": "all", "final": True, **extra})
+        del self.jobs[job.id]
+        self._respond(job, "finish", {"status": status, **requeue})
+        self._respond(job, "release", {"ranks": "all", "final": True, **requeue})
 
     def _append(self, job: int, log: str, entries: list[Any], soon: bool = True) -> None:
         """Log `entries` at the end of this turn, or with what follows in a moment if not `soon`."""
@@ -420,8 +263,7 @@ class Leader:
         if job.id not in self.jobs:
             return
         if job.kills >= self.settings.max_kills:
-            # Nobody may be started in its place any more.
-            self._bring_back(lambda: self._give_up(job))
+            self._give_up(job)
             return
         job.kills += 1
         self.node.down({"op": "kill", "id": job.id, "signum": self.settings.kill_signal, "all": True})
@@ -429,8 +271,6 @@ class Leader:
         job.timer = self.ctx.call_later(wait, self._kill_harder, job)
 
     def _give_up(self, job: Job) -> None:
-        if job.id not in self.jobs:
-            return
         text = jobid.encode(job.id)
         reason = f"unkillable user processes for job {text}"
         ranks = str(Idset(job.ranks))

@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from headrace.broker.module.context import EMPTY, ModuleContext
 from headrace.modules.job_exec.tree import HERE, LOST_STATUS, Part, split
 from headrace.spec import jobid
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from headrace.modules.job_exec.payload import Payloads
 
 Op = dict[str, Any]
-
-_pack = msgspec.msgpack.Encoder().encode
 
 # Bytes of output on their way to the parent at which the agent is not read any more, and at which it is again.
 _MOST, _FEW = 2 << 20, 1 << 20
@@ -136,25 +132,6 @@ class Node:
             "service": f"{job['userid']}-shell-f{text[1:]}",
         }
 
-    def ahead(self, jobs: list[dict[str, Any]], after: list[int], first: bool, traces: str) -> None:
-        """Hand out `jobs`, as for `launch`, with a duration and without R and ranks (docs/dev/interfaces.md)."""
-        starts = [
-            {"id": job["id"], "start": _pack({**self._operation(job), "duration": job["duration"]})} for job in jobs
-        ]
-        if self.ctx.broker.agent is not None:
-            op = {"op": "ahead", "jobs": starts, "after": after, "first": first, "traces": traces}
-            self.ctx.broker.agent.send(op)
-
-    def recall(self) -> None:
-        """Have the agent say "recalled", and start nothing of its own from then on."""
-        if self.ctx.broker.agent is not None:
-            self.ctx.broker.agent.send({"op": "recall", "by": self.ctx.uuid})
-
-    def adopt(self, job: dict[str, Any]) -> None:
-        """The agent has started a job ahead, in the place of another."""
-        self.parts[job["id"]] = Part(job, self.rank, 0, {})
-        self.shells.add(f"{job['userid']}-shell-f{jobid.encode(job['id'])[1:]}", job["id"], job["userid"], True)
-
     def down(self, op: Op) -> None:
         """Hand `op` (kill, expiration, barrier) to the job's shells at and below us."""
         part = self.parts.get(op["id"])
@@ -184,12 +161,6 @@ class Node:
             self._peer(op)
         elif kind == "gone":
             self._agent_gone()
-        elif kind in ("back", "ended"):
-            if self.rank == 0:
-                self.report(op)
-        elif kind == "recalled" and op["by"] != self.ctx.uuid:
-            # An earlier load of us waited for it no longer.
-            pass
         elif not kind.startswith("exec"):
             self._take(HERE, op)
 
@@ -227,8 +198,7 @@ class Node:
             self.shells.remove(op["id"])
         if part.finished(source, status, bad):
             del self.parts[op["id"]]
-            done = {"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad}
-            self.report({**done, "heir": op["heir"], "t": op["t"]} if "heir" in op else done)
+            self.report({"op": "finish", "id": op["id"], "status": part.finish.status, "bad": part.finish.bad})
 
     def _barrier(self, source: int, op: Op) -> None:
         part = self.parts.get(op["id"])
@@ -310,8 +280,6 @@ class Node:
                 self._lost(part, rank, part.children[rank])
 
     def _agent_gone(self) -> None:
-        if self.rank == 0:
-            self.report({"op": "gone"})
         for part in list(self.parts.values()):
             if part.here and HERE not in part.heard_finish:
                 if part.nodeid:

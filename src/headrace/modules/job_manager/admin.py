@@ -33,13 +33,11 @@ class Admin:
         core: Core,
         store: Store,
         touch: Callable[[], None],
-        settled: Callable[[Message, int | None], bool],
     ) -> None:
         self.ctx = ctx
         self.core = core
         self.store = store
         self.touch = touch
-        self.settled = settled
         self.draining: list[Message] = []
         self.idling: list[Message] = []
         self.age_limit = self.number_limit = -1.0
@@ -101,11 +99,8 @@ class Admin:
     def queue_start(self, msg: Message) -> None:
         """`queue-start {start, name?, all, reason?, nocheckpoint?}`."""
         body = msg.obj
-        names = self._selected(body)
-        if not self.settled(msg, None):
-            return
         self.core.now = self.ctx.now()
-        self.core.start_queues(names, body["start"], body.get("reason"), not body.get("nocheckpoint"))
+        self.core.start_queues(self._selected(body), body["start"], body.get("reason"), not body.get("nocheckpoint"))
         self._answer(msg)
 
     # -- waiting for calm

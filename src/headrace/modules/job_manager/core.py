@@ -29,9 +29,9 @@ from headrace.jobs.record import (
 )
 from headrace.modules.job_manager import dependencies as deps
 from headrace.modules.job_manager.deadlines import Deadlines
-from headrace.modules.job_manager.heirs import FOR_EXEC, Heirs, notes
 from headrace.modules.job_manager.limited import Limited
 from headrace.modules.job_manager.queues import Queues
+from headrace.modules.job_manager.successors import Successors, notes
 from headrace.modules.job_manager.waiting import Waiting
 from headrace.spec import jobspec as js
 
@@ -39,8 +39,7 @@ from headrace.spec import jobspec as js
 NEW_JOB, EVENTS, RSET, QUEUES, PURGED, REAPED = 1, 2, 3, 5, 6, 7
 
 Record = tuple[int, int, Any]
-# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, heir)
-# ("ahead", jobs, ids, first) ("recall",).
+# Requests: ("alloc", job) ("cancel", id) ("prioritize", [[id, priority]]) ("free", job, R) ("inherit", job, successor).
 # Effects: ("start", job) ("expiration", id, seconds) ("exception", id, type, severity) ("annotations", job)
 # ("deadline",), and those that the service around the core adds.
 Effect = tuple[Any, ...]
@@ -73,16 +72,13 @@ class Core:
         # How often a job may be queued again that asks for it.
         self.most_requeues = MOST_REQUEUES
         self.alloc_pending = 0
-        self.heirs = Heirs(self)
-        # Jobs that the exec service was told to start and that have not given back what they hold, by id.
-        self.holders: dict[int, Job] = {}
+        self.successors = Successors(self)
         self.exec_ready = False
         self.records: list[Record] = []
         # Of jobs that are over: in replay nothing of a job may follow, which would bring it back.
         self.partings: list[Record] = []
         self.effects: list[Effect] = []
-        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back. What is started ahead
-        # leaves a trace of its own.
+        # What the scheduler is told at once: it keeps nothing, so a crash takes both sides back.
         self.requests: list[Effect] = []
         # Jobs by their last event, with the index of their first new one: records and listings follow that order.
         self.dirty: dict[Job, int] = {}
@@ -168,7 +164,7 @@ class Core:
 
     def ask(self, job: Job) -> None:
         self._trace(job, "alloc-request")
-        self.heirs.asked(job)
+        self.successors.asked(job)
         job.alloc_pending = True
         self.alloc_pending += 1
         self.requests.append(("alloc", job))
@@ -182,9 +178,7 @@ class Core:
         if self.exec_ready and not job.start_sent and not job.prologs:
             job.start_sent = True
             self._trace(job, "start-request")
-            self.holders[job.id] = job
             self.effects.append(("start", job))
-            self.heirs.started(job)
 
     def _clean_up(self, job: Job) -> None:
         if job.alloc_pending:
@@ -193,16 +187,13 @@ class Core:
         if (job.start_sent and not job.released) or job.epilogs:
             return
         if job.has_resources:
-            if not self.heirs.may_take(job, lambda: self.advance(job)):
-                return
             self._trace(job, "free-request")
             self.post(job, "free")
-            self.holders.pop(job.id, None)
-            heir = self.heirs.take(job)
-            if heir is None:
+            successor = self.successors.take(job)
+            if successor is None:
                 self.requests.append(("free", job, job.r))
             else:
-                self._inherit(job, heir)
+                self._inherit(job, successor)
         self.post(job, "clean")
         self._retire(job)
 
@@ -292,8 +283,8 @@ class Core:
     def sched_gone(self) -> None:
         """The scheduler is gone and its requests with it, also those that it was not told of yet."""
         self.sched_ready, self.alloc_pending = False, 0
-        self.requests = [request for request in self.requests if request[0] in FOR_EXEC]
-        self.heirs.forget()
+        self.requests.clear()
+        self.successors.forget()
         for job in list(self.active.values()):
             if job.alloc_pending:
                 job.alloc_pending = job.alloc_canceled = False
@@ -302,8 +293,6 @@ class Core:
 
     def alloc_reply(self, id: int, kind: int, r: dict[str, Any] | None, notes: dict[str, Any] | None, why: str) -> None:
         """A response to an alloc request: SUCCESS with R, ANNOTATE, DENY or CANCEL."""
-        if kind != ANNOTATE and not self.heirs.answers(id, lambda: self.alloc_reply(id, kind, r, notes, why)):
-            return
         job = self.active.get(id)
         if job is None or not job.alloc_pending:
             return
@@ -329,12 +318,12 @@ class Core:
         if self.limited.limit:
             self.limited.fill()
 
-    def _inherit(self, job: Job, heir: Job) -> None:
-        """Start a job on what another held, as the scheduler would have once it had heard of it."""
-        self.alloc_pending -= heir.alloc_pending
-        heir.alloc_pending = heir.alloc_canceled = False
-        self._allocated(heir, self.heirs.resources(job, heir), notes(job, heir))
-        self.requests.append(("inherit", job, heir))
+    def _inherit(self, job: Job, successor: Job) -> None:
+        """Start a job on what another held, as the scheduler would have once it had heard of the end."""
+        self.alloc_pending -= 1
+        successor.alloc_pending = False
+        self._allocated(successor, self.successors.resources(job, successor), notes(job, successor))
+        self.requests.append(("inherit", job, successor))
         if self.limited.limit:
             self.limited.fill()
 
@@ -352,10 +341,9 @@ class Core:
 
     # -- the exec service (RFC 32)
 
-    def exec_is_ready(self, ahead: bool = False) -> None:
-        """The exec service takes starts, also `ahead` of the time if it says so."""
+    def exec_is_ready(self) -> None:
+        """The exec service takes starts."""
         self.exec_ready = True
-        self.heirs.ahead = ahead
         for job in list(self.active.values()):
             if job.state == RUN:
                 self._start(job)
@@ -363,7 +351,6 @@ class Core:
     def exec_gone(self, note: str) -> None:
         """The exec service is gone: what it was running is lost."""
         self.exec_ready = False
-        self.heirs.exec_gone()
         for job in list(self.active.values()):
             if job.start_sent and not job.released:
                 self.exec_failed(job.id, note)
@@ -374,13 +361,11 @@ class Core:
         if job is None or not job.start_sent:
             return
         job.start_sent = False
-        self.holders.pop(id, None)
         if note:
             self.raise_exception(job, "exec", 0, note, self.owner)
             return
         if gone:
             self.exec_ready = False
-            self.heirs.exec_gone()
         self.advance(job)
 
     def exec_reply(self, id: int, kind: str, data: dict[str, Any]) -> None:
@@ -401,8 +386,6 @@ class Core:
                 self.post(job, "finish", {"status": data["status"]})
             self.advance(job)
         elif kind == "release":
-            if "heir" in data:
-                self.heirs.claim(job, data["heir"])
             self.post(job, "release", {"ranks": data["ranks"], "final": data["final"]})
             self.advance(job)
         elif kind == "exception":
@@ -412,7 +395,6 @@ class Core:
     def _requeue(self, job: Job) -> None:
         """A job lost a node and asks to be run again: it waits anew."""
         job.start_sent = False
-        self.holders.pop(job.id, None)
         self.requests.append(("free", job, job.r))
         self.post(job, "free")
         self.post(job, "requeue", {"reason": "node-failure"})
@@ -444,7 +426,7 @@ class Core:
         self.advance(job)
         if job.alloc_pending and not job.alloc_canceled and job.priority != was:
             self.requests.append(("prioritize", [[job.id, job.priority]]))
-            self.heirs.forget()
+            self.successors.forget()
             if self.limited.limit:
                 self.limited.fill()
 
@@ -463,9 +445,7 @@ class Core:
 
     def instance_expires(self, expiration: float) -> None:
         """The instance ends at another time: so do running jobs that have no duration of their own."""
-        if not self.heirs.settled(None, lambda: self.instance_expires(expiration)):
-            return
-        self.heirs.expiration = expiration
+        self.successors.expiration = expiration
         for job in list(self.active.values()):
             if job.state == RUN and not js.duration(job.jobspec) and job.expiration != expiration:
                 self._expire_at(job, expiration)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from headrace.agent import begun
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.jobs.record import Job
 from headrace.modules.job_manager.core import Core
@@ -20,7 +19,7 @@ from headrace.spec.jobspec import Bare
 from headrace.spec.message import Message
 
 # Seconds that the scheduler may learn later of what changes nothing for it, and how many such things it may not know:
-# fewer than the heirs that it still has named when it names more.
+# fewer than the successors that it still has named when it names more.
 _COMPANY = 0.005
 _ENOUGH = 16
 _GONE = "the exec service is gone"
@@ -124,17 +123,17 @@ class Scheduler:
         self._tell()
         self.ctx.call("sched.free", {"id": job.id, "R": r, "final": True})
 
-    def inherit(self, job: Job, heir: Job) -> None:
+    def inherit(self, job: Job, successor: Job) -> None:
         """Tell of a job that took over what another gave back; its own request is answered by that.
 
         That can wait for company: each message wakes a process, and none of them changes what is free.
         """
-        tag = self.tags.pop(heir.id, None)
+        tag = self.tags.pop(successor.id, None)
         if tag is not None:
             self.ctx.forget(tag)
         if not self.untold:
             self.ctx.call_later(_COMPANY, self._tell)
-        self.untold.append((job.id, heir.id, heir.expiration))
+        self.untold.append((job.id, successor.id, successor.expiration))
         if len(self.untold) == _ENOUGH:
             self._tell()
 
@@ -143,11 +142,11 @@ class Scheduler:
             untold, self.untold = self.untold, []
             self.ctx.call("sched.inherit", {"jobs": untold})
 
-    def heirs(self, msg: Message) -> Any:
-        """`sched-heirs {ids, expiration}`: jobs that are to take over, one each and in this order, what ended jobs of
-        the same request give back; the word before is void. An extension of RFC 27."""
+    def successors(self, msg: Message) -> Any:
+        """`sched-successors {ids, expiration}`: waiting jobs that are to take over, one each and in this order, what
+        ended jobs of the same request give back, in place of the list before. An extension of RFC 27."""
         if msg.sender == self.sender:
-            self.core.heirs.name(msg.obj["ids"], msg.obj["expiration"])
+            self.core.successors.name(msg.obj["ids"], msg.obj["expiration"])
         return EMPTY
 
     def expiration(self, id: int, expiration: float) -> None:
@@ -160,39 +159,23 @@ class Scheduler:
 
 
 class Exec:
-    """Requests to the exec service that said hello last.
+    """Requests to the exec service that said hello last."""
 
-    `traces` is the file in which it leaves a trace of what it starts of its own, None if there can be no such file:
-    then it is not to start anything of its own.
-    """
-
-    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None], traces: str | None) -> None:
+    def __init__(self, ctx: ModuleContext, core: Core, touch: Callable[[], None]) -> None:
         self.ctx = ctx
         self.core = core
         self.touch = touch
-        self.traces = traces
-        self.cleared = False
         self.service = ""
         self.sender = ""
         self.tags: dict[int, int] = {}
 
     def hello(self, msg: Message) -> Any:
-        """`exec-hello {service, ahead?}`; `ahead`, beyond RFC 32, says that it takes `ahead` and `recall`."""
+        """`exec-hello {service}`."""
         if self.service:
             self._drop("the exec service was replaced")
         self.service, self.sender = msg.obj["service"], msg.sender
-        self.core.exec_is_ready(self.traces is not None and bool(msg.obj.get("ahead")))
+        self.core.exec_is_ready()
         self.touch()
-        return EMPTY
-
-    def begun(self, msg: Message) -> Any:
-        """`exec-begun {ids}`, beyond RFC 32: jobs that an exec service has started ahead, and takes along before it was
-        asked for them. They must not be started again."""
-        if msg.sender == self.sender:
-            self.core.now = self.ctx.now()
-            for id in msg.obj["ids"]:
-                self.core.heirs.lost(id, "lost with who had started it")
-            self.touch()
         return EMPTY
 
     def disconnected(self, sender: str) -> None:
@@ -246,29 +229,6 @@ class Exec:
         self.core.now = self.ctx.now()
         self.core.exec_reply(id, kind, data)
         self.touch()
-
-    def ahead(self, jobs: list[Job], after: list[int], first: bool) -> None:
-        """Hand out `jobs`, to be started one each where one of the jobs `after` ends, or one of themselves."""
-        if self.traces and not self.cleared:
-            # Those of an earlier life are in the journal by now.
-            begun.clear(self.traces)
-            self.cleared = True
-        todo = [{"id": job.id, "userid": job.userid, "jobspec": job.jobspec} for job in jobs]
-        body = {"jobs": todo, "after": after, "first": first, "ends": self.core.heirs.expiration, "traces": self.traces}
-        self.ctx.call(f"{self.service}.ahead", body)
-
-    def recall(self) -> None:
-        """Have what was handed out and is not started back."""
-
-        life = self.core.heirs.lives
-
-        def answer(_reply: Message) -> None:
-            if self.core.heirs.lives == life:
-                self.core.now = self.ctx.now()
-                self.core.heirs.recalled()
-                self.touch()
-
-        self.ctx.call(f"{self.service}.recall", None, answer)
 
     def kill(self, id: int, signum: int) -> None:
         self.ctx.call(f"{self.service}.kill", {"id": id, "signum": signum})

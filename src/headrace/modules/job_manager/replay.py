@@ -6,9 +6,8 @@ A record that is known already changes nothing, so a checkpoint may be newer tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 
-from headrace.jobs.record import CLEANUP, DEPEND, INACTIVE, PENDING, RUN, Event, Job, failure_text, summary
+from headrace.jobs.record import CLEANUP, DEPEND, INACTIVE, RUN, Event, Job, failure_text, summary
 from headrace.modules.job_manager.core import EVENTS, NEW_JOB, PURGED, QUEUES, REAPED, RSET, Core, Record
 from headrace.spec import jobspec as js
 
@@ -66,22 +65,19 @@ def _replay_events(core: Core, job: Job, first: int, events: Sequence[Event]) ->
             core.zombies[job.id] = failure_text(job)
 
 
-def restart(core: Core, begun: AbstractSet[int] = frozenset()) -> None:
-    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask).
-
-    `begun` are jobs that may have been started ahead, without a word of it in the journal.
-    """
+def restart(core: Core) -> None:
+    """Everything is replayed: take up pending jobs, end those that ran (or queue them anew, where they ask)."""
     jobs = sorted(core.active.values(), key=lambda job: job.id)
     for job in jobs:
         core.waiting.join_singletons(job)
     for job in jobs:
         if job.id in core.active:
-            take_up(core, job, job.id in begun)
+            take_up(core, job)
 
 
-def take_up(core: Core, job: Job, begun: bool, lost_note: str = _LOST_NOTE) -> None:
+def take_up(core: Core, job: Job, lost_note: str = _LOST_NOTE) -> None:
     """Have a job go on that was pending; end one that ran, for the reason `lost_note`, or queue it anew."""
-    ran = job.state == RUN or (begun and bool(job.state & PENDING))
+    ran = job.state == RUN
     left = core.requeues_left(job) if ran else None
     requeue = bool(left)
     core.post(job, "flux-restart", {"requeue": True} if requeue else None)

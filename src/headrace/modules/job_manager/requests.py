@@ -68,14 +68,6 @@ class Requests:
             self.core.effects.append(("answer", msg, body))
         self.touch()
 
-    def settled(self, msg: Message, id: int | None) -> bool:
-        """Whether a job (None: any) can be changed now; if not, the request is handled anew when it can."""
-        settled = self.core.heirs.settled(id, lambda: self.ctx.again(msg))
-        if not settled:
-            # What it waits for is asked for in this turn, whatever else happens in it.
-            self.touch()
-        return settled
-
     def _job(self, msg: Message, deed: str) -> Job:
         """The active job that a request is about; raises RpcError. `deed` is what guests may do to their own only."""
         id = msg.obj["id"]
@@ -104,8 +96,6 @@ class Requests:
         body = msg.obj
         job = self._job(msg, "can only raise exceptions on")
         kind, severity = _exception(body)
-        if not self.settled(msg, job.id):
-            return
         self._begin()
         self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
         self._answer(msg)
@@ -116,8 +106,6 @@ class Requests:
         kind, severity = _exception(body)
         jobs = self._selected(msg, body["states"], "can only raise exceptions on")
         if not body["dry_run"]:
-            if not self.settled(msg, None):
-                return
             self._begin()
             for job in jobs:
                 self.core.raise_exception(job, kind, severity, body.get("note") or "", msg.userid)
@@ -153,8 +141,6 @@ class Requests:
             raise RpcError(errno.EPERM, "guests can only adjust urgency <= MAX(current, default)")
         if job.state & (RUN | CLEANUP):
             raise RpcError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
-        if not self.settled(msg, job.id):
-            return
         old = job.urgency
         if old != urgency or urgency == URGENCY_HOLD:
             self._begin()
@@ -255,8 +241,6 @@ class Requests:
         self._apply_update(msg, job, updates)
 
     def _apply_update(self, msg: Message, job: Job, updates: dict[str, Any]) -> None:
-        if not self.settled(msg, job.id):
-            return
         self._begin()
         self.core.update(job, updates)
         self._answer(msg)

@@ -80,7 +80,7 @@ def go_on(core: Core, jobs: list[Job]) -> None:
         core.waiting.join_singletons(job)
     for job in waiting:
         if job.id in core.active:
-            take_up(core, job, False, LOST_NOTE)
+            take_up(core, job, LOST_NOTE)
 
 
 def _submission(store: Store, data: dict[str, str]) -> tuple[Submission, dict[str, Any]]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headrace.agent import begun
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.module.rest import Return
@@ -67,27 +65,16 @@ class _Manager:
         self.core.deadlines.steady = ctx.monotonic
         self.journal = Journal(os.path.join(statedir, "jobs")) if statedir else None
         self.pipeline = Pipeline(ctx, self.core, self.store, self.journal, self._request, self._release, self._start)
-        # What the exec service has started ahead must be known when its agent is killed, or we are.
-        path = os.path.join(ctx.attrs.get("rundir"), ".begun")
-        begun_before: frozenset[int] = frozenset()
         if self.journal is not None:
             self.core.now = ctx.now()
             self.pipeline.recover()
-            path = os.path.join(self.journal.folder, "begun")
-            begun_before = begun.read(path)
-        traces: str | None = path
-        try:
-            begun.reserve(path)
-        except OSError as exc:
-            ctx.log(logging.WARNING, f"{path}: {exc.strerror}: no job is started ahead of the time")
-            traces = None
         touch = self.pipeline.touch
         self.sched = Scheduler(ctx, self.core, touch)
-        self.exec = Exec(ctx, self.core, touch, traces)
+        self.exec = Exec(ctx, self.core, touch)
         self.events = EventsJournal(ctx, self.store)
         self.info = JobInfo(ctx, self.store)
         self.requests = Requests(ctx, self.core, self.store, self.exec, self.policy, touch)
-        self.admin = Admin(ctx, self.core, self.store, touch, self.requests.settled)
+        self.admin = Admin(ctx, self.core, self.store, touch)
         # Jobs of an archive, of which some are still to come.
         self._restored: list[Job] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -100,7 +87,7 @@ class _Manager:
         ctx.on_unload(self._unload)
         ctx.returns = Return(self._resume, self._holds, _HELLOS)
         if self.journal is not None:
-            restart(self.core, begun_before)
+            restart(self.core)
             touch()
 
     def _serve(self) -> None:
@@ -136,10 +123,9 @@ class _Manager:
             "events-journal": self.events.open,
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
-            "sched-heirs": self.sched.heirs,
+            "sched-successors": self.sched.successors,
             "reasons": Reasons(self.ctx, self.core).ask,
             "exec-hello": self.exec.hello,
-            "exec-begun": self.exec.begun,
         }
         self.ctx.service(NAME, {**open_methods, **owner_methods}, open=open_methods, requests=JOB_MANAGER)
         methods = {"lookup": self._lookup, "append": self._append}
@@ -225,12 +211,8 @@ class _Manager:
                 sched.free(request[1], request[2])
             elif kind == "inherit":
                 sched.inherit(request[1], request[2])
-            elif kind == "ahead":
-                self.exec.ahead(*request[1:])
             elif kind == "cancel":
                 sched.cancel(request[1])
-            elif kind == "recall":
-                self.exec.recall()
             else:
                 sched.prioritize(request[1])
 
@@ -353,9 +335,6 @@ class _Manager:
             "max_jobid": self.core.max_jobid,
             "housekeeping": {"running": {}, "config": {"release-after": -1.0, "command": ""}},
         }
-        heirs = self.core.heirs.stats()
-        if any(heirs.values()):
-            out["heirs"] = heirs
         durable = self.pipeline.stats()
         if durable:
             out["durable"] = durable

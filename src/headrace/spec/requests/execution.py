@@ -12,7 +12,6 @@ _NONE = form({})
 _PROCESS = {"pid?": int, "label?": str}
 _SHELL = {"shell?": {"job": int, "topic": str}}
 _COMMAND = {"cmdline": [str], "env": dict, "cwd?": str, "opts?": dict, "label?": str, "channels?": list}
-_AHEAD = {"id": int, "userid": int, "jobspec": dict}
 
 # Between the exec services of the tree.
 JOB_EXEC_NODE: Methods = {
@@ -29,8 +28,6 @@ JOB_EXEC: Methods = {
     "expiration": form({"id": int, "expiration": float}),
     "override": form({"jobid": int, "event": str, "status?": int}),
     "critical-ranks": form({"id": int, "ranks": str}),
-    "ahead": form({"jobs": [_AHEAD], "after": [int], "first": bool, "ends": float, "traces?": str}),
-    "recall": _NONE,
 }
 
 REXEC: Methods = {

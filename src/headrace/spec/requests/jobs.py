@@ -49,9 +49,8 @@ JOB_MANAGER: Methods = {
     "events-journal": form({"full?": bool, "allow?": _NAMES, "deny?": _NAMES}),
     "sched-hello": form({"partial-ok?": bool}),
     "sched-ready": form({"mode": str, "limit?": int}),
-    "sched-heirs": form({"ids": [int], "expiration": float}),
-    "exec-hello": form({"service": str, "ahead?": bool}),
-    "exec-begun": form({"ids": [int]}),
+    "sched-successors": form({"ids": [int], "expiration": float}),
+    "exec-hello": form({"service": str}),
 }
 
 JOB_STORE: Methods = {"lookup": form({"path": str}), "append": form({"logs": [list]})}

@@ -335,7 +335,7 @@ class Pool:
         if allocation is not None and now > allocation.start:
             self.fair.charge(jobid, sum(share.cores.bit_count() for share in shares), allocation.start, now)
 
-    def heirs(self, count: int, now: int) -> list[int]:
+    def successors(self, count: int, now: int) -> list[int]:
         """Waiting jobs that may take over, in this order, what a job of the same request gives back.
 
         Only where it cannot matter that nobody chooses: there is nothing else that the first of them could have, nobody

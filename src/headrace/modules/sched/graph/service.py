@@ -44,7 +44,7 @@ _EXPLAIN_AFTER = 0.1
 _EXPLAIN_JOBS = 16
 # How many jobs are named that take over what others give back, before the scheduler has heard of it; new ones are named
 # when half of them have.
-_HEIRS = 64
+_SUCCESSORS = 64
 # An estimate further away says nothing.
 _FAR = UNLIMITED // 2
 
@@ -106,7 +106,8 @@ class _Scheduler:
         self.continuing = False
         self.explaining = False
         self.due: Any = None
-        self.heirs: deque[int] = deque()
+        # Jobs that the job manager was told come next.
+        self.named: deque[int] = deque()
         self.passes = 0
         self.explainer = Explainer()
         reasons = Reasons(ctx, lambda id, _place: self._reason(id), lambda: places(self._pool(), self._time()))
@@ -186,7 +187,7 @@ class _Scheduler:
                 self._start(decision)
             elif isinstance(decision, Refused):
                 self._refuse(decision)
-        self._name_heirs()
+        self._name_successors()
         if pool.unfinished:
             if not self.continuing:
                 self.continuing = True
@@ -201,14 +202,14 @@ class _Scheduler:
         self.continuing = False
         self._schedule()
 
-    def _name_heirs(self) -> None:
+    def _name_successors(self) -> None:
         """Tell the job manager who comes next, if that is as good as decided."""
         pool = self._pool()
-        ids = [] if pool.unfinished else pool.heirs(_HEIRS, self.now)
-        told = list(self.heirs)
-        if ids != told and (len(told) < _HEIRS // 2 or ids[: len(told)] != told):
-            self.heirs = deque(ids)
-            self.ctx.call("job-manager.sched-heirs", {"ids": ids, "expiration": self.expiration})
+        ids = [] if pool.unfinished else pool.successors(_SUCCESSORS, self.now)
+        told = list(self.named)
+        if ids != told and (len(told) < _SUCCESSORS // 2 or ids[: len(told)] != told):
+            self.named = deque(ids)
+            self.ctx.call("job-manager.sched-successors", {"ids": ids, "expiration": self.expiration})
 
     def _wake_for_promises(self) -> None:
         if self.due is not None:
@@ -334,7 +335,7 @@ class _Scheduler:
         for job, priority in msg.obj["jobs"]:
             self._pool().reprioritize(job, priority)
         # The job manager gave up what it was told when it sent this.
-        self.heirs.clear()
+        self.named.clear()
         self._changed()
 
     def _free(self, msg: Message) -> Any:
@@ -353,11 +354,11 @@ class _Scheduler:
     def _inherit(self, msg: Message) -> Any:
         """Jobs have taken over what others held, as we said or before they heard that we say it no more."""
         pool, now = self._pool(), self._time()
-        for id, heir, expiration in msg.obj["jobs"]:
-            self.jobs.pop(heir, None)
-            if heir in self.heirs:
-                self.heirs.remove(heir)
-            if not pool.inherit(id, heir, now, expiration):
+        for id, successor, expiration in msg.obj["jobs"]:
+            self.jobs.pop(successor, None)
+            if successor in self.named:
+                self.named.remove(successor)
+            if not pool.inherit(id, successor, now, expiration):
                 self.log(logging.ERROR, f"sched.inherit: job {id} holds no resources")
         self._changed()
         return EMPTY

@@ -1,5 +1,4 @@
-"""A queue of short jobs that is meddled with while it runs: whatever the agent was handed ahead, each job runs at most
-once, a job that was taken back never, and its events tell what became of it."""
+"""A queue of short jobs that is meddled with while it runs: each runs at most once, and its events say what it did."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """When the exec agent is killed: its jobs are lost, and another takes its place.
 
-The link to it stays, and with it who listens there: they hear "gone" at once, "back" when there is another, or "ended"
-if there will be none. In between nothing of the dead one is left: what it ran, and what it had started and not told.
+The link to it stays, and with it who listens there: they hear "gone" at once. Before another takes its place, nothing
+is left of what the dead one ran.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST, _SECONDS = 5, 60.0
 
 
-class AgentHeirs:
+class AgentRestarts:
     """The agents of `broker` after its first. `spawn()` makes one: its pid and our end of its socket."""
 
     def __init__(self, broker: Broker, spawn: Callable[[], tuple[int, socket.socket]]) -> None:
@@ -40,21 +40,17 @@ class AgentHeirs:
         self._unburied = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
         if self._broker.stopping:
-            self._end("the exec agent ended: no job can be run any more")
+            self._broker.go_without_agent("the exec agent ended: no job can be run any more")
         elif len(self._deaths) > _MOST:
-            self._end(f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down")
+            self._broker.go_without_agent(
+                f"{len(self._deaths)} exec agents ended within {_SECONDS:g} seconds; this broker shuts down"
+            )
         else:
             why = "the exec agent was killed: its jobs are lost, starting another"
             if self._broker.agent is not None and not self._broker.agent.pid:
                 why = "there is no exec agent and no zygote that forks one: starting one"
             self._broker.log(logging.ERROR, "broker", why)
             self._broker.spawn(self._replace())
-
-    def _end(self, why: str) -> None:
-        agent = self._broker.agent
-        assert agent is not None
-        agent.tell({"op": "ended"})
-        self._broker.go_without_agent(why)
 
     def _bury(self, agent: int) -> None:
         keeper.bury(agent, self._keepers, self._broker.attrs.get("local-uri"))
@@ -79,14 +75,13 @@ class AgentHeirs:
         try:
             agent.pid, sock = await broker.loop.run_in_executor(None, self._spawn)
         except OSError as exc:
-            self._end(f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down")
+            why = f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down"
+            broker.go_without_agent(why)
             return
         self._keepers = ()
         if self._too_late():
             sock.close()
             return
-        # Before anything that waits for it.
-        agent.tell({"op": "back"})
         agent.start(sock)
         if broker.program is not None:
             broker.program.tell_agent()

@@ -1,4 +1,4 @@
-"""Whether an agent that was killed gets a successor, and what those who listen to it are told."""
+"""Whether an agent that was killed is replaced, and when."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from typing import Any
 import pytest
 
 from headrace.agent import keeper
-from headrace.broker.agent_heir import AgentHeirs
+from headrace.broker.agent_restart import AgentRestarts
 
 
 class World:
-    """A broker and its link to an agent; `told` is what listeners heard, `over` why there is no agent any more."""
+    """A broker and its link to an agent; `over` says why there is no agent any more."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told: list[str] = []
         self.over: list[str] = []
         self.buried: list[Any] = []
         self.logged: list[str] = []
         self.started: list[int] = []
         self.tasks: list[Any] = []
-        self.agent = SimpleNamespace(
-            pid=1001, closed=False, tell=lambda op: self.told.append(op["op"]), start=self._start
-        )
+        self.agent = SimpleNamespace(pid=1001, closed=False, start=self._start)
         self.broker: Any = SimpleNamespace(
             rank=0,
             stopping=False,
@@ -40,10 +37,7 @@ class World:
         )
         monkeypatch.setattr(keeper, "bury", lambda *args: self.buried.append(args))
         self.fails: OSError | None = None
-        self.heirs = AgentHeirs(self.broker, self._spawn)
-
-    def _tell(self, op: dict[str, Any]) -> None:
-        self.told.append(op["op"])
+        self.restarts = AgentRestarts(self.broker, self._spawn)
 
     def _spawn(self) -> tuple[int, socket.socket]:
         if self.fails is not None:
@@ -55,7 +49,7 @@ class World:
         sock.close()
 
     async def lose(self) -> None:
-        self.heirs.lost()
+        self.restarts.lost()
         while self.tasks:
             await self.tasks.pop()
 
@@ -71,7 +65,7 @@ def test_another_is_started_when_nothing_of_the_first_is_left(monkeypatch: pytes
     async def scenario(world: World) -> None:
         await world.lose()
         assert world.buried == [(1001, (), "local:///here")]
-        assert (world.told, world.started, world.over) == (["back"], [1002], [])
+        assert (world.started, world.over) == ([1002], [])
 
     run(monkeypatch, scenario)
 
@@ -80,7 +74,7 @@ def test_who_loses_one_after_the_other_gets_no_more(monkeypatch: pytest.MonkeyPa
     async def scenario(world: World) -> None:
         for _ in range(6):
             await world.lose()
-        assert world.told == ["back"] * 5 + ["ended"]
+        assert world.started == [1002] * 5
         assert world.over == ["6 exec agents ended within 60 seconds; this broker shuts down"]
 
     run(monkeypatch, scenario)
@@ -90,10 +84,10 @@ def test_a_broker_that_stops_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         world.broker.stopping = True
         await world.lose()
-        assert (world.told, world.buried, len(world.over)) == (["ended"], [], 1)
+        assert (world.buried, world.started, len(world.over)) == ([], [], 1)
         # It is not gone before that.
-        world.heirs.end()
-        world.heirs.end()
+        world.restarts.end()
+        world.restarts.end()
         assert world.buried == [(1001, (), "local:///here")]
 
     run(monkeypatch, scenario)
@@ -101,10 +95,10 @@ def test_a_broker_that_stops_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_buried_already_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
-        world.heirs.end()
+        world.restarts.end()
         assert world.buried == []
         await world.lose()
-        world.heirs.end()
+        world.restarts.end()
         assert len(world.buried) == 1
 
     run(monkeypatch, scenario)
@@ -124,7 +118,7 @@ def test_why_none_can_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     async def scenario(world: World) -> None:
         world.fails = OSError(errno.EAGAIN, "Resource temporarily unavailable")
         await world.lose()
-        assert (world.told, world.started) == (["ended"], [])
+        assert world.started == []
         assert "another cannot be started: Resource temporarily unavailable" in world.over[0]
 
     run(monkeypatch, scenario)
@@ -134,6 +128,6 @@ def test_a_link_that_was_closed_meanwhile_is_left_alone(monkeypatch: pytest.Monk
     async def scenario(world: World) -> None:
         world.agent.closed = True
         await world.lose()
-        assert (world.told, world.started, world.over) == ([], [], [])
+        assert (world.started, world.over) == ([], [])
 
     run(monkeypatch, scenario)

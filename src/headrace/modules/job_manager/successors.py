@@ -1,0 +1,90 @@
+"""Which waiting job takes over what an ended job held: the scheduler's word, given before the end. Pure.
+
+A scheduler in a process of its own hears of an end and answers with an allocation: one way and back between two
+processes for every job. Where its answer is certain beforehand it names the successors, and the turn of the loop in
+which a job ends allocates to the next one (docs/dev/interfaces.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from headrace.jobs.record import SCHED, Job
+from headrace.spec import jobspec as js
+
+if TYPE_CHECKING:
+    from headrace.modules.job_manager.core import Core
+
+
+class Successors:
+    """Waiting jobs by id, in the order in which they take over, one each, what a job of the same request gives back.
+
+    `expiration` is when the instance ends, in seconds since the epoch; 0 for never.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._ids: deque[int] = deque()
+        self.expiration = 0.0
+
+    def name(self, ids: list[int], expiration: float) -> None:
+        """Take the scheduler's list in place of the one before."""
+        self._ids, self.expiration = deque(ids), expiration
+
+    def forget(self) -> None:
+        """Drop the scheduler's list: what it was made from has changed."""
+        self._ids.clear()
+
+    def asked(self, job: Job) -> None:
+        """Drop the list if `job`, which waits now, goes before a job that is on it: where, only the scheduler knows."""
+        last = self._core.active.get(self._ids[-1]) if self._ids else None
+        if last is not None and job.priority > last.priority:
+            self.forget()
+
+    def take(self, job: Job) -> Job | None:
+        """The successor of an ended job, None if the scheduler has to choose.
+
+        A job with a fatal exception has none: its nodes may be lost.
+        """
+        while self._ids and job.fatal is None:
+            successor = self._core.active.get(self._ids[0])
+            if successor is None or not _waits(successor):
+                # It was started or canceled after the scheduler made the list.
+                self._ids.popleft()
+            elif not _same_request(job, successor):
+                break
+            else:
+                self._ids.popleft()
+                return successor
+        return None
+
+    def resources(self, job: Job, successor: Job) -> dict[str, Any]:
+        """R of the successor: the ended job's, for the successor's own time."""
+        assert job.r is not None
+        now, ends, duration = self._core.now, self.expiration, js.duration(successor.jobspec)
+        if duration:
+            ends = min(now + duration, ends or now + duration)
+        return {**job.r, "execution": {**job.r["execution"], "starttime": now, "expiration": ends}}
+
+
+def notes(job: Job, successor: Job) -> dict[str, Any]:
+    """The successor's annotations, as the scheduler would give them: those of the ended job, without why it waited."""
+    gone = dict.fromkeys((successor.annotations or {}).get("sched", ()))
+    return {"sched": {**gone, **(job.annotations or {}).get("sched", {})}}
+
+
+def _waits(job: Job) -> bool:
+    return job.state == SCHED and job.alloc_pending and not job.alloc_canceled
+
+
+def _same_request(a: Job, b: Job) -> bool:
+    """Whether a scheduler cannot tell two jobs apart but by their priorities."""
+    if a.queue != b.queue:
+        return False
+    one, other = js.system(a.jobspec), js.system(b.jobspec)
+    return (
+        a.jobspec["resources"] == b.jobspec["resources"]
+        and one.get("duration") == other.get("duration")
+        and one.get("constraints") == other.get("constraints")
+    )
