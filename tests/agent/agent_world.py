@@ -38,8 +38,6 @@ class Job:
         self.exceptions: list[Op] = []
         self.started: set[int] = set()
         self.finished: dict[int, int] = {}
-        # Who was started in its place.
-        self.heir = 0
         self.barriers: dict[int, dict[int, dict[str, str]]] = defaultdict(dict)
 
     @property
@@ -80,7 +78,6 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.replies: dict[int, list[Op]] = defaultdict(list)
         self.exec_ops: list[Op] = []
-        self.recalled: list[list[int]] = []
         self.closed: set[int] = set()
         self.ids = 1 << 24
         # Nodes whose frames to other shells stay on their way until `deliver()`, and those frames (node, frame).
@@ -218,9 +215,6 @@ class World:
         if kind == "rpc-reply":
             self.replies[op["token"]].append(op)
             return
-        if kind == "recalled":
-            self.recalled.append(op["ids"])
-            return
         job = self.jobs[op["id"]]
         if kind == "event":
             job.events.append((op["name"], op["context"]))
@@ -234,7 +228,6 @@ class World:
         elif kind == "finish":
             assert node not in job.finished, "a node finished twice"
             job.finished[node] = op["status"]
-            job.heir = op.get("heir", 0)
         elif kind == "peer" and node in self.delayed:
             self.on_way.append((node, op))
         elif kind == "peer":

@@ -130,7 +130,6 @@ def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker(p
         + """
 keeper.become_keeper()
 own = os.getpid()
-ready, tell = os.pipe()
 agent = os.fork() if parent == "keeper" else -1
 broker = os.fork() if agent else 0
 if broker == 0:
@@ -139,12 +138,6 @@ if broker == 0:
     if agent == 0:
         start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
         start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
-        if os.fork() == 0:
-            linux.name_process(keeper.DEPUTY + "0")
-            os.write(tell, b"x")
-            time.sleep(1000)
-        os.read(ready, 1)
-        time.sleep(0.1)
         os._exit(9)
     keeper.bury(agent, [own], "local:///a")
     os._exit(0)

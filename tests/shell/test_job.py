@@ -397,16 +397,16 @@ def test_a_signal_goes_to_nobody_who_got_the_number_of_a_task_that_is_gone(world
     daemon = world.start(["sh", "-c", "setsid sleep 60 & echo $$; sleep .1"])
     world.pump(lambda: "shell.task-exit" in dict(daemon.events))
     number = int(daemon.text())
-    with heir_of(number) as heir:
+    with reusing(number) as other:
         world.kill(daemon, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
-            heir.wait(0.3)
+            other.wait(0.3)
     world.send({"op": "kill", "id": daemon.id, "signum": int(signal.SIGKILL), "all": True})
     world.finish(daemon)
 
 
 @contextlib.contextmanager
-def heir_of(number: int) -> Iterator[subprocess.Popen[bytes]]:
+def reusing(number: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the number of one that is gone."""
     for _ in range(50):
         try:

@@ -48,21 +48,10 @@ def test_the_next_job_finds_nothing_in_a_folder_that_was_handed_on(tmp_path: Pat
             path.chmod(0o755)
         if number % 7 == 0:
             time.sleep(0.01)
-        folders.leave(str(path))
+        folders.give_back(str(path))
         folders.take(str(following))
-        folders.put_by()
         assert not path.exists()
         assert following.stat().st_mode & 0o777 == 0o700
     folders.give_back(str(tmp_path / "200"))
-    folders.remove_all()
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_nobody_takes_over_is_gone_all_the_same(tmp_path: Path) -> None:
-    folders = Folders()
-    folders.take(str(tmp_path / "one"))
-    folders.leave(str(tmp_path / "one"))
-    folders.put_by()
-    assert not (tmp_path / "one").exists()
     folders.remove_all()
     assert os.listdir(tmp_path) == []

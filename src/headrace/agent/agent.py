@@ -27,10 +27,8 @@ from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
 from ..shell.tmpdir import Folders
 from ..spec.os_error import with_class
-from . import begun, fatal_signals, keeper, leftovers, linux
-from .deputies import BUSY, IDLE, MINE, MOST, NOT_MINE, SETTLED, Deputies
+from . import fatal_signals, keeper, leftovers
 from .environments import Read
-from .handout import Handout
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
@@ -38,22 +36,18 @@ _READ = 1 << 18
 # Reports that wait (seconds) for company: a short job's end follows its start at once, and each write wakes the broker.
 _PATIENT = frozenset({"started", "event", "output", "input"})
 _PATIENCE = 0.002
-# A deputy runs when many jobs wait, and then it is the broker's processor time that is short.
-_PATIENCE_OF_DEPUTIES = 0.006
 _MOST_WAITING = 64
 # Seconds until orphans are looked for, so that a burst of short jobs costs one look.
 _SWEEP = 0.05
 # Seconds that epoll is asked to wait at most: it takes no more than 24 days.
 _LONGEST = 1e6
-# The fields of a start that say where.
-_PLACE = ("R", "nodeid", "nnodes", "rank", "hosts", "ranks")
 
 
 class Agent:
     """The loop: descriptors, child processes and timers, each with its callback."""
 
-    def __init__(self, sock: socket.socket, handout: Handout | None = None, index: int = 0) -> None:
-        """The agent of the broker at the other end of `sock`, or with `handout` the deputy `index` of one."""
+    def __init__(self, sock: socket.socket) -> None:
+        """The agent of the broker at the other end of `sock`."""
         self._pid = os.getpid()
         self._sock = sock
         sock.setblocking(False)
@@ -72,18 +66,6 @@ class Agent:
         self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
-        # Starts for when one of the jobs `_leavers` ends, which leaves them its place.
-        self._handout = handout
-        self._leavers: set[int] = set()
-        self._traces: begun.Traces | None = None
-        self._untraced = ""
-        self._index = index
-        # A deputy has none.
-        self._is_deputy = handout is not None
-        self._deputies = Deputies(self, self._serve_as_deputy, 0 if self._is_deputy else MOST)
-        # Where a deputy has started jobs, while it is one place only.
-        self._only_place: str | None = None
-        self.stays = False
         self.folders = Folders()
         self.pmix = Port(self)
         self._environments = Read()
@@ -102,11 +84,10 @@ class Agent:
     def send(self, op: Op) -> None:
         """To the broker: at the end of this turn, or with what comes next if nobody acts on it."""
         self._out.append(op)
-        # Nobody waits for a place that is taken already.
-        if op["op"] not in _PATIENT and "heir" not in op:
+        if op["op"] not in _PATIENT:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_PATIENCE_OF_DEPUTIES if self._is_deputy else _PATIENCE, self._hurry)
+            self.after(_PATIENCE, self._hurry)
 
     def _hurry(self) -> None:
         self._urgent = True
@@ -138,38 +119,11 @@ class Agent:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
     def job_over(self, job: ShellJob, status: int) -> None:
-        """Report the end of `job`, remove what it left, and start who takes its place."""
-        finish: Op = {"op": "finish", "id": job.id, "status": status}
-        heir = self._heir_of(job)
-        if heir is not None:
-            finish["heir"], finish["t"] = heir["id"], time.time()
-        self.send(finish)
+        """Report the end of `job`, and remove what it left."""
+        self.send({"op": "finish", "id": job.id, "status": status})
         self.jobs.pop(job.id, None)
         self._sweep_later()
-        if heir is None:
-            self.afterwards(partial(self.folders.give_back, job.tmpdir))
-            return
-        if self._traces is not None:
-            self._traces.add(heir["id"])
-        if self._deputies.start(_place(job.op), heir):
-            self.afterwards(partial(self.folders.give_back, job.tmpdir))
-            return
-        self._leavers.add(heir["id"])
-        self.folders.leave(job.tmpdir)
-        self._start(heir)
-        self.folders.put_by()
-
-    def handout_fd(self) -> int:
-        """The descriptor that starts are taken from."""
-        assert self._handout is not None
-        return self._handout.fileno()
-
-    def relay(self, frames: bytes) -> None:
-        """Say what is packed already, such as a deputy's reports: after what we have said ourselves, which may be that
-        it has the job."""
-        if frames:
-            self._pack()
-            self._unsent += frames
+        self.afterwards(partial(self.folders.give_back, job.tmpdir))
 
     # -- the loop
 
@@ -267,7 +221,6 @@ class Agent:
             if pid == 0:
                 return
             if os.WIFSTOPPED(status):
-                self._deputies.stopped(pid)
                 continue
             callback = self.children.pop(pid, None)
             if callback is not None:
@@ -297,10 +250,6 @@ class Agent:
     # -- operations
 
     def _start(self, op: Op) -> None:
-        if self._is_deputy:
-            self._stay_at(_place(op))
-            if op.get("leaves"):
-                self._leavers.add(op["id"])
         try:
             named = op.get("environment")
             job = ShellJob(self, op, None if named is None else self._environments.environment(named))
@@ -318,109 +267,18 @@ class Agent:
             # A bad jobspec costs its own job, never the agent.
             job.fail(with_class(exc), 1, trace=traceback.format_exc())
 
-    def _stay_at(self, place: str) -> None:
-        """Bound to its only place, a deputy need not move to where it starts the next task."""
-        self.stays = self._only_place in (None, place)
-        self._only_place = place if self.stays else "-"
-
-    def _ahead(self, op: Op) -> None:
-        """Start one of `jobs` where one of the jobs `after`, or one of themselves, ends."""
-        if op["first"]:
-            self._leavers.clear()
-        self._trace(op["traces"])
-        # The start of some of them may be on its way still.
-        self._leavers.update(op["after"])
-        if self._handout is None:
-            self._handout = Handout()
-        if op["first"] or op["after"]:
-            self._deputies.pass_on({**op, "jobs": []})
-        self._handout.add((job["id"], job["start"]) for job in op["jobs"])
-
-    def _trace(self, path: str) -> None:
-        if path not in ("", self._untraced) and (self._traces is None or self._traces.path != path):
-            try:
-                self._traces = begun.Traces(path, self._index)
-            except (OSError, ValueError) as exc:
-                # Somebody cleaned up. Jobs go on: only what is started as we are killed may be started again.
-                self._traces, self._untraced = None, path
-                print(f"flux-agent: no traces are left of starts: {with_class(exc)}", file=sys.stderr)
-
-    def _recall(self, op: Op) -> None:
-        self._leavers.clear()
-        if self._is_deputy:
-            self.relay(SETTLED)
-        else:
-            ids = list(self._handout.drain()) if self._handout is not None else []
-            self._deputies.recall({"op": "recalled", "ids": ids, "by": op["by"]})
-
-    def _heir_of(self, job: ShellJob) -> Op | None:
-        """The start of the job that takes the place of one that is over."""
-        if job.id not in self._leavers:
-            return None
-        self._leavers.discard(job.id)
-        if self._handout is None or not self.running:
-            return None
-        heir = self._handout.take()
-        if heir is None:
-            return None
-        heir.update((key, job.op[key]) for key in _PLACE)
-        if heir["duration"]:
-            end = time.time() + heir["duration"]
-            heir["expiration"] = min(end, heir["expiration"] or end)
-        return heir
-
-    def _serve_as_deputy(self, sock: socket.socket, index: int) -> None:
-        """In a process forked from this agent's: be its deputy."""
-        with contextlib.suppress(OSError):
-            linux.become_subreaper()
-        linux.ask_for_short_slices()
-        assert self._handout is not None
-        self._handout.inherited()
-        self.pmix.inherited()
-        deputy = Agent(sock, self._handout, index + 1)
-        if self._traces is not None:
-            deputy._trace(self._traces.path)
-        deputy.run()
-
-    def _with_job(self, op: Op, fn: Callable[[ShellJob], None]) -> None:
+    def _job_op(self, op: Op) -> None:
         job = self.jobs.get(op["id"])
         if job is not None:
-            fn(job)
-        else:
-            self._deputies.pass_on(op)
-
-    def _job_op(self, op: Op) -> None:
-        self._with_job(op, lambda job: _JOB_HANDLERS[op["op"]](job, op))
-
-    def _kill(self, op: Op) -> None:
-        self._with_job(op, lambda job: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]))
+            _JOB_HANDLERS[op["op"]](job, op)
 
     def _rpc(self, op: Op) -> None:
         job = self.jobs.get(op["id"])
         if job is not None:
             job.rpc(op)
-        elif not self._deputies.pass_on(op) and not self._is_deputy:
+        else:
             reply = {"op": "rpc-reply", "token": op["token"], "errnum": errno.ENOENT, "payload": None, "text": ""}
             self.send(reply)
-
-    def _exec(self, op: Op) -> None:
-        start = partial(self.subprocesses.start, op)
-        if op.get("job", 0) in (0, *self.jobs) or not self._deputies.ask(op, start):
-            start()
-
-    def _asked(self, op: Op) -> None:
-        """The agent does not know who of us has the job of what it was told."""
-        mine = op["what"]["job"] in self.jobs
-        if mine:
-            self._exec(op["what"])
-        self.relay(MINE if mine else NOT_MINE)
-
-    def _idle(self, _op: Op) -> None:
-        self.relay(BUSY if self.jobs or self.subprocesses else IDLE)
-
-    def _with_process(self, op: Op, fn: Callable[[Op], None]) -> None:
-        if self.subprocesses.has(op["handle"]) or not self._deputies.pass_on(op):
-            fn(op)
 
     def _program_runs(self, op: Op) -> None:
         self._program = op
@@ -454,13 +312,13 @@ class Agent:
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
-        self._deputies.end()
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
         keeper.kill_children(2.0)
 
 
 _JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
+    "kill": lambda job, op: job.kill_all(op["signum"]) if op.get("all") else job.kill(op["signum"]),
     "expiration": lambda job, op: job.set_expiration(op["expiration"]),
     "peer": lambda job, op: job.from_peer(op["from"], op["data"]),
     "barrier": lambda job, op: job.barrier_done(op["seq"], op["kvs"]),
@@ -469,25 +327,14 @@ _JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
 _HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
     **dict.fromkeys(_JOB_HANDLERS, Agent._job_op),
     "start": Agent._start,
-    "ahead": Agent._ahead,
-    "recall": Agent._recall,
-    "kill": Agent._kill,
     "rpc": Agent._rpc,
-    "ask": Agent._asked,
-    "idle": Agent._idle,
-    "exec": Agent._exec,
-    "exec-write": lambda agent, op: agent._with_process(op, agent.subprocesses.write),
-    "exec-hold": lambda agent, op: agent._with_process(op, agent.subprocesses.hold),
-    "exec-kill": lambda agent, op: agent._with_process(op, agent.subprocesses.kill),
+    "exec": lambda agent, op: agent.subprocesses.start(op),
+    "exec-write": lambda agent, op: agent.subprocesses.write(op),
+    "exec-hold": lambda agent, op: agent.subprocesses.hold(op),
+    "exec-kill": lambda agent, op: agent.subprocesses.kill(op),
     "program": Agent._program_runs,
     "shutdown": lambda agent, _op: agent.stop(),
 }
-
-
-def _place(op: Op) -> str:
-    """The cores of a start."""
-    cores: str = op["R"]["execution"]["R_lite"][0]["children"].get("core", "")
-    return cores
 
 
 def _guarded(fn: Callable[[], None]) -> None:

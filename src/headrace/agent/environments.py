@@ -2,9 +2,8 @@
 
 The environment is most of what a start says (some kilobytes), and thousands of jobs from one shell have the same. The
 broker writes one that it meets again into a file of its run directory, and a start has the path of that file and the
-variables in which the job differs. The file is there before the first start that names it is sent, so whoever gets the
-start, the agent or a deputy, reads it by itself and in no particular order. Both sides are here: `Named` for the
-broker, `Read` for the agent (docs/dev/interfaces.md).
+variables in which the job differs. The file is there before the first start that names it is sent. Both sides are
+here: `Named` for the broker, `Read` for the agent (docs/dev/interfaces.md).
 """
 
 from __future__ import annotations

@@ -20,8 +20,6 @@ from . import linux
 # What an agent gets when its own keeper is gone. INT, TERM and HUP reach whole groups and must not end it.
 ORPHANED = signal.SIGUSR1
 _PATIENCE = 5.0
-# How the command names of deputies begin.
-DEPUTY = "flux-deputy-"
 
 _keepers: tuple[int, ...] = ()
 _followed = 0
@@ -96,13 +94,12 @@ def _is_task(pid: int, uri: str) -> bool:
 
 
 def bury(agent: int, keepers: Collection[int], uri: str) -> None:
-    """For the broker at `uri`, whose agent has died: wait until nothing is left of that, its deputies and their tasks.
+    """For the broker at `uri`, whose agent has died: wait until nothing is left of that and its tasks.
 
     `agent` is our child, the agent's own keeper, who sees to all that; or with `keepers`, who have others to keep as
-    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill those that came to one of
-    the keepers: deputies, which only the agent of a broker without others has, and tasks. If a keeper was killed as
-    well, those may be anybody's children: they are known by their environment, from which `flux proxy` and initial
-    programs take the job.
+    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill the tasks that came to one
+    of the keepers. If a keeper was killed as well, those may be anybody's children: they are known by their
+    environment, from which `flux proxy` and initial programs take the job.
     """
     killed = False
     try:
@@ -112,7 +109,7 @@ def bury(agent: int, keepers: Collection[int], uri: str) -> None:
         while linux.is_running(agent):
             time.sleep(0.002)
     for keeper in keepers:
-        kill_children(_PATIENCE, lambda pid: linux.name_of(pid).startswith(DEPUTY) or _is_task(pid, uri), keeper)
+        kill_children(_PATIENCE, lambda pid: _is_task(pid, uri), keeper)
     if killed or not all(linux.is_running(keeper) for keeper in keepers):
         _kill_all(lambda: [pid for pid in linux.processes() if _is_task(pid, uri)], _PATIENCE, False)
 

@@ -88,16 +88,10 @@ class Subprocesses:
             process.open[stream] = fd
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
-    def __len__(self) -> int:
-        return len(self._by_handle)
-
     def latest(self) -> int:
         """The last tick at which one ran that belongs to no job; 0 if there was none."""
         alive = any(process.pid and not process.job for process in self._by_handle.values())
         return linux.ticks() if alive else self._latest
-
-    def has(self, handle: int) -> bool:
-        return handle in self._by_handle
 
     def write(self, op: Op) -> None:
         process = self._by_handle.get(op["handle"])

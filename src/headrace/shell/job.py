@@ -335,12 +335,11 @@ class ShellJob:
                 program = argv[0] if argv else ""
                 self.fail(f"task {task.rank} (host {self.host}): start failed: {program}: {what}", code)
                 break
-        if not self.agent.stays:
-            # Left where it is, the agent would have the tasks wait for their cores while others idle.
-            rest = affinity.everything().difference(*cpus)
-            if rest:
-                use_cpus(rest)
-            use_cpus(affinity.everything())
+        # Left where it is, the agent would have the tasks wait for their cores while others idle.
+        rest = affinity.everything().difference(*cpus)
+        if rest:
+            use_cpus(rest)
+        use_cpus(affinity.everything())
 
     def _task_starter(self) -> Callable[[Task, frozenset[int], str | None], None]:
         """What starts a task with these processors and GPUs (None: its environment says); it raises _TaskFailed."""

@@ -26,34 +26,16 @@ class Folders:
         self._spare: list[tuple[str, int]] = []
         # Of folders in use that were empty: the time of their last change, by which one sees whether they are still.
         self._untouched: dict[str, int] = {}
-        # What the last job left for the one that takes its place.
-        self._left: tuple[str, int] | None = None
 
     def take(self, path: str) -> None:
         """Make `path` an empty folder that only its owner may enter. Raises OSError."""
-        empty, self._left = self._left, None
-        if empty is None and self._spare and os.path.dirname(self._spare[-1][0]) == os.path.dirname(path):
-            empty = self._spare.pop()
-        if empty is None:
+        if not self._spare or os.path.dirname(self._spare[-1][0]) != os.path.dirname(path):
             os.mkdir(path, 0o700)
             return
-        os.rename(empty[0], path)
-        if time.time_ns() - empty[1] > _TICKS:
-            self._untouched[path] = empty[1]
-
-    def leave(self, path: str) -> None:
-        """The job is over, and another takes its place, and its folder if that is empty; else it goes."""
-        changed = self._emptied(path)
-        if changed is None:
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            self._left = path, changed
-
-    def put_by(self) -> None:
-        """Keep what was left, if nobody took it."""
-        if self._left is not None:
-            left, self._left = self._left, None
-            self._keep(*left)
+        spare, changed = self._spare.pop()
+        os.rename(spare, path)
+        if time.time_ns() - changed > _TICKS:
+            self._untouched[path] = changed
 
     def give_back(self, path: str) -> None:
         """The job is over: its folder goes, with whatever it left there."""

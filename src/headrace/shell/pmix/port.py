@@ -24,7 +24,7 @@ _BACKLOG = 1024
 
 
 class Port:
-    """Of one agent; a deputy has its own."""
+    """The port of one agent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -50,11 +50,6 @@ class Port:
 
     def remove(self, offer: Offer) -> None:
         self._offers.pop(offer.namespace, None)
-
-    def inherited(self) -> None:
-        """In a deputy, which has closed its agent's descriptors: the number may be another file's by now."""
-        if self._listener is not None:
-            self._listener.detach()
 
     def _accept(self) -> None:
         assert self._listener is not None
