@@ -68,11 +68,11 @@ class World:
         self.raised: list[dict[str, Any]] = []
         self.acquired: Any = None
         self.ctx.service("resource", {"acquire": self._acquire})
-        self.heirs: list[list[int]] = []
+        self.successors: list[list[int]] = []
         manager = {
             "sched-hello": self._hello,
             "sched-ready": self._ready,
-            "sched-heirs": self._heirs,
+            "sched-successors": self._successors,
             "raise": self._raise,
         }
         self.ctx.service("job-manager", manager)
@@ -97,8 +97,8 @@ class World:
             self._request(body)
         return {"count": len(early)}
 
-    def _heirs(self, msg: Message) -> Any:
-        self.heirs.append(msg.obj["ids"])
+    def _successors(self, msg: Message) -> Any:
+        self.successors.append(msg.obj["ids"])
         return EMPTY
 
     def _raise(self, msg: Message) -> Any:
@@ -121,7 +121,7 @@ class World:
 
     def inherit(self, *jobs: tuple[int, int]) -> None:
         """Jobs have taken over what others held, each for ever."""
-        self.ctx.call("sched.inherit", {"jobs": [[job, heir, 0.0] for job, heir in jobs]})
+        self.ctx.call("sched.inherit", {"jobs": [[job, successor, 0.0] for job, successor in jobs]})
 
     def free(self, job: int, **body: Any) -> None:
         self.ctx.call("sched.free", {"id": job, **body})

@@ -387,10 +387,10 @@ class Scheduler:
         self._usage.cancel(jobid)
         self._timeline.remove(jobid)
 
-    def hand_over(self, jobid: int, heir: int) -> Allocation:
+    def hand_over(self, jobid: int, successor: int) -> Allocation:
         """Let another job hold what a job holds, for the same time. Raises KeyError."""
-        allocation = self._usage.hand_over(jobid, heir)
-        self._timeline.hand_over(jobid, heir)
+        allocation = self._usage.hand_over(jobid, successor)
+        self._timeline.hand_over(jobid, successor)
         return allocation
 
     def release(self, jobid: int, part: Selection) -> None:

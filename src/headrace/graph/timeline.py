@@ -90,16 +90,16 @@ class Timeline:
         elif entry.job is not None and self._index is not None:
             self._index.state.gave(entry.job)
 
-    def hand_over(self, jobid: int, heir: int) -> None:
+    def hand_over(self, jobid: int, successor: int) -> None:
         """Another job is there instead of one, at the same time."""
         entry = self._jobs[jobid]
         if entry.start > self._now:
             self.remove(jobid)
-            self.add(heir, entry.start, entry.end, entry.selection)
+            self.add(successor, entry.start, entry.end, entry.selection)
             return
-        self._jobs[heir] = self._jobs.pop(jobid)
+        self._jobs[successor] = self._jobs.pop(jobid)
         del self._ended[bisect_left(self._ended, (entry.end, jobid))]
-        insort(self._ended, (entry.end, heir))
+        insort(self._ended, (entry.end, successor))
 
     def _enter(self, jobid: int) -> None:
         entry = self._jobs[jobid]

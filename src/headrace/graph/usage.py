@@ -242,11 +242,11 @@ class Usage:
             else:
                 plan.add(start, end, -amount)
 
-    def hand_over(self, jobid: int, heir: int) -> Allocation:
+    def hand_over(self, jobid: int, successor: int) -> Allocation:
         """Another job, which holds nothing, has all that a job holds. Raises KeyError."""
         _, start, end, reserved, selection = self.jobs.pop(jobid)
-        allocation = self.jobs[heir] = Allocation(heir, start, end, reserved, selection)
-        self._spans[heir] = self._spans.pop(jobid)
+        allocation = self.jobs[successor] = Allocation(successor, start, end, reserved, selection)
+        self._spans[successor] = self._spans.pop(jobid)
         return allocation
 
     def holders(self, nodes: Iterable[int]) -> list[int]:

@@ -182,14 +182,14 @@ class Queue:
         self._first_end = min(self._first_end, allocation.end)
         self._search.add(jobid, allocation)
 
-    def hand_over(self, jobid: int, heir: int) -> None:
+    def hand_over(self, jobid: int, successor: int) -> None:
         """A waiting job without a promise holds from now on what an ended one held, until the same end."""
-        self._remove(heir)
+        self._remove(successor)
         self.running.remove(jobid)
-        self.running.add(heir)
-        allocation = self.scheduler.hand_over(jobid, heir)
+        self.running.add(successor)
+        allocation = self.scheduler.hand_over(jobid, successor)
         self._search.remove(jobid)
-        self._search.add(heir, allocation)
+        self._search.add(successor, allocation)
         # Nothing became free, but somebody else may be the first now.
         self._changed = True
 

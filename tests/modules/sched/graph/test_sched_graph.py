@@ -430,28 +430,28 @@ def test_who_is_next_is_named_where_there_is_no_choice(in_broker: Run) -> None:
         for job in range(1, 8):
             world.submit(job, jobspec())
         await world.settle()
-        assert world.heirs == []
+        assert world.successors == []
         for job in range(8, 240):
             world.submit(job, jobspec())
         await world.settle()
-        assert world.heirs == [[*range(9, 73)]]
+        assert world.successors == [[*range(9, 73)]]
         world.inherit(*((job, job + 8) for job in range(1, 25)))
         await world.settle()
-        assert world.heirs[1:] == []
+        assert world.successors[1:] == []
         world.inherit(*((job, job + 8) for job in range(25, 36)))
         await world.settle()
-        assert world.heirs[1:] == [[*range(44, 108)]]
+        assert world.successors[1:] == [[*range(44, 108)]]
         assert world.started(*range(1, 240)) == [*range(1, 9)]
         world.change(down="3")
         await world.settle()
-        assert world.heirs[2:] == [[]]
+        assert world.successors[2:] == [[]]
         world.change(up="3")
         world.submit(240, jobspec(nnodes=1), priority=20)
         await world.settle()
-        assert world.heirs[-1] == [240]
+        assert world.successors[-1] == [240]
         world.submit(241, jobspec(queue="other"))
         await world.settle()
-        assert world.heirs[-1] == []
+        assert world.successors[-1] == []
 
     in_broker(scenario)
 

@@ -220,14 +220,14 @@ def test_whatever_happens_nothing_is_given_twice_or_lost(policy: str, actions: l
         elif name == "free" and held:
             assert pool.free(held[a % len(held)])
         elif name == "inherit" and held:
-            # The heir may have been started meanwhile.
+            # The successor may have been started meanwhile.
             others = [*waiting, *(one for one in held if one != held[a % len(held)])]
             if others:
-                heir, ended = others[b % len(others)], pool.held[held[a % len(held)]]
+                successor, ended = others[b % len(others)], pool.held[held[a % len(held)]]
                 taken = ended.shares
                 expiration = ended.expiration if c % 2 else float(now + c)
-                assert pool.inherit(held[a % len(held)], heir, now, expiration) or not taken
-                assert not taken or pool.held[heir].shares == taken
+                assert pool.inherit(held[a % len(held)], successor, now, expiration) or not taken
+                assert not taken or pool.held[successor].shares == taken
         elif name == "cancel" and waiting:
             assert pool.cancel(waiting[a % len(waiting)])
         elif name == "priority" and waiting:

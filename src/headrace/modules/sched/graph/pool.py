@@ -358,7 +358,7 @@ class Pool:
         wanted = {part.type for top in request.resources for part in _parts(top)}
         return any(not self.scheduler.free(root, type, now) for type in _FILTERS if type in wanted)
 
-    def inherit(self, jobid: int, heir: int, now: int, expiration: float) -> bool:
+    def inherit(self, jobid: int, successor: int, now: int, expiration: float) -> bool:
         """A job has taken over all that another held, whatever was decided for it meanwhile.
 
         False if there was nothing to take over.
@@ -367,26 +367,26 @@ class Pool:
         end = max(_end(now, expiration), now + 1)
         if held is not None and allocation is not None and (allocation.start, allocation.end) == (now, end):
             queue = self._queue(held.queue)
-            if heir in queue.pending and heir not in queue.planned:
+            if successor in queue.pending and successor not in queue.planned:
                 # Short jobs: nothing changes but who it is.
-                queue.hand_over(jobid, heir)
-                del self.where[heir], self.held[jobid]
+                queue.hand_over(jobid, successor)
+                del self.where[successor], self.held[jobid]
                 self.fair.forget(jobid)
-                self._hold(heir, Held(held.shares, expiration, held.queue), allocation)
+                self._hold(successor, Held(held.shares, expiration, held.queue), allocation)
                 return True
-        if heir in self.where:
-            self._withdraw(heir)
-        elif heir in self.held:
-            self._give_back(heir, now)
+        if successor in self.where:
+            self._withdraw(successor)
+        elif successor in self.held:
+            self._give_back(successor, now)
         self.free(jobid, now)
         if held is None or allocation is None:
             return False
         for queue in self.queues.values():
             queue.drop_plans()
         # Nobody has it: it was given back just now, and no promise is left.
-        taken = self.scheduler.enter(heir, allocation.selection, now, end, False)
-        self._queue(held.queue).hold(heir, taken)
-        self._hold(heir, Held(held.shares, expiration, held.queue), taken)
+        taken = self.scheduler.enter(successor, allocation.selection, now, end, False)
+        self._queue(held.queue).hold(successor, taken)
+        self._hold(successor, Held(held.shares, expiration, held.queue), taken)
         return True
 
     def _hold(self, jobid: int, held: Held, allocation: Allocation) -> None:
