@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,16 @@ def test_an_image_that_is_not_there_is_named(miniclusters: MiniClusters) -> None
     assert reason.startswith("0 of 2 pods, image ")
     assert "local/absent:1 of container noimage cannot be pulled" in reason
     assert miniclusters.status("noimage")["phase"] == "Starting"
+
+
+def test_an_image_that_is_being_pulled_is_named(miniclusters: MiniClusters, cluster: Cluster) -> None:
+    # A registry that takes connections and never answers.
+    with socket.create_server((cluster.addresses.machine, 0)) as registry:
+        image = f"{cluster.addresses.machine}:{registry.getsockname()[1]}/large:1"
+        miniclusters.apply("pulls", size=1, containers=[{"image": image, "command": "true"}])
+        reason = miniclusters.reason("pulls", lambda text: "image" in text)
+        assert reason == f"0 of 1 pods, image {image} of container pulls is being pulled"
+        miniclusters.kubectl("delete", "mc", "pulls", "--wait=false")
 
 
 def test_pods_that_fit_no_node_say_what_is_short(miniclusters: MiniClusters) -> None:
@@ -248,6 +260,20 @@ def test_an_operator_that_is_killed_midway_is_followed_by_one_that_finds_out(
             assert now.get("spec", now.get("data")) == item.get("spec", item.get("data"))
     events = miniclusters.events("midway")
     assert len(events) == len(set(events)), "nothing is told twice"
+
+
+def test_nothing_is_made_in_a_namespace_that_is_being_deleted(
+    miniclusters: MiniClusters, cluster: Cluster, operator: RunningOperator
+) -> None:
+    name = f"{miniclusters.namespace}-goes"
+    cluster.kubectl("create", "namespace", name)
+    until(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts")["items"])
+    going = MiniClusters(cluster, name)
+    going.apply("goes", size=2, **STAYS)
+    going.phase("goes", "Running")
+    cluster.kubectl("delete", "namespace", name, TIMEOUT)
+    lines = [json.loads(line) for line in operator.log.read_text().splitlines() if f'"{name}"' in line]
+    assert lines and not [line for line in lines if line["level"] in ("warning", "error")], lines
 
 
 def test_an_operator_that_is_told_to_stop_gives_its_lease_back(

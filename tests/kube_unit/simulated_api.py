@@ -42,8 +42,11 @@ class Server:
         return copy.deepcopy(self._find(kind, namespace, name))
 
     async def list_objects(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+        """Field selectors name fields of the object itself."""
         self.requests.append(("list", kind.plural, ""))
-        return Listing([copy.deepcopy(one) for one in self.all(kind.plural)], str(self._version))
+        wanted = dict(part.split("=") for part in filter(None, fields.split(",")))
+        found = [one for one in self.all(kind.plural) if all(one.get(key) == text for key, text in wanted.items())]
+        return Listing([copy.deepcopy(one) for one in found], str(self._version))
 
     async def create(self, kind: Kind, namespace: str, body: Object, dry_run: bool = False) -> Object:
         return self._write("create", kind, body["metadata"]["name"], lambda: self.add(kind, namespace, body))

@@ -626,7 +626,7 @@ def test_an_end_is_not_taken_for_another_start() -> None:
     world.say(state="finished", brokers_up=0, up="")
     for pod in world.server.pods_of("hello"):
         conditions = [{"type": "Ready", "status": "False"}]
-        ended = {"exitCode": 0, "finishedAt": TIME}
+        ended = {"exitCode": 0, "startedAt": TIME, "finishedAt": TIME}
         statuses = [{"name": "hello", "state": {"terminated": ended}}, {"name": "web", "state": {"running": {}}}]
         world.server.change(pod, conditions=conditions, containerStatuses=statuses)
     world.look()

@@ -39,7 +39,8 @@ class Observed(Struct, frozen=True, kw_only=True):
     of our names that are somebody else's ("Service/hello"); they are tried again at `try_taken_at`. `refused`
     is what the API server said of the last step, "" where it took it. `lead` is None without a connection to the lead.
     `other_operator_until` is until when the Go operator's Lease counts (0: it does not). `warnings` are messages of
-    Events about the MiniCluster's Jobs and pods that no status tells, such as an exceeded quota.
+    Events about the MiniCluster's Jobs and pods that no status tells, such as an exceeded quota; `pulled` are the
+    containers, by the uids of their pods and their names, whose images the kubelets have begun to pull.
     """
 
     cluster: Object
@@ -55,6 +56,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     lead: Lead | None = None
     other_operator_until: float = 0.0
     warnings: tuple[str, ...] = ()
+    pulled: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import logging
 import time
@@ -211,6 +212,9 @@ class Operator:
         self._recall(cluster["metadata"]["uid"]).key = key
         if not is_ours(cluster):
             return
+        if self._recall(cluster["metadata"]["uid"]).namespace_ends and not cluster["metadata"].get("deletionTimestamp"):
+            # It will be deleted, too.
+            return
         began = time.perf_counter()
         uid, now = cluster["metadata"]["uid"], time.time()
         observed = self.observe(cluster, now)
@@ -231,6 +235,10 @@ class Operator:
             self.queue.add_at(key, time.monotonic() + (TAKEN_RETRY if known else 0.0))
             return
         except ApiError as exc:
+            if _namespace_ends(exc):
+                memory.namespace_ends = True
+                log.info("the namespace is being deleted", extra=_where(key))
+                return
             # What may pass by itself is only tried again; a refusal is shown in the status, too.
             if exc.status in (400, 403, 413, 422) and exc.message != refused:
                 self.queue.add(key)
@@ -269,6 +277,7 @@ class Operator:
             lead=self.links.lead(uid),
             other_operator_until=now + other if other > 0 else 0.0,
             warnings=memory.warnings,
+            pulled=memory.pulled,
         )
 
     async def _publish(self, cluster: Object, events: tuple[Report, ...], status: Object | None, now: float) -> None:
@@ -314,7 +323,7 @@ class Operator:
                 self.links.keep(observed.uid, address, memory.keys)
 
     async def _look_for_warnings(self, observed: Observed, memory: _Memory, key: Key) -> None:
-        """Read the Events of Jobs and pods that have not come up: quota and mounts are told nowhere else."""
+        """Read the Events of Jobs and pods that have not come up: quota, mounts and pulls are told nowhere else."""
         uids = {job["metadata"]["uid"] for job in observed.jobs.values()}
         uids |= {pod["metadata"]["uid"] for group in observed.pods.values() for pod in group}
         found: dict[str, str] = {}
@@ -324,8 +333,12 @@ class Operator:
             if (event.get("involvedObject") or {}).get("uid") in uids and reason in _TELLING:
                 found[reason] = " ".join((event.get("message") or "").split())[:200]
         warnings = tuple(f"{reason}: {message}" for reason, message in found.items())
-        if warnings != memory.warnings:
-            memory.warnings = warnings
+        pulled: frozenset[tuple[str, str]] = frozenset()
+        if any(map(pods.is_scheduled, itertools.chain.from_iterable(observed.pods.values()))):
+            listing = await self.api.list_objects(EVENTS, observed.namespace, fields="reason=Pulling")
+            pulled = frozenset(one for one in map(_pulled_by, listing.items) if one[0] in uids)
+        if (warnings, pulled) != (memory.warnings, memory.pulled):
+            memory.warnings, memory.pulled = warnings, pulled
             self.queue.add(key)
 
     # --- for the pure parts
@@ -364,6 +377,8 @@ class _Memory(Struct):
     try_taken_at: float = 0.0
     refused: str = ""
     warnings: tuple[str, ...] = ()
+    pulled: frozenset[tuple[str, str]] = frozenset()
+    namespace_ends: bool = False
     status_at: float = 0.0
 
 
@@ -435,6 +450,18 @@ def event_body(cluster: Object, event: Report, now: float) -> Object:
         "lastTimestamp": moment,
         "count": 1,
     }
+
+
+def _pulled_by(event: Object) -> tuple[str, str]:
+    """The container that an Event of the kubelet about an image is for: its pod's uid, and its name."""
+    about = event.get("involvedObject") or {}
+    # spec.containers{NAME} or spec.initContainers{NAME}.
+    return about.get("uid") or "", (about.get("fieldPath") or "").partition("{")[2].rstrip("}")
+
+
+def _namespace_ends(exc: ApiError) -> bool:
+    """Whether an object was refused since its namespace is being deleted."""
+    return any(one.get("reason") == "NamespaceTerminating" for one in exc.details.get("causes") or ())
 
 
 # Reasons of Events that say why pods do not come up, where the pods' own status does not.

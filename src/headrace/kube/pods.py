@@ -14,9 +14,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..spec.hostlist import Hostlist
 from . import names
 
 Object = dict[str, Any]
+# Containers, by the uids of their pods and their names.
+Pulled = frozenset[tuple[str, str]]
+# What containers that were killed end with: 128 + SIGKILL, 128 + SIGTERM.
+KILLED = (137, 143)
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 # Characters of a message of the kubelet or scheduler that a reason repeats.
@@ -29,7 +34,8 @@ _UNFIT = re.compile(r"(\d+) (.+)")
 
 class LeadEnd(Struct, frozen=True):
     """How the lead ended: the job's own exit code, what it said of it, when (RFC 3339), its times (seconds since the
-    epoch), the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none."""
+    epoch), the jobs by state, and the type of the exception that ended its job ("cancel", "timeout"), "" for none.
+    `killed`: the pod was, so the exit code is not the job's."""
 
     exit_code: int
     reason: str
@@ -37,6 +43,7 @@ class LeadEnd(Struct, frozen=True):
     times: dict[str, Any] = {}
     jobs: dict[str, Any] = {}
     cause: str = ""
+    killed: bool = False
 
 
 def index_of(pod: Object) -> int:
@@ -61,7 +68,7 @@ def is_ready(pod: Object) -> bool:
 
     That a container beside the runner is not ready makes the pod not ready, but not its broker.
     """
-    if _going(pod):
+    if is_going(pod):
         return False
     runner = (pod["metadata"].get("labels") or {}).get(names.CLUSTER)
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -70,8 +77,15 @@ def is_ready(pod: Object) -> bool:
     return _condition(pod, "Ready").get("status") == "True"
 
 
+def is_yet_to_be_ready(pod: Object) -> bool:
+    """Whether the pod runs and the kubelet has not asked its readiness probe with success since that."""
+    since = ready_since(pod)
+    starts = [(one.get("state") or {}).get("running", {}).get("startedAt", "") for _, one in _containers(pod)]
+    return is_running(pod) and not is_ready(pod) and since <= max(starts, default="")
+
+
 def is_running(pod: Object) -> bool:
-    return not _going(pod) and _phase(pod) == "Running"
+    return not is_going(pod) and _phase(pod) == "Running"
 
 
 def is_scheduled(pod: Object) -> bool:
@@ -113,28 +127,75 @@ def lead_end(pod: Object, container: str) -> LeadEnd | None:
         times=said["times"] if isinstance(said.get("times"), dict) else {},
         jobs=said["jobs"] if isinstance(said.get("jobs"), dict) else {},
         cause=str(said.get("cause") or ""),
+        killed=bool(said.get("killed")) or ("exit" not in said and code in KILLED),
     )
 
 
-def has_ended(pod: Object, container: str) -> bool:
-    """Whether the container has ended, whatever others of the pod still do."""
-    return "terminated" in (_container(pod, container).get("state") or {})
+def host_of(pod: Object) -> str:
+    """The pod's host name, which users know it by: that of its Job and its index."""
+    owner = next((one["name"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), "")
+    return f"{owner}-{index_of(pod)}" if owner and index_of(pod) >= 0 else str(pod["metadata"]["name"])
 
 
-def troubles(pods: Iterable[Object]) -> list[str]:
+def exit_code(pod: Object, container: str) -> int | None:
+    """What the container of this name has ended with, None while it has not."""
+    ended = (_container(pod, container).get("state") or {}).get("terminated")
+    return int(ended.get("exitCode", 0)) if ended else None
+
+
+def ended_before(pod: Object, other: Object) -> bool:
+    """Whether the pod has ended with success, and had when the other one was made."""
+    ends = [(one.get("state") or {}).get("terminated") or {} for _, one in _containers(pod)]
+    last = max((one.get("finishedAt") or "" for one in ends), default="")
+    return _phase(pod) == "Succeeded" and bool(last) and last <= (other["metadata"].get("creationTimestamp") or "")
+
+
+def is_over(pod: Object) -> bool:
+    """Whether the pod has ended."""
+    return _phase(pod) in ("Succeeded", "Failed")
+
+
+def is_going(pod: Object) -> bool:
+    """Whether the pod is being deleted."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def troubles(pods: Iterable[Object], pulled: Pulled = frozenset()) -> list[str]:
     """Why pods do not run, each reason once with the number of pods, the most frequent first."""
-    found = Counter(reason for pod in pods for reason in [trouble(pod)] if reason)
-    return [
+    pods = list(pods)
+    found = Counter(reason for pod in pods if not is_going(pod) for reason in [trouble(pod, pulled)] if reason)
+    texts = [
         reason if len(found) == 1 else f"{reason} ({_count(number, 'pod')})" for reason, number in found.most_common()
     ]
+    return [*told_of([pod for pod in pods if is_going(pod)]), *texts]
 
 
-def trouble(pod: Object) -> str:
-    """Why the pod does not run; "" where it does, has ended in order, or is on its way."""
-    if _going(pod):
+def told_of(going: list[Object]) -> list[str]:
+    """That these pods are being deleted, by their names."""
+    hosts = sorted(map(host_of, going))
+    if len(hosts) < 2:
+        return [f"pod {host} is being deleted" for host in hosts]
+    return [_cut(f"pods {Hostlist(hosts)} are being deleted")]
+
+
+def missing(job: str, size: int, current: list[Object]) -> list[str]:
+    """That pods of a Job which had them all are to be made again."""
+    hosts = [f"{job}-{index}" for index in sorted({*range(size)} - {index_of(pod) for pod in current})]
+    text = "Kubernetes waits 10 s or more before it makes"
+    if len(hosts) < 2:
+        return [f"{text} pod {host} again" for host in hosts]
+    return [_cut(f"{text} pods {Hostlist(hosts)} again")]
+
+
+def trouble(pod: Object, pulled: Pulled = frozenset()) -> str:
+    """Why the pod does not run; "" where it does, has ended in order, or is on its way. `pulled` are containers whose
+    image the kubelet has begun to pull."""
+    if is_going(pod):
         return "is being deleted"
     for name, status in _containers(pod):
         text = _container_trouble(name, status)
+        if not text and (pod["metadata"].get("uid"), name) in pulled and _waits_for_image(status):
+            text = f"image {status.get('image')} of container {name} is being pulled"
         if text:
             return text
     status = pod.get("status") or {}
@@ -165,6 +226,11 @@ def unschedulable(message: str) -> str:
         else:
             parts.append(part)
     return _cut(", ".join(parts))
+
+
+def _waits_for_image(status: Object) -> bool:
+    """Whether a container has not begun: the kubelet knows the id of its image when it makes the container."""
+    return "waiting" in (status.get("state") or {}) and not status.get("imageID")
 
 
 def _container_trouble(name: str, status: Object) -> str:
@@ -212,10 +278,6 @@ def _condition(pod: Object, kind: str) -> Object:
 
 def _phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
-
-
-def _going(pod: Object) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _age(pod: Object) -> tuple[str, bool, str]:

@@ -18,6 +18,7 @@ from ..minicluster.plan import hostlist
 from ..minicluster.pod_plan import PLAN_FILE
 from ..minicluster.problems import InvalidMiniCluster
 from ..minicluster.validate import check
+from ..spec.hostlist import Hostlist
 from . import names, pods
 from .actions import Actions, Apply, Create, Delete, MakeSecret, Patch, Report, Step, Tell
 from .api import JOBS, KINDS, MINICLUSTERS, PODS, SERVICES, Kind
@@ -43,6 +44,8 @@ SAVE_TIMEOUT = 60.0
 # Seconds after its Job's start from which a MiniCluster without all its pods has its Events read, and between readings.
 WARNINGS_AFTER = 10.0
 WARNINGS_EVERY = 60.0
+# The same while an image is being pulled: after that the kubelet may pull another, or make the container.
+PULLING_EVERY = 10.0
 
 
 class Settings(Struct, frozen=True):
@@ -137,12 +140,13 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     observed = work.observed
     job = observed.job
     if job and _made_from_another(job, cluster):
-        work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
-        work.steps += _without(PODS, observed.pods.get("", ()))
-        work.notices.append(
-            Report("Normal", "Recreating", "a field changed that needs another Job: its pods start anew")
-        )
-        work.waits_for = "the Job of the former spec is being deleted"
+        text = "a field changed that needs another Job: its pods start anew"
+        _make_anew(work, Report("Normal", "Recreating", text), "the Job of the former spec is being deleted")
+        return
+    followers = _ended_with_another_lead(observed, cluster)
+    if followers:
+        text = f"pods {followers} have ended with a lead that was replaced: all pods start anew"
+        _make_anew(work, Report("Warning", "LeadReplaced", text), "the Job of the former lead is being deleted")
         return
     if cluster.spec.archive and cluster.spec.archive.path and not _has_finalizer(observed.cluster):
         kept = [*(observed.cluster["metadata"].get("finalizers") or ()), FINALIZER]
@@ -164,6 +168,30 @@ def _keep_up(work: _Work, cluster: MiniCluster, settings: Settings) -> None:
     _resize(work, cluster, job)
     _autoscale(work, cluster, job)
     _watch_start(work, cluster, job)
+
+
+def _make_anew(work: _Work, notice: Report, waits_for: str) -> None:
+    """Delete the Jobs with their pods; others are made when they are gone."""
+    observed = work.observed
+    work.steps += [Delete(JOBS, name, one["metadata"]["uid"]) for name, one in observed.jobs.items()]
+    work.steps += _without(PODS, observed.pods.get("", ()))
+    work.notices.append(notice)
+    work.waits_for = waits_for
+
+
+def _ended_with_another_lead(observed: Observed, cluster: MiniCluster) -> str:
+    """The pods, as a hostlist, that had ended with success when the lead that there is was made; "" without any.
+
+    A Job never runs a completed index again, so such a lead would wait for them for ever. Followers of our own view
+    wait for the next lead, but those of an image's own Flux cannot know why theirs has ended.
+    """
+    bursting = cluster.flux.bursting
+    lead = next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
+    deleted = any(job["metadata"].get("deletionTimestamp") for job in observed.jobs.values())
+    if lead is None or pods.is_going(lead) or pods.is_over(lead) or deleted or (bursting and bursting.lead_broker):
+        return ""
+    every = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, ()))]
+    return str(Hostlist(sorted(pods.host_of(pod) for pod in every if pods.ended_before(pod, lead))))
 
 
 def _keep_objects(work: _Work, cluster: MiniCluster, desired: list[Object]) -> None:
@@ -374,9 +402,9 @@ def _watch_start(work: _Work, cluster: MiniCluster, job: Object) -> None:
     since = seconds_of(began)
     elapsed = work.now - since
     if elapsed >= WARNINGS_AFTER:
-        work.look_for_warnings = not shortage(observed) or bool(observed.warnings)
+        work.look_for_warnings = not shortage(observed) or bool(observed.warnings or observed.pulled)
         if work.look_for_warnings:
-            work.again.append(work.now + WARNINGS_EVERY)
+            work.again.append(work.now + (PULLING_EVERY if observed.pulled else WARNINGS_EVERY))
         if any(f'"{names.secret(cluster)}" not found' in one for one in observed.warnings):
             work.steps.append(MakeSecret(names.secret(cluster)))
     else:

@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..minicluster.fields import MiniCluster
+from ..minicluster.plan import hosts_outside
 from . import names, pods
 from .observed import Observed
 
@@ -31,6 +33,7 @@ STATES = ("depend", "priority", "sched", "run", "cleanup", "inactive")
 START_TIMEOUT = "flux-framework.org/headrace-start-timeout"
 # The reason of JobRunning once an instance that was told to run has ended.
 _RUN_ENDED = "Ended"
+_ENDING = "the job has ended, its pods are ending"
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -86,11 +89,12 @@ def seconds_of(text: str) -> float:
 def status_of(observed: Observed, view: View, now: float) -> Object:
     """The status to write."""
     before: Object = observed.cluster.get("status") or {}
-    wanted = wanted_pods(observed)
+    wanted = wanted_brokers(observed, view.cluster)
     current = [pod for name in observed.jobs for pod in pods.current(observed.pods.get(name, []))]
-    ready = brokers_up(observed, current)
-    end = job_end(observed.job)
-    lead_end = _lead_end(observed)
+    ready = brokers_up(observed, current, wanted)
+    # The code of a lead that is ending is not known yet: the end is told with it.
+    end = None if _is_lead_there(observed) else job_end(observed.job)
+    lead_end = _lead_end(observed, current)
     phase, reason = _phase(observed, view, end, lead_end, current, before)
     spec: Object = observed.cluster.get("spec") or {}
     live = phase in (STARTING, RUNNING)
@@ -110,7 +114,7 @@ def status_of(observed: Observed, view: View, now: float) -> Object:
     if jobs:
         status["jobs"] = jobs
     code = lead_end.exit_code if lead_end else before.get("exitCode")
-    if code is not None and end:
+    if code is not None and end and not _start_timeout(observed):
         status["exitCode"] = code
     status["conditions"] = _conditions(observed, view, status, end, lead_end, now)
     return status
@@ -121,21 +125,52 @@ def wanted_pods(observed: Observed) -> int:
     return sum(_number((job.get("spec") or {}).get("parallelism")) for job in observed.jobs.values())
 
 
-def brokers_up(observed: Observed, current: list[Object]) -> int:
-    """How many of the pods' brokers are up: by the lead's word, which is quicker than the kubelet's, where it is heard.
+def wanted_brokers(observed: Observed, cluster: MiniCluster | None) -> int:
+    """How many brokers there are to be: one in each pod, and those of the hosts outside the MiniCluster that its lead
+    waits for (bursting)."""
+    return wanted_pods(observed) + (hosts_outside(cluster) if cluster else 0)
 
-    The lead also counts brokers that are no pods of ours (bursting).
+
+def brokers_up(observed: Observed, current: list[Object], wanted: int) -> int:
+    """How many brokers are up: by the lead's word, which is quicker than the kubelet's, where it is heard.
+
+    An operator that has just been started has no connection to the lead yet. Until it has one, brokers that the status
+    before has counted are up, unless the kubelet has told since that a pod no longer is.
     """
     if observed.lead and _lead_says(observed):
-        return min(observed.lead.brokers_up, wanted_pods(observed))
-    return sum(1 for pod in current if pods.is_ready(pod))
+        return min(observed.lead.brokers_up, wanted)
+    ready = sum(1 for pod in current if pods.is_ready(pod))
+    before: Object = observed.cluster.get("status") or {}
+    if observed.lead is not None or not _still_runs(observed, before):
+        return ready
+    unknown = wanted - wanted_pods(observed) + sum(1 for pod in current if pods.is_yet_to_be_ready(pod))
+    return max(ready, min(_number(before.get("brokersUp")), ready + unknown))
 
 
-def _is_ending(observed: Observed, own: list[Object]) -> bool:
-    """Whether the instance is over, while its Job is not."""
-    if observed.lead is not None and observed.lead.state == "finished":
-        return True
-    return any(pods.index_of(pod) == 0 and pods.has_ended(pod, observed.name) for pod in own)
+def _lead_pod(observed: Observed) -> Object | None:
+    return next((pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0), None)
+
+
+def _is_lead_there(observed: Observed) -> bool:
+    """Whether there is a lead that has not ended."""
+    lead = _lead_pod(observed)
+    return lead is not None and not pods.is_over(lead)
+
+
+def _still_runs(observed: Observed, before: Object) -> bool:
+    """Whether the lead whose instance has been told to run is the one that there is, and was not killed."""
+    lead, name = _lead_pod(observed), observed.name
+    told: Object = next((one for one in before.get("conditions") or () if one.get("type") == "JobRunning"), {})
+    if before.get("phase") != RUNNING or told.get("status") != "True" or lead is None or pods.is_going(lead):
+        return False
+    began = pods.started(lead, name)
+    return bool(began) and began <= told["lastTransitionTime"] and pods.exit_code(lead, name) not in pods.KILLED
+
+
+def _start_timeout(observed: Observed) -> str:
+    """What a start lacked that the operator has given up; "" where it has not."""
+    annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(START_TIMEOUT, ""))
 
 
 def _lead_says(observed: Observed) -> bool:
@@ -145,8 +180,15 @@ def _lead_says(observed: Observed) -> bool:
 
 def shortage(observed: Observed) -> str:
     """Why pods do not run; "" where nothing is known to be wrong."""
-    found = [text for name in observed.jobs for text in pods.troubles(pods.current(observed.pods.get(name, [])))]
-    return "; ".join(dict.fromkeys([*found, *observed.warnings, *([observed.refused] if observed.refused else [])]))
+    found: list[str] = []
+    for name, job in observed.jobs.items():
+        current = pods.current(observed.pods.get(name, []))
+        found += pods.troubles(current, observed.pulled)
+        if _times_before(observed).get("podsRunning"):
+            found += pods.missing(name, _number((job.get("spec") or {}).get("parallelism")), current)
+    # Warnings are about starts: what they tell of is over when all pods have run.
+    warnings = () if ran_in_full(observed) else observed.warnings
+    return "; ".join(dict.fromkeys([*found, *warnings, *([observed.refused] if observed.refused else [])]))
 
 
 def ran_in_full(observed: Observed) -> bool:
@@ -171,33 +213,35 @@ def _phase(
         taken = ", ".join(observed.taken)
         taken = f"{taken} exists and is not this MiniCluster's" if taken else ""
         return PENDING, view.waits_for or taken or observed.refused
+    if job_end(job):
+        phase = RUNNING if before.get("phase") == RUNNING else STARTING
+        return phase, _ENDING
     if (job.get("spec") or {}).get("suspend"):
         by_whom = "" if (observed.cluster.get("spec") or {}).get("suspend") else "its Job is suspended by somebody else"
         return SUSPENDED, by_whom
-    wanted = wanted_pods(observed)
-    ready = brokers_up(observed, current)
+    wanted = wanted_brokers(observed, view.cluster)
+    ready = brokers_up(observed, current, wanted)
     trouble = shortage(observed)
-    count = f"{sum(map(pods.is_running, current))} of {wanted} pods"
-    own = pods.current(observed.own_pods)
-    lead_ready = _lead_says(observed) or any(pods.index_of(pod) == 0 and pods.is_ready(pod) for pod in own)
+    count = f"{sum(map(pods.is_running, current))} of {wanted_pods(observed)} pods"
+    lead = _lead_pod(observed)
+    lead_ready = _lead_says(observed) or (lead is not None and pods.is_ready(lead))
     quorum = _number((observed.cluster.get("spec") or {}).get("minSize")) or wanted
     if lead_ready and (ready >= min(quorum, wanted) or before.get("phase") == RUNNING):
         short = f"{ready} of {wanted} brokers up" if ready < wanted else ""
         return RUNNING, view.waits_for or ", ".join(part for part in (short, trouble) if part)
-    if before.get("phase") == RUNNING and _is_ending(observed, own):
+    if _still_runs(observed, before):
         # Its pods end one after another, and the Job does when the last container of the lead has.
-        return RUNNING, "the job has ended, its pods are ending"
+        return RUNNING, _ENDING
     if not any(map(pods.is_scheduled, current)):
         return PENDING, ", ".join(part for part in (count, trouble) if part)
-    if all(map(pods.is_running, current)) and len(current) >= wanted:
+    if all(map(pods.is_running, current)) and len(current) >= wanted_pods(observed):
         return STARTING, ", ".join(part for part in (f"{ready} of {wanted} brokers up", trouble) if part)
     return STARTING, ", ".join(part for part in (count, trouble) if part)
 
 
 def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: Object) -> tuple[str, str]:
-    annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
-    if START_TIMEOUT in annotations:
-        return FAILED, annotations[START_TIMEOUT]
+    if _start_timeout(observed):
+        return FAILED, _start_timeout(observed)
     kept = before.get("phase") == (FAILED if end.failed else FINISHED)
     if lead_end is None and kept and before.get("reason"):
         # The pods are gone, and their termination messages with them: the reason of the status before holds.
@@ -216,10 +260,19 @@ def _ended(observed: Observed, end: End, lead_end: pods.LeadEnd | None, before: 
     return FAILED, ", ".join(part for part in (said or end.message or end.reason, shortage(observed)) if part)
 
 
-def _lead_end(observed: Observed) -> pods.LeadEnd | None:
-    """The end of the lead; None while one runs, also one that stands in for a lead that was killed."""
-    leads = [pod for pod in pods.current(observed.own_pods) if pods.index_of(pod) == 0]
-    return pods.lead_end(leads[0], observed.name) if leads else None
+def _lead_end(observed: Observed, current: list[Object]) -> pods.LeadEnd | None:
+    """The end of the lead; None while one runs, also one that stands in for a lead that was killed. A lead that was
+    told to end since the pod of another index had failed ends as that one did."""
+    lead = _lead_pod(observed)
+    found = pods.lead_end(lead, observed.name) if lead is not None else None
+    if lead is None or found is None or not found.killed:
+        return found
+    failed = [pod for pod in current if pods.exit_code(pod, observed.name) not in (None, 0, *pods.KILLED)]
+    for pod, other in [(pod, pods.lead_end(pod, observed.name)) for pod in failed]:
+        if other is not None:
+            why = other.reason or f"it ended with exit code {other.exit_code}"
+            return replace(found, exit_code=other.exit_code, reason=f"pod {pods.host_of(pod)}: {why}")
+    return found
 
 
 def _jobs(observed: Observed, before: Object, lead_end: pods.LeadEnd | None, end: End | None) -> Object:
@@ -248,10 +301,10 @@ def _times(
     if (job.get("spec") or {}).get("suspend"):
         return times
     started = [pods.started(pod, observed.name) or (text_of(now) if pods.is_running(pod) else "") for pod in current]
-    if old.get("podsRunning") or (current and len(current) >= wanted and all(started)):
+    if old.get("podsRunning") or (current and len(current) >= wanted_pods(observed) and all(started)):
         times["podsRunning"] = old.get("podsRunning") or max(started)
     up = [pods.ready_since(pod) for pod in current if pods.is_ready(pod)]
-    if old.get("brokersUp") or brokers_up(observed, current) >= wanted > 0:
+    if old.get("brokersUp") or brokers_up(observed, current, wanted) >= wanted > 0:
         times["brokersUp"] = old.get("brokersUp") or (max(up) if len(up) >= wanted else text_of(now))
     # The lead's own word is exact; the operator may hear of a short run only when it is over.
     told = _moment((lead_end.times if lead_end else {}).get("run"))
@@ -343,8 +396,7 @@ def _failure_reason(
     observed: Observed, end: End | None, lead_end: pods.LeadEnd | None, status: Object, old: Object
 ) -> str:
     """The reason of the condition Failed (a word, metav1.Condition): what failed, rather than how Kubernetes saw it."""
-    annotations = ((observed.job or {}).get("metadata") or {}).get("annotations") or {}
-    if START_TIMEOUT in annotations:
+    if _start_timeout(observed):
         return "StartTimeout"
     if end and end.reason == "DeadlineExceeded":
         return end.reason

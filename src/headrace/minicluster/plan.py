@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..spec.hostlist import Hostlist
 from .fields import Bursting, Commands, MiniCluster
 from .mode import Mode
 
@@ -127,6 +128,15 @@ def hostlist(cluster: MiniCluster) -> str:
     for index, burst in enumerate(bursting.clusters):
         groups.append(hosts_of(burst.name or f"burst-{index}", burst.size))
     return ",".join(groups)
+
+
+def hosts_outside(cluster: MiniCluster) -> int:
+    """How many hosts that are no pods of this MiniCluster its lead waits for before it runs a job."""
+    bursting = cluster.flux.bursting
+    if bursting is None or (bursting.lead_broker and bursting.lead_broker.address) or quorum(cluster, with_groups=True):
+        return 0
+    own = {f"{cluster.name}-{index}" for index in range(max(cluster.spec.size, cluster.spec.max_size))}
+    return len({*Hostlist.parse(hostlist(cluster))} - own)
 
 
 def hosts_of(name: str, size: int) -> str:

@@ -1,0 +1,274 @@
+"""A lead that is replaced, and what the status tells while leads end and come back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from operator_world import World, minicluster
+from simulated_api import NOW, TIME
+
+from headrace.kube.api import EVENTS, ApiError
+from headrace.kube.status import text_of
+
+Object = dict[str, Any]
+
+
+def running(**spec: Any) -> World:
+    """A MiniCluster whose brokers are up."""
+    world = World()
+    world.apply(minicluster(**spec))
+    world.settle()
+    for job in world.names("jobs"):
+        world.server.run_pods(job)
+    world.settle()
+    assert world.status["phase"] == "Running"
+    return world
+
+
+def pod_of(world: World, index: int, job: str = "hello") -> Object:
+    label = "batch.kubernetes.io/job-completion-index"
+    return next(one for one in world.server.pods_of(job) if one["metadata"]["labels"][label] == str(index))
+
+
+def end(world: World, pod: Object, code: int, message: str = "", at: str = TIME) -> None:
+    """The container of a pod ends, and the pod with it."""
+    ended = {"exitCode": code, "startedAt": TIME, "finishedAt": at, "message": message}
+    containers = [{"name": "hello", "image": "busybox", "state": {"terminated": ended}}]
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": at}]
+    phase = "Failed" if code else "Succeeded"
+    world.server.change(pod, phase=phase, containerStatuses=containers, conditions=conditions)
+
+
+def replace_lead(world: World, at: str) -> None:
+    world.server.remove(pod_of(world, 0))
+    world.server.control_jobs()
+    pod_of(world, 0)["metadata"]["creationTimestamp"] = at
+
+
+def test_a_lead_that_is_replaced_where_followers_have_completed_has_all_pods_made_anew() -> None:
+    """As with an image's own Flux, whose followers end with their lead however that ends."""
+    world = running()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    end(world, pod_of(world, 1), 0)
+    replace_lead(world, text_of(NOW + 10))
+    world.look()
+    assert world.server.one("jobs", "hello") is None
+    (event,) = [one for one in world.server.all("events") if one["reason"] == "LeadReplaced"]
+    assert event["message"] == "pods hello-1 have ended with a lead that was replaced: all pods start anew"
+    world.settle()
+    again = world.server.one("jobs", "hello")
+    assert again is not None and again["metadata"]["uid"] != job["metadata"]["uid"]
+    world.server.run_pods("hello")
+    world.settle()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", "2/2")
+    assert world.events().count("LeadReplaced") == 1
+
+
+def test_followers_of_a_group_that_have_completed_are_made_anew_with_the_next_lead() -> None:
+    world = running(groups=[{"name": "gpu", "size": 1}])
+    end(world, pod_of(world, 0, "hello-gpu"), 0)
+    replace_lead(world, text_of(NOW + 10))
+    world.look()
+    assert world.names("jobs") == []
+
+
+@pytest.mark.parametrize(
+    "flux", [{}, {"bursting": {"leadBroker": {"address": "else.where", "name": "home", "size": 1, "port": 8050}}}]
+)
+def test_followers_that_complete_while_their_lead_runs_stay_completed(flux: Object) -> None:
+    world = running(flux={"completeWorkers": True, **flux})
+    end(world, pod_of(world, 1), 0, at=text_of(NOW + 10))
+    world.settle()
+    assert world.names("jobs") == ["hello"]
+    if flux:
+        # Its index 0 is a follower as all others, whose lead is elsewhere.
+        replace_lead(world, text_of(NOW + 20))
+        world.settle()
+        assert world.names("jobs") == ["hello"]
+
+
+def test_a_failure_is_told_with_the_leads_code() -> None:
+    """Kubernetes says that a Job will fail before the pods have ended that it ends for that."""
+    world = running()
+    job, lead = world.server.one("jobs", "hello"), pod_of(world, 0)
+    assert job is not None
+    reason = {"exit": 3, "reason": "the shell text before the brokers ended with exit code 3"}
+    end(world, pod_of(world, 1), 3, json.dumps(reason))
+    target = {"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy", "lastTransitionTime": TIME}
+    world.server.change(job, conditions=[target])
+    world.now += 3
+    world.look()
+    status = world.status
+    assert (status["phase"], status["reason"]) == ("Running", "the job has ended, its pods are ending")
+    assert "exitCode" not in status and "finished" not in status["times"]
+    end(world, lead, 143, json.dumps({"exit": 143, "reason": "the pod was told to end", "killed": True}))
+    world.server.change(job, conditions=[target, {**target, "type": "Failed"}])
+    world.now += 3
+    world.look()
+    told = (world.status["phase"], world.status["exitCode"], world.status["reason"])
+    assert told == ("Failed", 3, "pod hello-1: the shell text before the brokers ended with exit code 3")
+
+
+def test_a_start_that_timed_out_has_no_exit_code() -> None:
+    world = World()
+    world.apply(minicluster(startTimeoutSeconds=30))
+    world.settle()
+    world.server.run_pods("hello", only={0})
+    world.now += 60
+    world.look()
+    end(world, pod_of(world, 0), 143, json.dumps({"exit": 143, "killed": True}))
+    world.settle()
+    assert world.status["phase"] == "Failed"
+    assert world.status["reason"].startswith("not all pods ran within spec.startTimeoutSeconds (30)")
+    assert "exitCode" not in world.status
+
+
+def not_ready(world: World, pod: Object) -> None:
+    statuses = [{**pod["status"]["containerStatuses"][0], "ready": False}]
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": text_of(world.now)}]
+    world.server.change(pod, containerStatuses=statuses, conditions=conditions)
+
+
+def test_it_runs_until_its_end_is_told() -> None:
+    """The brokers are down, the kubelet has noticed, and the Job's end is to come."""
+    world = running()
+    world.say(brokers_up=2, up="0-1")
+    world.settle()
+    for index in (0, 1):
+        not_ready(world, pod_of(world, index))
+    world.links.said = None
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "the job has ended, its pods are ending")
+
+
+def test_a_lead_that_was_killed_does_not_run() -> None:
+    world = running()
+    end(world, pod_of(world, 0), 137)
+    world.now += 3
+    world.look()
+    assert world.status["phase"] == "Starting"
+    assert world.status["reason"] == "1 of 2 pods, container hello ended with status 137"
+
+
+def test_pods_that_are_deleted_and_come_back_are_named() -> None:
+    world = running(size=3)
+    for index in (1, 2):
+        pod_of(world, index)["metadata"]["deletionTimestamp"] = TIME
+    world.now += 3
+    world.look()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", "1/3")
+    assert world.status["reason"] == "1 of 3 brokers up, pods hello-[1-2] are being deleted"
+    for index in (1, 2):
+        world.server.remove(pod_of(world, index))
+    world.now += 3
+    world.look()
+    text = "1 of 3 brokers up, Kubernetes waits 10 s or more before it makes pods hello-[1-2] again"
+    assert world.status["reason"] == text
+
+
+def test_a_lead_of_hosts_outside_runs_when_they_are_there() -> None:
+    world = World()
+    world.apply(minicluster(flux={"bursting": {"clusters": [{"name": "cloud", "size": 2}]}}))
+    world.settle()
+    world.server.run_pods("hello")
+    world.settle()
+    assert (world.status["phase"], world.status["ready"], world.status["brokersUp"]) == ("Starting", "2/4", 2)
+    assert world.status["reason"] == "2 of 4 brokers up"
+    world.say(brokers_up=4, up="0-3")
+    world.settle()
+    assert (world.status["phase"], world.status["ready"], world.status["brokersUp"]) == ("Running", "4/4", 4)
+
+
+def event(world: World, pod: Object, reason: str, kind: str, message: str, container: str = "hello") -> None:
+    """What the kubelet tells of a pod."""
+    about = {"uid": pod["metadata"]["uid"], "fieldPath": f"spec.containers{{{container}}}"}
+    name = f"{reason.lower()}-{len(world.server.objects)}"
+    body = {"metadata": {"name": name}, "type": kind, "reason": reason, "message": message, "involvedObject": about}
+    world.server.add(EVENTS, "ns", body)
+
+
+def starting() -> World:
+    """A MiniCluster whose pods have nodes, and whose containers are to be made, some seconds later."""
+    world = World()
+    world.apply(minicluster())
+    world.settle()
+    for pod in world.server.pods_of("hello"):
+        pod["spec"]["nodeName"] = "node-1"
+        waits = {
+            "name": "hello",
+            "image": "big:1",
+            "imageID": "",
+            "state": {"waiting": {"reason": "ContainerCreating"}},
+        }
+        world.server.change(pod, containerStatuses=[waits])
+    world.now += 10
+    return world
+
+
+def test_an_image_that_is_being_pulled_is_told() -> None:
+    world = starting()
+    for index in (0, 1):
+        event(world, pod_of(world, index), "Pulling", "Normal", 'Pulling image "big:1"')
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == (
+        "Starting",
+        "0 of 2 pods, image big:1 of container hello is being pulled",
+    )
+    world.server.run_pods("hello", only={0})
+    world.settle()
+    assert world.status["reason"] == "1 of 2 pods, image big:1 of container hello is being pulled"
+    world.server.run_pods("hello")
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "")
+
+
+def test_what_kept_a_start_up_is_not_told_of_pods_that_run() -> None:
+    world = starting()
+    event(world, pod_of(world, 1), "FailedMount", "Warning", "no such volume")
+    world.settle()
+    assert world.status["reason"] == "0 of 2 pods, FailedMount: no such volume"
+    world.server.run_pods("hello")
+    world.settle()
+    assert (world.status["phase"], world.status["reason"]) == ("Running", "")
+
+
+def test_nothing_is_made_in_a_namespace_that_is_being_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """The API server refuses that; the Job may be deleted there before the MiniCluster is."""
+    world = running()
+    job = world.server.one("jobs", "hello")
+    assert job is not None
+    world.server.remove(job)
+    details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+    world.server.refuse["create", "jobs"] = ApiError(403, "Forbidden", "is being terminated", details)
+    before = world.status
+    made = len(world.server.requests)
+    for _ in range(3):
+        world.now += 3
+        world.look()
+    assert world.server.requests[made:].count(("create", "jobs", "hello")) == 1
+    assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
+    assert world.status == before
+
+
+@pytest.mark.parametrize("flux", [{}, {"bursting": {"clusters": [{"name": "cloud", "size": 2}]}}])
+def test_another_operator_tells_of_as_many_brokers_before_it_hears_of_the_lead(flux: Object) -> None:
+    world = World()
+    world.apply(minicluster(flux=flux))
+    world.settle()
+    world.server.run_pods("hello", ready=False)
+    up = 4 if flux else 2
+    world.say(brokers_up=up, up=f"0-{up - 1}")
+    world.settle()
+    assert world.status["ready"] == f"{up}/{up}"
+    # The kubelet knows of the lead's broker alone.
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": text_of(NOW + 5)}
+    world.server.change(pod_of(world, 0), conditions=[ready])
+    world.restart()
+    world.settle()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", f"{up}/{up}")
+    not_ready(world, pod_of(world, 1))
+    world.settle()
+    assert (world.status["phase"], world.status["ready"]) == ("Running", f"{up - 1}/{up}")
