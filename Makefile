@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system coverage soak \
+.PHONY: help setup run run-timed packages kube kube-run kube-tools images test check unit system coverage docs soak \
   install-files clean
 
 .DEFAULT_GOAL := help
@@ -110,6 +110,11 @@ coverage: $(VENV)/.installed ## lines that tests reach, into build/coverage; TES
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage html -q
 	$(BIN)/coverage report --skip-covered --sort=cover | tail -n 20
+
+# The pages of docs/ with the references of commands and bindings; a link that leads nowhere fails.
+docs: $(VENV)/.installed ## the documentation as a site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
+	@echo "build/site/index.html"
 
 # The tests whose size is a choice, one after another at the sizes of a soak (tests/sizes.py); goes on when one fails.
 # build/soak/result.md gets each one's figures and seed; docs/dev/soak.md has the last result.

@@ -1,0 +1,64 @@
+"""What mkdocs adds to docs/: the references, the pages at the root of the repository, the examples, the menu.
+
+docs/README.md is the list of pages, from which the menu takes their order; a page that it does not name comes last.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import bindings_reference
+import command_reference
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+# Pages at the root of the repository, and where the site has them.
+_FROM_ROOT = {"CONTRIBUTING.md": "dev/contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
+
+
+def on_config(config: Any) -> Any:
+    """The menu."""
+    decisions = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "dev/decisions").glob("[0-9]*.md"))
+    development = [path for path in _pages("dev") if not path.startswith("dev/decisions/")]
+    config.nav = [
+        {"Home": "README.md"},
+        {"User guide": _pages("user")},
+        {"Reference": [{"Commands": "reference/commands/index.md"}, {"Python bindings": "reference/flux/index.md"}]},
+        {"Development": [{"Contributing": "dev/contributing.md"}, *development]},
+        {"Decisions": ["dev/decisions/README.md", *decisions]},
+        {"Changelog": "changelog.md"},
+        {"Security": "security.md"},
+    ]
+    return config
+
+
+def _pages(folder: str) -> list[str]:
+    """The pages of a folder of docs/, in the order of docs/README.md."""
+    named = re.findall(rf"\(({folder}/[^)#]*\.md)\)", (DOCS / "README.md").read_text())
+    there = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / folder).rglob("*.md"))
+    return list(dict.fromkeys([*named, *there]))
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is made, and what lies elsewhere in the repository."""
+    for name, text in command_reference.pages():
+        files.append(File.generated(config, f"reference/commands/{name}", content=text))
+    for name, text in bindings_reference.pages():
+        files.append(File.generated(config, f"reference/flux/{name}", content=text))
+    for name, place in _FROM_ROOT.items():
+        up = "../" * place.count("/")
+        text = (ROOT / name).read_text().replace("](docs/", f"]({up}")
+        files.append(File.generated(config, place, content=text))
+    for path in sorted((ROOT / "examples").rglob("*")):
+        if path.is_file() and path.suffix in (".yaml", ".json"):
+            place = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, place, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The examples of the repository are part of the site."""
+    return markdown.replace("](../../examples/", "](../examples/")
