@@ -20,11 +20,12 @@ from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
 from ..spec.os_error import reason
-from . import affinity, layout, oom, warning
+from . import affinity, layout, oom, time_limit_signal
 from . import options as known
-from .absence import Absence
-from .deadline import Deadline
+from .early_exits import EarlyExits
 from .environment import job_environment, task_environment
+from .exit_timeout import ExitTimeout
+from .flow_control import Credits, SendWindow, size_of
 from .group import SharedGroup
 from .input import Input, opened
 from .mustache import expand
@@ -37,7 +38,6 @@ from .proctable import ProcTable
 from .service import Service
 from .task import Task
 from .tmpdir import temporary, unpack
-from .window import Receipts, Window, size_of
 
 if TYPE_CHECKING:
     from ..agent.agent import Agent
@@ -113,8 +113,8 @@ class ShellJob:
         self.group: SharedGroup | None = None
         self.size = 0
         self._input = Input(self.options, self.nnodes, self.tasks, self._keep_input, self.to_peer)
-        self._window = Window(self._hold)
-        self._receipts = Receipts(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
+        self._window = SendWindow(self._hold)
+        self._credits = Credits(lambda nodeid, size: self.to_peer(nodeid, {"kind": "taken", "bytes": size}))
         self._barrier = 0
         self._status = 0
         self._finished = False
@@ -128,9 +128,9 @@ class ShellJob:
         self._exit_told = False
         self._failed = False
         self._lost = False
-        self._deadline: Deadline | None = None
-        self._absence = Absence(self)
-        self._alarm: warning.Alarm | None = None
+        self._exit_timeout: ExitTimeout | None = None
+        self._early_exits = EarlyExits(self)
+        self._limit_signal: time_limit_signal.TimeLimitSignal | None = None
 
     @property
     def are_brokers(self) -> bool:
@@ -229,11 +229,11 @@ class ShellJob:
             known.check_pty_ranks(self.options, self.size)
             if known.pmi_methods(self.options) == {"pmix"} and not locate.find():
                 raise known.OptionError(f"pmi=pmix: {locate.MISSING}")
-            warn = warning.parse(self.options.get("signal"))
+            warn = time_limit_signal.parse(self.options.get("signal"))
         except ValueError as exc:
             raise _CannotStart(str(exc)) from None
         if warn is not None:
-            self._alarm = warning.Alarm(warn, self.agent.after, self._tell, self.kill)
+            self._limit_signal = time_limit_signal.TimeLimitSignal(warn, self.agent.after, self._tell, self.kill)
 
     def _announce(self, placed: layout.Layout) -> None:
         """Tell clients by `shell.init` (RFC 21) where the shell's service is."""
@@ -509,7 +509,7 @@ class ShellJob:
         if kind in ("output", "file"):
             if self.output is not None:
                 self.output.from_peer(data)
-            self._receipts.passed(source, size_of(data))
+            self._credits.passed(source, size_of(data))
         elif kind == "taken":
             self._window.taken(int(data["bytes"]))
         elif kind == "stdin":
@@ -517,7 +517,7 @@ class ShellJob:
         elif kind == "task-exit":
             self._first_exit(data["context"], data["program"], data["host"])
         elif kind in ("left-pmi", "leader-gone"):
-            self._absence.told(data)
+            self._early_exits.told(data)
         elif kind == "abort":
             if self.lead:
                 self._abort(data)
@@ -534,8 +534,8 @@ class ShellJob:
             if self._task_runs():
                 self.to_peer(0, {"kind": "runs"})
         elif kind == "runs":
-            if self._deadline is not None:
-                self._deadline.missed()
+            if self._exit_timeout is not None:
+                self._exit_timeout.missed()
         elif kind == "done":
             # Said twice where a node is lost whose shell said it.
             self._others.discard(source)
@@ -600,8 +600,8 @@ class ShellJob:
                 task.close_streams()
 
     def set_expiration(self, expiration: float) -> None:
-        if self._alarm is not None:
-            self._alarm.set(expiration)
+        if self._limit_signal is not None:
+            self._limit_signal.set(expiration)
 
     def _tell(self, text: str) -> None:
         if self.output is not None and self.lead:
@@ -611,7 +611,7 @@ class ShellJob:
         """A task's process ended (its streams may still be open)."""
         if self.group is not None:
             self.group.task_exited()
-        if not self._failed and not self._absence.excuses(status):
+        if not self._failed and not self._early_exits.excuses(status):
             self._status = max(self._status, _exit_status(status))
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         context = {
@@ -635,7 +635,7 @@ class ShellJob:
             where = f"task rank {task.rank} on host {self.host}"
             note = f"{program}: {where} failed ({_how(context)}) and exit-on-error is set"
             self.fail(note, _exit_status(status) >> 8, component="task-exit")
-        self._absence.ended(task, status)
+        self._early_exits.ended(task, status)
 
     def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
         """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
@@ -651,8 +651,8 @@ class ShellJob:
         if limit is not None:
             fail = partial(self.fail, code=1, component="task-exit")
             note = f"{what} and exit-timeout={limit:g}s has expired"
-            self._deadline = Deadline(note, self._task_runs, self._ask_who_runs, fail)
-            self._deadline.set(self.agent.after, limit)
+            self._exit_timeout = ExitTimeout(note, self._task_runs, self._ask_who_runs, fail)
+            self._exit_timeout.set(self.agent.after, limit)
 
     def shell_killed(self, signum: int) -> None:
         """A process of the job has sent its own shell, as it must take the agent for, a signal that ends it."""
@@ -676,7 +676,7 @@ class ShellJob:
         elif not self._exit_told:
             self._exit_told = True
             self._expect_the_rest(what)
-        self._absence.told({"kind": "left-pmi", "note": f"{what}: others wait for its tasks in a barrier"})
+        self._early_exits.told({"kind": "left-pmi", "note": f"{what}: others wait for its tasks in a barrier"})
         self.from_peer(nodeid, {"kind": "done"})
 
     def _task_runs(self) -> bool:
@@ -707,8 +707,8 @@ class ShellJob:
         self._finished = True
         if self.pmix is not None:
             self.pmix.end()
-        if self._alarm is not None:
-            self._alarm.off()
+        if self._limit_signal is not None:
+            self._limit_signal.off()
         if self.output is not None:
             self.output.close()
         if not self.lead:

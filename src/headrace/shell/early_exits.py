@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .task import Task
 
 
-class Absence:
+class EarlyExits:
     """Of one job on one node. The lead shell tells the others, each thing once."""
 
     def __init__(self, job: ShellJob) -> None:

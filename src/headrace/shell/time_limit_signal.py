@@ -17,7 +17,7 @@ from ..spec.jobspec_build import parse_signal
 _BEFORE = 60.0
 
 
-class Warn(NamedTuple):
+class SignalOption(NamedTuple):
     """`signum`, `before` seconds ahead of the end."""
 
     signum: int
@@ -31,7 +31,7 @@ class Warn(NamedTuple):
             return f"signal {self.signum}"
 
 
-def parse(option: Any) -> Warn | None:
+def parse(option: Any) -> SignalOption | None:
     """The shell option: 1, `{"signum": N, "timeleft": seconds or duration}`, or text as `--signal` takes it; None when
     it is not set, 0, or leaves no time. Raises ValueError."""
     if option is None or option == 0:
@@ -49,15 +49,15 @@ def parse(option: Any) -> Warn | None:
         seconds = duration.parse(before) if isinstance(before, str) else float(before)
     except (TypeError, ValueError):
         raise ValueError(f"signal.timeleft={before} is invalid: use seconds or a duration such as 10s") from None
-    return Warn(signum, seconds) if seconds > 0 else None
+    return SignalOption(signum, seconds) if seconds > 0 else None
 
 
-class Alarm:
+class TimeLimitSignal:
     """Gives one job's tasks the signal in time. `after(seconds, fn)` runs fn once and cannot be taken back."""
 
     def __init__(
         self,
-        warn: Warn,
+        warn: SignalOption,
         after: Callable[[float, Callable[[], None]], None],
         tell: Callable[[str], None],
         kill: Callable[[int], None],
@@ -84,9 +84,9 @@ class Alarm:
         own = weakref.ref(self)
 
         def fire() -> None:
-            alarm = own()
-            if alarm is not None and alarm._expiration == expiration:
-                alarm._fire()
+            limit_signal = own()
+            if limit_signal is not None and limit_signal._expiration == expiration:
+                limit_signal._fire()
 
         self._after(max(0.0, left - warn.before), fire)
 

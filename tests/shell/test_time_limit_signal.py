@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from agent_world import Job, World
 
-from headrace.shell.warning import Alarm, Warn, parse
+from headrace.shell.time_limit_signal import SignalOption, TimeLimitSignal, parse
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,17 @@ from headrace.shell.warning import Alarm, Warn, parse
     [
         (None, None),
         (0, None),
-        (1, Warn(10, 60.0)),
-        ({}, Warn(10, 60.0)),
-        ({"signum": 12}, Warn(12, 60.0)),
+        (1, SignalOption(10, 60.0)),
+        ({}, SignalOption(10, 60.0)),
+        ({"signum": 12}, SignalOption(12, 60.0)),
         ({"timeleft": 0}, None),
-        ({"timeleft": "2m"}, Warn(10, 120.0)),
-        ({"signum": 15, "timeleft": 0.3}, Warn(15, 0.3)),
-        ("USR2@0.3", Warn(12, 0.3)),
-        ("@5m", Warn(10, 300.0)),
+        ({"timeleft": "2m"}, SignalOption(10, 120.0)),
+        ({"signum": 15, "timeleft": 0.3}, SignalOption(15, 0.3)),
+        ("USR2@0.3", SignalOption(12, 0.3)),
+        ("@5m", SignalOption(10, 300.0)),
     ],
 )
-def test_every_form_of_the_option_is_understood(option: Any, wanted: Warn | None) -> None:
+def test_every_form_of_the_option_is_understood(option: Any, wanted: SignalOption | None) -> None:
     assert parse(option) == wanted
 
 
@@ -52,7 +52,7 @@ def test_a_job_that_is_about_to_expire_is_warned(world: World) -> None:
     job = expiring(world, {"signum": int(signal.SIGUSR2), "timeleft": 100}, 100.3)
     world.finish(job)
     assert job.status == 5 << 8
-    # On a busy machine the alarm is late, and says how long is left by then.
+    # On a busy machine the limit_signal is late, and says how long is left by then.
     [line] = job.logs()
     told = re.fullmatch(r"job will expire in ([\d.]+)s, sending SIGUSR2 to job", line)
     assert told is not None and 90 < float(told[1]) <= 100
@@ -91,25 +91,27 @@ def test_only_the_last_end_that_was_set_warns_and_none_after_the_job() -> None:
     timers: list[Any] = []
     killed: list[int] = []
     told: list[str] = []
-    alarm = Alarm(Warn(12, 5.0), lambda _, fn: timers.append(fn), told.append, killed.append)
-    alarm.set(time.time() + 10)
-    alarm.set(time.time() + 20)
+    limit_signal = TimeLimitSignal(SignalOption(12, 5.0), lambda _, fn: timers.append(fn), told.append, killed.append)
+    limit_signal.set(time.time() + 10)
+    limit_signal.set(time.time() + 20)
     timers[0]()
     assert not killed
     timers[1]()
     assert killed == [12]
     assert told[0].startswith("job will expire in ")
-    alarm.set(time.time() + 30)
-    alarm.off()
+    limit_signal.set(time.time() + 30)
+    limit_signal.off()
     timers[2]()
     assert killed == [12]
 
 
 def test_nothing_of_a_job_that_is_over_stays_until_its_limit() -> None:
     timers: list[Any] = []
-    alarm = Alarm(Warn(10, 1.0), lambda _seconds, fn: timers.append(fn), lambda _text: None, lambda _signum: None)
-    alarm.set(time.time() + 3600)
-    kept = weakref.ref(alarm)
-    del alarm
+    limit_signal = TimeLimitSignal(
+        SignalOption(10, 1.0), lambda _seconds, fn: timers.append(fn), lambda _text: None, lambda _signum: None
+    )
+    limit_signal.set(time.time() + 3600)
+    kept = weakref.ref(limit_signal)
+    del limit_signal
     assert kept() is None
     timers[0]()

@@ -5,21 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.shell.window import Receipts, Window, size_of
+from headrace.shell.flow_control import Credits, SendWindow, size_of
 
 
 @given(st.lists(st.integers(1, 65536), max_size=200))
 def test_what_a_node_prints_arrives_and_never_more_than_a_window_is_on_its_way(sizes: list[int]) -> None:
     held: list[bool] = [False]
-    window = Window(held.append)
+    window = SendWindow(held.append)
     way: list[int] = []
-    receipts = Receipts(lambda _nodeid, size: window.taken(size))
+    credits = Credits(lambda _nodeid, size: window.taken(size))
     most = 0
     for size in sizes:
         # A held task is read again only after the lead took something.
         while held[-1]:
             assert way, "held for ever"
-            receipts.passed(3, way.pop(0))
+            credits.passed(3, way.pop(0))
         way.append(size)
         window.sent(size)
         most = max(most, sum(way))
@@ -28,7 +28,7 @@ def test_what_a_node_prints_arrives_and_never_more_than_a_window_is_on_its_way(s
 
 def test_a_job_that_ends_is_not_held_by_a_lead_that_is_gone() -> None:
     held: list[bool] = []
-    window = Window(held.append)
+    window = SendWindow(held.append)
     window.sent(1 << 20)
     assert held == [True]
     window.open()

@@ -13,7 +13,7 @@ from typing import Any
 _WINDOW, _PORTION = 512 << 10, 128 << 10
 
 
-class Window:
+class SendWindow:
     """The sender's side. `hold(True)` is called when the window is full, `hold(False)` when there is room again."""
 
     def __init__(self, hold: Callable[[bool], None]) -> None:
@@ -42,7 +42,7 @@ class Window:
             self._hold(full)
 
 
-class Receipts:
+class Credits:
     """The lead's side: what it has passed on of each node's output. `answer(nodeid, size)` sends a receipt."""
 
     def __init__(self, answer: Callable[[int, int], None]) -> None:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 
 
-class Deadline:
+class ExitTimeout:
     """Of one job, in its lead shell.
 
     `runs()` says whether a task of this node does, `ask()` has the shells of other nodes say it, and `fail(note)` ends
