@@ -13,16 +13,20 @@ import pytest
 from agent_world import PATIENCE
 
 from headrace.agent import linux
+from waiting import until
 
-# Stands for a broker: has an agent, says so, and waits until it is killed.
+# Stands for the broker of a follower: has an agent, or just its keeper, says so, and waits until it is killed.
 _BROKER = """
 import os, sys, time
 from headrace.agent.birth import spawn_agent, spawn_another
+from headrace.agent.protocol import frame
 pid, sock = spawn_agent(sys.argv[1], int(sys.argv[2]), 7)
 if sys.argv[3:] == ["another"]:
     sock.close()
     os.waitpid(pid, 0)
     pid, sock = spawn_another(sys.argv[1], int(sys.argv[2]), 7)
+if sys.argv[3:] != ["idle"]:
+    sock.sendall(frame([]))
 print(pid, flush=True)
 time.sleep(1000)
 """
@@ -37,6 +41,11 @@ def broker(rundir: Path, starter: int, *more: str) -> tuple[subprocess.Popen[str
 
 def name(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def state(pid: int) -> str:
+    """The letter of proc(5): S for a process that sleeps."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def gone(pid: int) -> None:
@@ -61,14 +70,25 @@ def test_it_has_a_keeper_and_both_say_whose_they_are(tmp_path: Path, which: str)
     gone(agent)
 
 
+def test_a_broker_that_asks_for_nothing_has_no_agent(tmp_path: Path) -> None:
+    process, keeper = broker(tmp_path, 0, "idle")
+    # Asleep in its read: it has done all that it does by itself.
+    until(lambda: name(keeper) == "flux-keeper-7" and state(keeper) == "S")
+    assert not linux.children_of(keeper)
+    process.kill()
+    process.wait()
+    gone(keeper)
+
+
+@pytest.mark.parametrize("asks", ["idle", "busy"])
 @pytest.mark.parametrize("started_by", ["nobody", "one who lives"])
 def test_the_run_directory_of_a_killed_broker_goes_unless_who_started_it_can_see_to_that(
-    tmp_path: Path, started_by: str
+    tmp_path: Path, started_by: str, asks: str
 ) -> None:
     rundir = tmp_path / "run"
     rundir.mkdir()
     (rundir / "file").touch()
-    process, keeper = broker(rundir, 0 if started_by == "nobody" else os.getpid())
+    process, keeper = broker(rundir, 0 if started_by == "nobody" else os.getpid(), asks)
     process.kill()
     process.wait()
     gone(keeper)
@@ -79,9 +99,8 @@ def test_the_run_directory_of_a_broker_that_lives_stays_when_its_agent_is_killed
     rundir = tmp_path / "run"
     rundir.mkdir()
     process, keeper = broker(rundir, 0)
-    while not (agents := linux.children_of(keeper)):
-        time.sleep(0.01)
-    os.kill(agents[0], signal.SIGKILL)
+    until(lambda: bool(linux.children_of(keeper)))
+    os.kill(linux.children_of(keeper)[0], signal.SIGKILL)
     gone(keeper)
     assert rundir.exists()
     process.kill()

@@ -1,5 +1,8 @@
-"""How an agent comes to be: forked by its broker, under a keeper, named for who looks at processes (those of a test
-instance: zygote).
+"""How an agent comes to be: its broker forks a keeper, and that forks the agent. Each has a name for who looks at
+processes. (Agents of a test instance: zygote.)
+
+The lead's agent is forked at once, because it starts the initial program. A follower's is forked when its broker first
+has something for it to do: an instance whose job is on few nodes does not pay for the agents of all others.
 
 One that takes the place of a dead one is started by a broker that has threads by then: as a program of its own, which
 is this module.
@@ -19,7 +22,6 @@ import traceback
 from typing import NoReturn
 
 from . import keeper, linux
-from .agent import Agent
 from .protocol import frame
 from .spawn import raise_file_limit, spawn
 
@@ -30,8 +32,8 @@ _SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
-    """Fork the agent, under a keeper of its own where there is none; returns the pid of our child and the broker's end
-    of the socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
+    """Fork the agent, or its keeper where it has none yet; returns the pid of our child and the broker's end of the
+    socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
     end if the broker, or process `starter`, could not do it.
     """
     ours, its = socket.socketpair()
@@ -102,16 +104,27 @@ def _run_kept(sock: socket.socket, rank: int) -> int:
     os.setpgid(0, 0)
     if not keeper.keepers():
         linux.become_subreaper()
+        linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
+        keeper.ignore_signals()
+        if rank and not _is_wanted(sock):
+            return 0
         own = os.getpid()
         pid = os.fork()
         if pid:
             sock.close()
-            linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
             return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
         keeper.follow(own)
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
     run_agent(sock)
     return 0
+
+
+def _is_wanted(sock: socket.socket) -> bool:
+    """Wait for the broker's first operation; False when the broker ends without one."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
 
 
 _prepared = False
@@ -123,6 +136,9 @@ def prepare() -> None:
     if _prepared:
         return
     _prepared = True
+    # Not before: a keeper and a broker do without the shell, and a follower may never have a job.
+    from . import agent as _agent  # noqa: F401
+
     # Jobs die by reference counting but for a few cycles: look for those rarely.
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
@@ -138,6 +154,8 @@ def prepare() -> None:
 def run_agent(sock: socket.socket) -> None:
     """Be the agent of the broker at the other end of `sock`."""
     prepare()
+    from .agent import Agent
+
     with contextlib.suppress(OSError):
         linux.become_subreaper()
     # The next job of a place waits for us, and the broker computes at length when there are many.

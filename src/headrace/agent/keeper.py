@@ -114,12 +114,16 @@ def bury(agent: int, keepers: Collection[int], uri: str) -> None:
         _kill_all(lambda: [pid for pid in linux.processes() if _is_task(pid, uri)], _PATIENCE, False)
 
 
-def keep(agent: int) -> int:
-    """Wait for process `agent`, then kill what it left. Returns its wait status."""
+def ignore_signals() -> None:
+    """Have this process, and the agent that it forks, outlive what ends a whole process group."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # The broker that forked us holds them.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def keep(agent: int) -> int:
+    """Wait for process `agent`, then kill what it left. Returns its wait status."""
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if os.WIFSTOPPED(status):

@@ -27,7 +27,8 @@ class AgentLink:
     """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
     "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again.
 
-    An agent of a test instance is born when it gets the first operation, and says so; until then `pid` is 0.
+    A follower's agent is born when it gets the first operation; `pid` is its keeper's. That of a broker of a test
+    instance has no keeper of its own and says who it is; until then `pid` is 0.
 
     On the loop's readers and writers: a transport of asyncio takes twice as long, for each message and to come to be.
     """
