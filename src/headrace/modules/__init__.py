@@ -18,3 +18,6 @@ SERVICES = {
     "sched-graph": "sched.graph.service",
     "sched-simple": "sched.simple.service",
 }
+
+# What services have on rank 0 alone and need as soon as it starts.
+LEADERS_PARTS = ("resource.source",)

@@ -24,7 +24,7 @@ from headrace.broker.launch.options import LaunchError, LaunchOptions, check, ma
 from headrace.broker.module import process
 from headrace.broker.module.context import RpcError
 from headrace.broker.module.host import exec_modules, names_for
-from headrace.compat.environment import with_flux
+from headrace.client.installation import with_flux
 
 
 def _check_state(statedir: str) -> None:

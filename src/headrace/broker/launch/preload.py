@@ -18,14 +18,14 @@ def preload(links: bool) -> None:
     from headrace.broker import broker as _broker  # noqa: F401
     from headrace.broker.discovery import discover_before_fork
     from headrace.broker.launch import launch as _launch  # noqa: F401
-    from headrace.broker.module.host import FOLLOWER_MODULES, import_service
+    from headrace.broker.module.host import FOLLOWER_MODULES, import_leaders_parts, import_service
     from headrace.spec import duration
 
     if links:
         from headrace.broker.tbon import sockets as _overlay_sockets  # noqa: F401
     else:
         # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.
-        from headrace.modules.resource import source as _resource_source  # noqa: F401
+        import_leaders_parts()
     for name in FOLLOWER_MODULES:
         import_service(name)
     # Code that ran once has its caches filled: done here, the pages they are in stay shared.

@@ -371,3 +371,9 @@ def import_service(name: str) -> ModuleType | None:
     """The module of a service of ours (`headrace.modules.SERVICES`), imported; None when there is none of that name."""
     file = importlib.import_module("headrace.modules").SERVICES.get(name.replace("_", "-"))
     return importlib.import_module(f"headrace.modules.{file}") if file else None
+
+
+def import_leaders_parts() -> None:
+    """Import what services have on rank 0 alone and need as soon as it starts."""
+    for file in importlib.import_module("headrace.modules").LEADERS_PARTS:
+        importlib.import_module(f"headrace.modules.{file}")

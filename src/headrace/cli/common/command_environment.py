@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headrace.compat import is_in_view
+from headrace.client.installation import is_in_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

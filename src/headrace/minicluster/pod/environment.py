@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, MutableMapping
 
 from headrace.broker.boot.address import AddressError, address_of
+from headrace.client.installation import BINDINGS
 
-from ...compat.environment import BINDINGS
 from .. import pod_plan
 from ..mode import Mode
 from ..pod_plan import PodPlan

@@ -10,7 +10,8 @@ import contextlib
 import os
 from typing import Any
 
-from ...compat.environment import BINDINGS
+from headrace.client.installation import BINDINGS
+
 from .. import pod_plan
 from ..pod_plan import PodPlan
 from ..toml_text import toml_text

@@ -1,7 +1,8 @@
-"""The environment in which `flux` and `import flux` are ours; an instance gives it to its programs.
+"""Where this installation's commands and bindings are, and the environment in which `flux` and `import flux` are ours.
 
-Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds nothing but the package `flux`, so that a user's
-own Python finds our bindings and none of our dependencies; not in a view, which leaves PYTHONPATH alone.
+An instance gives that environment to its programs. Only PATH and PYTHONPATH change. PYTHONPATH gets a folder that holds
+nothing but the package `flux`, so that a user's own Python finds our bindings and none of our dependencies; not in a
+view, which leaves PYTHONPATH alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import sys
 import sysconfig
 from typing import Callable, Dict, Mapping, Tuple
 
-from headrace.compat import is_in_view
-
-BINDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
+BINDINGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat", "python")
 
 
 # Looked at in turn: the scripts folder costs a megabyte of configuration, which every broker would keep.
@@ -23,6 +22,15 @@ _CANDIDATES: Tuple[Callable[[], str], ...] = (
     lambda: sysconfig.get_path("scripts") or "",
     lambda: os.path.join(os.path.expanduser("~"), ".local", "bin"),
 )
+
+
+def is_in_view() -> bool:
+    """Whether this is the installation that a MiniCluster brings into a user's container (docs/dev/view.md).
+
+    There PYTHONPATH is left as it is: the container's programs get our bindings only when they ask, by sourcing
+    flux-view.sh, by `flux env` or by `flux python`.
+    """
+    return "_headrace_code" in sys.modules
 
 
 def command_folder() -> str:
