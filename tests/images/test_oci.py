@@ -6,11 +6,13 @@ import hashlib
 import io
 import json
 import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.images import oci
+from headrace.images.__main__ import main as images
 from headrace.images.layer import file, tar
 
 NAME = "docker.io/local/thing:1"
@@ -101,3 +103,18 @@ def test_a_blob_that_was_changed_is_noticed() -> None:
 def test_what_is_no_archive_is_refused(data: bytes) -> None:
     with pytest.raises(oci.ArchiveError):
         oci.read(data)
+
+
+def test_images_for_another_machine_are_refused_with_the_way_to_make_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = "s390x" if oci.this_architecture() != "s390x" else "riscv64"
+    assert images(["--arch", wanted, "--into", str(tmp_path), "view"]) == 1
+    told = capsys.readouterr().err
+    assert f"images for {wanted} are built on such a machine" in told and "--merge ONE.tar OTHER.tar" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("machine", "name"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("arm64", "arm64")])
+def test_an_architecture_may_be_called_as_the_kernel_or_as_images_call_it(machine: str, name: str) -> None:
+    assert oci.architecture(machine) == name

