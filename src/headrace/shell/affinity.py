@@ -1,7 +1,7 @@
-"""Which processors a task may use: R's logical cores as processors of this machine, per task where asked.
+"""CPU and GPU affinity of tasks: the cores of R as processors of this machine, per task where the job asks for that.
 
-Nothing is bound when the container's CPU quota is smaller than its affinity mask: R then counts fewer cores than there
-are processors, and pinning would put every container on the same first ones.
+R has fewer cores than the machine where the CPU quota of a container is smaller than its affinity mask. Tasks are not
+bound then, since all containers of the machine would be bound to the same first processors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def everything() -> frozenset[int]:
 
 
 def job_processors(cores: Idset) -> frozenset[int]:
-    """The processors of R's `cores`; all of them when R names cores this machine does not show."""
+    """The processors of R's `cores`; all processors if R has cores that this machine does not have."""
     return _processors(cores.bits)
 
 
@@ -50,7 +50,7 @@ def _processors(cores: int) -> frozenset[int]:
 
 
 def per_task(cores: Idset, ranks: Sequence[int], option: Any) -> tuple[list[frozenset[int]], list[str]]:
-    """Processors for each of the local tasks `ranks` under `-o cpu-affinity=OPTION`, and what to tell of them.
+    """Processors of each of the local tasks `ranks` under `-o cpu-affinity=OPTION`, and messages for the log.
 
     Raises ValueError.
     """
@@ -105,15 +105,15 @@ def _cpu_set(text: str) -> frozenset[int]:
         cpus = frozenset()
     if not cpus:
         raise ValueError(f"cpu-affinity: invalid cpuset '{text}'")
-    # As in Flux a user may name processors beyond those of the job; what the node has none of the kernel leaves out.
+    # As in Flux, a user may name processors beyond those of the job. Those that the node does not have are left out.
     if not cpus & everything():
         raise ValueError(f"cpu-affinity: no processor of cpuset {text} is on this node")
     return cpus & everything()
 
 
 def gpus_per_task(gpus: Idset, ntasks: int, option: Any) -> tuple[list[str | None], list[str]]:
-    """CUDA_VISIBLE_DEVICES of each local task, and what to tell of it: "-1" hides all when the job has none, None
-    leaves the variable alone. Raises ValueError."""
+    """CUDA_VISIBLE_DEVICES of each local task, and messages for the log. The value "-1" hides all GPUs from a job that
+    has none; None leaves the variable unchanged. Raises ValueError."""
     mode, told = "on" if option is None else option, []
     if mode not in ("on", "off", "per-task") and not (isinstance(mode, str) and mode.startswith("map:")):
         told.append(f"Failed to get gpu-affinity shell option: {mode}: use on, off, per-task or map:LIST")

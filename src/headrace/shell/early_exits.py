@@ -1,8 +1,8 @@
-"""Tasks that ended though others wait for them, which would be for ever.
+"""Tasks that exit early, while other tasks wait for them.
 
-A PMI barrier needs every task of its job, also one that ended between `init` and `finalize`; and the brokers of an
-instance need their leader, task 0, from the exchange of their addresses until they have met it. `-o exit-timeout` is no
-help: it is long, and the jobs of brokers, which may lose followers and go on, have none.
+A PMI barrier needs every task of the job, so a task that exits between `init` and `finalize` would block it for ever.
+The brokers of an instance need their leader, task 0, until they have joined it. `-o exit-timeout` does not end these
+waits in time: it is long, and jobs of brokers have none, since an instance may lose followers and continue.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class EarlyExits:
-    """Of one job on one node. The lead shell tells the others, each thing once."""
+    """The early exits of one job, seen from one node. The lead shell reports each kind to the other shells once."""
 
     def __init__(self, job: ShellJob) -> None:
         self._job = job
+        # The kinds of early exit that have been reported.
         self._told: set[str] = set()
 
     def ended(self, task: Task, status: int) -> None:
@@ -39,7 +40,7 @@ class EarlyExits:
             self._tell({"kind": "leader-gone"})
 
     def excuses(self, status: int) -> bool:
-        """Whether a task ended so because it was told to when its leader was gone: the job's status is the leader's."""
+        """True if a task ended by the SIGTERM that followed the end of the leader: the job has the leader's status."""
         told = "leader-gone" in self._told
         return told and status in (int(signal.SIGTERM), (128 + int(signal.SIGTERM)) << 8)
 
@@ -50,14 +51,14 @@ class EarlyExits:
             self._job.to_peer(0, data)
 
     def told(self, data: dict[str, Any]) -> None:
-        """Another shell says, or we say ourselves, that a task is gone."""
+        """A shell of the job, perhaps this one, reports an early exit."""
         job, kind = self._job, data["kind"]
         if kind in self._told:
             return
         self._told.add(kind)
         job.to_others(data)
         if kind == "leader-gone":
-            # Brokers that know that they are over take no notice.
+            # Brokers that are shutting down already ignore this signal.
             job.kill(signal.SIGTERM)
         else:
             for offered in (job.pmi, job.pmix):

@@ -1,7 +1,7 @@
-"""`-o exit-timeout`: how long a job's tasks have to follow the first of them that ended (flux-shell(1)).
+"""`-o exit-timeout`: how long the other tasks of a job may run after its first task has exited (flux-shell(1)).
 
-It is for tasks that wait for one that is gone. A job whose tasks have all ended is not late, whatever still holds it:
-output that a process in the background has open, a terminal that nobody has seen.
+The timeout ends tasks that wait for the one that exited. It does not apply once all tasks have exited, even if the job
+is still open because a background process holds its output, or because no client has attached to its terminal.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 
 class ExitTimeout:
-    """Of one job, in its lead shell.
+    """The timeout of one job, in its lead shell.
 
-    `runs()` says whether a task of this node does, `ask()` has the shells of other nodes say it, and `fail(note)` ends
-    the job. `after(seconds, fn)` runs fn once and cannot be taken back: it keeps nothing of a job that is over.
+    `runs()` tells whether a task of this node runs, `ask()` asks the shells of the other nodes, and `fail(note)` ends
+    the job. `after(seconds, fn)` calls fn once and cannot be cancelled; fn holds no reference to a job that is over.
     """
 
     def __init__(
@@ -42,5 +42,5 @@ class ExitTimeout:
             self._ask()
 
     def missed(self) -> None:
-        """A task runs that should have ended."""
+        """The timeout has expired and a task still runs."""
         self._fail(self._note)

@@ -1,7 +1,8 @@
-"""How much output of one shell is on its way to the lead shell: above a window its tasks are not read, and wait.
+"""Credit-based flow control of output from the shells of a job to its lead shell.
 
-The lead answers for what it has passed on. It stops reading when its own broker reads it no more, so a slow end is felt
-by the tasks of every node, and no broker on the way keeps more than a window for each node of the job.
+A shell whose unacknowledged output exceeds a window stops reading its tasks, which then block in write(2). The lead
+returns credit for output that it has passed on to its broker. So a slow consumer slows down the tasks of every node,
+and no broker on the way buffers more than one window for each node of the job.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-# Bytes that may be on their way, and bytes for which the lead answers in one message.
-_WINDOW, _PORTION = 512 << 10, 128 << 10
+# Bytes that may be unacknowledged, and bytes for which the lead returns credit in one message.
+_WINDOW, _CREDIT = 512 << 10, 128 << 10
 
 
 class SendWindow:
-    """The sender's side. `hold(True)` is called when the window is full, `hold(False)` when there is room again."""
+    """The sender's side. `hold(True)` is called when the window is full, `hold(False)` when it has room again."""
 
     def __init__(self, hold: Callable[[bool], None]) -> None:
         self._hold = hold
@@ -31,7 +32,7 @@ class SendWindow:
         self._decide()
 
     def open(self) -> None:
-        """Hold nothing back any more: the job ends, and perhaps nobody is there to answer."""
+        """Disable flow control: the job ends, and its lead shell may be gone."""
         self._open = True
         self._decide()
 
@@ -43,16 +44,16 @@ class SendWindow:
 
 
 class Credits:
-    """The lead's side: what it has passed on of each node's output. `answer(nodeid, size)` sends a receipt."""
+    """The lead's side: bytes of each node that it has passed on. `grant(nodeid, size)` returns credit to a shell."""
 
-    def __init__(self, answer: Callable[[int, int], None]) -> None:
-        self._answer = answer
+    def __init__(self, grant: Callable[[int, int], None]) -> None:
+        self._grant = grant
         self._passed: dict[int, int] = {}
 
     def passed(self, nodeid: int, size: int) -> None:
         whole = self._passed.get(nodeid, 0) + size
-        if whole >= _PORTION:
-            self._answer(nodeid, whole)
+        if whole >= _CREDIT:
+            self._grant(nodeid, whole)
             whole = 0
         self._passed[nodeid] = whole
 

@@ -17,7 +17,7 @@ from .output import Entry, Lookup, is_fifo
 from .task import Task
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
-# Bytes that wait for tasks of which none reads; then who sends them has to wait for his answers.
+# Clients get no responses while more bytes than this are queued for every task of the job.
 _MOST = 1 << 20
 
 
@@ -26,7 +26,7 @@ def opened(path: str, command: list[str]) -> tuple[int, list[str]]:
     if not path:
         return -1, command
     if is_fifo(path):
-        # The task itself waits for who writes to it: nobody else may.
+        # Opening a FIFO blocks until it has a writer, so the task opens it, not the agent.
         return os.open(os.devnull, _READ), ["/bin/sh", "-c", 'exec "$@" <"$0"', path, *command]
     return os.open(path, _READ), command
 
@@ -50,7 +50,7 @@ class Input:
         self._tasks = tasks
         self._keep = keep
         self._send = send
-        # Tasks whose input is at its end; in the lead.
+        # In the lead shell: the tasks that have been sent the end of their input.
         self._ended = Idset()
         self._unanswered: list[Callable[[], None]] = []
 
@@ -72,9 +72,10 @@ class Input:
         return expand(str(spec["path"]), lookup)
 
     def from_client(self, io: dict[str, Any], ntasks: int, answer: Callable[[], None]) -> None:
-        """In the lead: a client sent a data event's context. `answer()` is called when it may send more.
+        """In the lead shell: a client sent input, the context of a data event (RFC 24).
 
-        Raises StdioError; ValueError for a rank that is none; BrokenPipeError when the tasks it is for had their end.
+        `answer()` is called when the client may send more. Raises StdioError, ValueError for an invalid rank, and
+        BrokenPipeError if all addressed tasks have been sent the end of their input.
         """
         decoded = stdio.decode_data(io)
         everyone = Idset(range(ntasks))
@@ -93,8 +94,11 @@ class Input:
         self.answer()
 
     def answer(self) -> None:
-        """Answer clients, unless every task is far behind. Of several often one reads alone: nobody waits for the
-        others, nor for those of other nodes, of which it is not known."""
+        """Answer clients, unless every task has a long backlog.
+
+        Often only one task reads its input, so a backlog of others does not delay clients. The backlogs of other nodes
+        are not known here, so clients of jobs on several nodes are always answered.
+        """
         backlogs = [task.feed.backlog for task in self._tasks if task.feed is not None and task.feed.fd >= 0]
         backlogs += [task.pty.backlog for task in self._tasks if task.pty is not None and task.pty.master >= 0]
         if backlogs and self._nnodes == 1 and all(backlog > _MOST for backlog in backlogs):

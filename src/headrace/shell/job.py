@@ -1,7 +1,7 @@
-"""One job on one node: lays its tasks out, starts them, carries their input, output and PMI, reports how they ended.
+"""The shell of one job on one node: places and starts its tasks, serves their input, output and PMI, reports their end.
 
-A library without a process of its own: the agent's loop calls it. Whatever goes wrong ends in exactly one `finish` for
-this node, with a status that is the tasks' own.
+It has no process of its own: it runs in the loop of the agent. Whatever fails, the shell reports the end of the job on
+this node exactly once, with the status of its tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Seconds the lead shell waits for the other nodes' output once the job was killed.
 _PEER_GRACE = 2.0
-# Seconds that what a killed job left has to end by itself.
+# Seconds between a kill and the kill of all processes that the job has left.
 _CLEANING = 0.5
 # Seconds until the streams of a job whose last processes were killed count as closed.
 _CLOSE_AFTER = 1.0
@@ -57,11 +57,11 @@ _DEBUG = 6
 
 
 class _CannotStart(Exception):
-    """Why no task of this node can be started."""
+    """No task of this node can be started; the text says why."""
 
 
 class _TaskFailed(Exception):
-    """Why a task could not be started; the job ends with exit code `code`, or with wait status `status`."""
+    """A task could not be started; the job ends with exit code `code`, or with wait status `status`."""
 
     def __init__(self, note: str, code: int, component: str | None = None, status: int | None = None) -> None:
         super().__init__(note)
@@ -71,7 +71,7 @@ class _TaskFailed(Exception):
 
 
 def _enter_directory(cwd: str) -> str:
-    """Work in `cwd`, where tasks start; /tmp where that cannot be, and what to tell of it."""
+    """Change to the directory where tasks start, or to /tmp if that fails; returns a warning for the log, or ""."""
     try:
         enter(cwd)
     except OSError as exc:
@@ -94,7 +94,7 @@ class ShellJob:
         self.path: str = op["idpath"]
         self.jobspec: dict[str, Any] = op["jobspec"]
         self.environment = specs.environment(self.jobspec) if environment is None else environment
-        # The submitter's wish, not the broker's: scripts use the id that was printed for them as a file name.
+        # The submitter's environment decides the form: scripts use the id that submission printed as a file name.
         ascii_only = self.environment.get("FLUX_F58_FORCE_ASCII")
         self.f58 = jobid.encode(self.id, "f58plain") if ascii_only else jobid.encode(self.id)
         self.nodeid: int = op["nodeid"]
@@ -120,7 +120,7 @@ class ShellJob:
         self._finished = False
         self._killed = False
         self._exit_seen = False
-        # Nodes whose shells are still at work, as far as the lead shell knows.
+        # In the lead shell: the nodes whose shells have not finished.
         self._others = set(range(1, self.nnodes)) if self.lead else set()
         self._proctable = ProcTable(self.host, self._others, self.to_peer, self.reply)
         self._service = Service(self, self._input, self._proctable)
@@ -134,14 +134,14 @@ class ShellJob:
 
     @property
     def are_brokers(self) -> bool:
-        """Whether the tasks are an instance, as `flux batch` and `flux alloc` start it."""
+        """Whether the tasks are the brokers of an instance, as `flux batch` and `flux alloc` start it."""
         return specs.command(self.jobspec)[:2] == ["flux", "broker"] and known.exit_timeout(self.options) is None
 
     # -- starting
 
     def start(self) -> None:
-        """Everything up to running tasks; a failure is reported as the job's."""
-        # The shell has started, whatever becomes of its tasks: clients read its log only of jobs that started.
+        """Start all tasks of this node. A failure ends the job with an exception."""
+        # Sent even if no task can be started: clients read the output log, with its errors, only after this.
         self.agent.send({"op": "started", "id": self.id})
         try:
             placed = layout.lay_out(self.jobspec, self.op["R"], self.op["hosts"], self.nodeid)
@@ -211,7 +211,7 @@ class ShellJob:
         self.output.open()
 
     def _log_placement(self, placed: layout.Layout, wrong: str) -> None:
-        """Log where tasks are, if that is asked for, and what is not as the job wanted it."""
+        """Log the placement of tasks if the job is verbose, and warnings about it."""
         assert self.output is not None
         if self.options.get("verbose"):
             self.output.log(_DEBUG, f"{self.host}: tasks {Idset(placed.ranks)} of {self.size}", self.nodeid)
@@ -221,7 +221,7 @@ class ShellJob:
             self.output.log(_WARN, f"{self.host}: {text}", self.nodeid)
 
     def _read_options(self) -> None:
-        """Check the shell options, and have the alarm that one of them asks for. Raises _CannotStart."""
+        """Check the shell options and prepare the signal before the time limit. Raises _CannotStart."""
         assert self.output is not None
         try:
             for text in known.check(self.options):
@@ -251,7 +251,7 @@ class ShellJob:
         methods = known.pmi_methods(self.options)
         if "simple" in methods:
             self._prepare_pmi_1(placed)
-        # Brokers take PMI-1 where there is both.
+        # Brokers use PMI-1 where both are offered.
         if "pmix" in methods and not (self.pmi is not None and self.are_brokers):
             try:
                 self.pmix = Offer(self, placed.map)
@@ -413,7 +413,7 @@ class ShellJob:
         self._window.sent(size_of(message))
 
     def _output_lost(self, why: str) -> None:
-        """A file of the tasks is not what they wrote: they go on, but the job has not succeeded."""
+        """A part of an output file is lost: the tasks continue, but the job fails."""
         if not self._lost:
             self._lost = True
             self._status = max(self._status, 1 << 8)
@@ -427,7 +427,7 @@ class ShellJob:
         self.agent.send({"op": "peer", "id": self.id, "to": nodeid, "data": data})
 
     def to_others(self, data: dict[str, Any]) -> None:
-        """Tell every shell that is still at work (lead only)."""
+        """Send a message to all shells that have not finished (lead shell only)."""
         for nodeid in self._others:
             self.to_peer(nodeid, data)
 
@@ -445,7 +445,7 @@ class ShellJob:
     ) -> None:
         """A fatal error of this shell: log it, raise the exception, end with exit code `code` or wait `status`.
 
-        Where the lead shell has `told` it already, end only.
+        If the lead shell has `told` about the error already, only end.
         """
         if self._finished or self._failed:
             return
@@ -477,7 +477,7 @@ class ShellJob:
         self._barrier += 1
 
     def enter_pmix_barrier(self, number: int, parts: dict[str, str]) -> None:
-        """Enter the `number`-th (from 1) that is PMIx's; they are counted apart from those of PMI-1."""
+        """Enter the `number`-th PMIx barrier (from 1). PMIx barriers have negative sequence numbers, PMI-1 others."""
         self.agent.send({"op": "barrier", "id": self.id, "seq": -number, "kvs": parts})
 
     def barrier_done(self, seq: int, kvs: dict[str, str]) -> None:
@@ -490,12 +490,12 @@ class ShellJob:
         self.abort(self.tasks[local].rank, code, text)
 
     def abort(self, rank: int, code: int, text: str) -> None:
-        """Task `rank` has called for the end of the job."""
+        """Task `rank` has called PMI abort."""
         note = f"MPI_Abort: {text or 'application called abort'} (task {rank}, exit code {code})"
         self._abort({"kind": "abort", "note": note, "code": code & 0xFF or 1})
 
     def _abort(self, data: dict[str, Any]) -> None:
-        """End as `data` says. The lead shell tells the others first: the kill that follows must not be their status."""
+        """End the job. The lead shell tells the others first, so that the kill does not become their status."""
         if self.lead:
             self.to_others(data)
             self.fail(data["note"], data["code"])
@@ -537,7 +537,7 @@ class ShellJob:
             if self._exit_timeout is not None:
                 self._exit_timeout.missed()
         elif kind == "done":
-            # Said twice where a node is lost whose shell said it.
+            # This may come twice: from a shell, and again when its node is lost.
             self._others.discard(source)
             self._proctable.done(source)
             self._maybe_finish()
@@ -551,13 +551,13 @@ class ShellJob:
         self.agent.send({"op": "rpc-reply", "token": token, "errnum": errnum, "payload": payload, "text": text})
 
     def input_taken(self) -> None:
-        """A task has read what had waited for it."""
+        """A task has read queued input."""
         self._input.answer()
 
     # -- signals and the end
 
     def kill(self, signum: int | None) -> None:
-        """Signal every task's process group; a signal that there is not (None: not told) is logged and ignored."""
+        """Signal the process group of every task. An invalid signal (None: missing) is logged and ignored."""
         if signum is None or not 0 < signum <= _SIGNALS:
             if self.output is not None:
                 wrong = "ignoring malformed event: signum must be a number"
@@ -566,7 +566,7 @@ class ShellJob:
             return
         self._signal_tasks(signum)
         if signum == signal.SIGKILL and not self._killed:
-            # The tasks of other nodes got it, too, and nothing that takes long can come from there any more.
+            # The tasks of the other nodes were killed too, so their shells are awaited for _PEER_GRACE only.
             self._killed = True
             self._maybe_finish()
 
@@ -579,8 +579,8 @@ class ShellJob:
             task.kill(signum)
 
     def kill_all(self, signum: int) -> None:
-        """A job did not end when it was told to: `signum` to all that is left of it, wherever that went."""
-        # Their parents' end hides where they come from.
+        """Signal all processes of the job, wherever they went, after it has not ended by a signal to its tasks."""
+        # Descendants are looked up before the signal: the end of a parent detaches its children.
         doomed = {pid for task in self.tasks if task.pid > 0 for pid in linux.descendants_of(task.pid)}
         self.kill(signum)
         self.agent.subprocesses.kill_of(self.id, signum)
@@ -590,11 +590,11 @@ class ShellJob:
                 self.agent.kill_leftovers(self, signum, doomed)
                 self.agent.after(_CLOSE_AFTER, self._stop_reading)
 
-        # An instance that lost its broker cleans up itself, and better.
+        # If the job is an instance, its own cleanup is given time first.
         self.agent.after(_CLEANING, kill_the_rest)
 
     def _stop_reading(self) -> None:
-        """Whoever still holds the streams of tasks that are gone is not ours to wait for."""
+        """Close the streams of tasks that have ended: other processes that hold them are not awaited."""
         for task in self.tasks:
             if task.pid <= 0:
                 task.close_streams()
@@ -638,7 +638,7 @@ class ShellJob:
         self._early_exits.ended(task, status)
 
     def _first_exit(self, context: dict[str, Any], program: str, host: str) -> None:
-        """The job's first task is gone (lead only): tell, and give the others `exit-timeout` to follow."""
+        """The first task of the job has exited (lead shell only): post the event and start `exit-timeout`."""
         if self._exit_told:
             return
         self._exit_told = True
@@ -646,7 +646,7 @@ class ShellJob:
         self._expect_the_rest(f"{program}: task rank {context['rank']} on host {host} exited ({_how(context)})")
 
     def _expect_the_rest(self, what: str) -> None:
-        """The others have `exit-timeout` to follow one that is gone as `what` says (lead only)."""
+        """Start `exit-timeout` for the other tasks (lead shell only); `what` describes the exit."""
         limit = known.exit_timeout(self.options) if self.size > 1 else None
         if limit is not None:
             fail = partial(self.fail, code=1, component="task-exit")
@@ -655,7 +655,7 @@ class ShellJob:
             self._exit_timeout.set(self.agent.after, limit)
 
     def shell_killed(self, signum: int) -> None:
-        """A process of the job has sent its own shell, as it must take the agent for, a signal that ends it."""
+        """A process of the job has sent a fatal signal to its parent, the agent, which acts as the shell of the job."""
         if self.lead:
             self.fail(self._end_of_shell(self.nodeid, signum), 1, status=signum)
         else:
@@ -666,8 +666,8 @@ class ShellJob:
         return f"shell rank {nodeid} (on {self.op['hosts'][nodeid]}): {signal.strsignal(signum)}"
 
     def _shell_lost(self, nodeid: int, signum: int) -> None:
-        """The shell of another node was killed, or the agent there, and with it its tasks (lead only): this job goes on
-        without."""
+        """The shell or the agent of another node was killed, and with it its tasks (lead shell only). The job goes on
+        without them."""
         what = self._end_of_shell(nodeid, signum)
         if self.output is not None:
             self.output.log(_WARN, what, self.nodeid, "exception")
@@ -686,18 +686,18 @@ class ShellJob:
         self.to_others({"kind": "overdue"})
 
     def task_closed(self, _task: Task) -> None:
-        """A task has ended and its streams are at their end."""
+        """A task has ended, and so have its streams."""
         self._maybe_finish()
 
     def _maybe_finish(self) -> None:
         if self._finished or not all(task.closed for task in self.tasks):
             return
         if self.group is not None:
-            # What the tasks left in it; a group of a task's own is killed when that task has closed.
+            # Kill background processes in the shared group. The own group of a task is killed when that task closes.
             self.group.kill(signal.SIGKILL)
             self.group = None
         if self._others:
-            # Output of the other nodes is still to come: of one that was lost, we are told that it is done.
+            # Output of the other nodes is still to come. A lost node is reported as done by the broker.
             if self._killed and not self._waiting_for_peers:
                 self._waiting_for_peers = True
                 self.agent.after(_PEER_GRACE, self._stop_waiting)
@@ -720,7 +720,7 @@ class ShellJob:
         self._maybe_finish()
 
     def abandon(self) -> None:
-        """The broker is gone: leave nothing behind."""
+        """The broker has ended: kill the tasks and remove the temporary folder."""
         self.kill(signal.SIGKILL)
         if self.pmix is not None:
             self.pmix.end()
@@ -728,7 +728,7 @@ class ShellJob:
 
 
 def _how(context: dict[str, Any]) -> str:
-    """How a task ended, of the context of its shell.task-exit event."""
+    """How a task ended, by the context of its shell.task-exit event."""
     signaled = context["signaled"]
     return f"{signal.strsignal(signaled)}" if signaled else f"Exit {context['exitcode']}"
 

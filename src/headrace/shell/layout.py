@@ -21,16 +21,16 @@ class LayoutError(ValueError):
 
 
 class Layout(NamedTuple):
-    """A job's tasks: how many run on each node, which on the one that was asked for, and how others are told."""
+    """The tasks of a job: `counts` by node, and what one node needs to start its own."""
 
     counts: list[int]
     size: int
     ranks: list[int]
     """The tasks of the node."""
     mine: NodeResources
-    """What they may use there of what R gives the job."""
+    """The resources of the job on this node that they may use."""
     adjusted: list[str]
-    """What they may not use, in words."""
+    """Messages about resources that they may not use."""
     map: Any
     """RFC 34's array, as `shell.start` has it."""
     pmi: dict[str, str]
@@ -38,21 +38,21 @@ class Layout(NamedTuple):
 
 
 class NodeResources(NamedTuple):
-    """What R gives a job on one node."""
+    """The resources of a job on one node, by R (RFC 20)."""
 
     rank: int
     cores: Idset
     gpus: Idset
 
 
-# Layouts by what they follow from: the jobs of a batch are alike, and each layout costs as much as a small job's pipes.
+# Layouts by their inputs. Jobs of a batch mostly share one, and computing it costs as much as the pipes of a small job.
 _known: dict[bytes, Layout] = {}
 _MOST = 512
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def lay_out(jobspec: dict[str, Any], r: dict[str, Any], hosts: Sequence[str], nodeid: int) -> Layout:
-    """The layout of a job as node `nodeid` needs it; not to be changed. Raises LayoutError."""
+    """The layout of a job for node `nodeid`; shared between jobs, so callers must not change it. Raises LayoutError."""
     scheme = shell_option(jobspec, "taskmap") or "block"
     if isinstance(scheme, dict):
         if "scheme" not in scheme or set(scheme) - {"scheme", "value"}:
@@ -115,7 +115,7 @@ def task_counts(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list
 
 
 def _per_resource(option: Any) -> tuple[str, int]:
-    """What tasks are counted by, and how many there are for each. Raises LayoutError."""
+    """The resource type of the option, and its tasks per resource. Raises LayoutError."""
     if not isinstance(option, dict) or set(option) - {"type", "count"} or option.get("type") not in ("node", "core"):
         raise LayoutError(f"invalid per-resource option {option}: write type=node or type=core, and count=N")
     count = option.get("count", 1)
@@ -125,10 +125,10 @@ def _per_resource(option: Any) -> tuple[str, int]:
 
 
 def used_slots(jobspec: dict[str, Any], node: NodeResources, ntasks: int) -> tuple[NodeResources, list[str]]:
-    """`node` without the slots that have no task, and what was left out, in words.
+    """`node` without the slots that have no task, and messages about what was left out.
 
-    `-N2 -n3` gives both nodes two slots; the tasks of one must not spread over what a third would have. As in Flux
-    only where the request counts slots on nodes that it does not take whole.
+    `-N2 -n3` gives each node two slots; on the node with one task, that task may use one slot only. As in Flux, this
+    applies only where the request counts slots on nodes that are not exclusive.
     """
     asked = request_counts(jobspec)
     top = jobspec["resources"][0]
@@ -186,7 +186,7 @@ def _slots(jobspec: dict[str, Any], nodes: Sequence[NodeResources]) -> list[int]
 
 
 def _spread(total: int, room: Sequence[int]) -> list[int]:
-    """`total` tasks filling nodes in order; what does not fit is dealt out evenly."""
+    """Tasks per node: `total` tasks fill the nodes in order; tasks beyond their room go to the nodes round-robin."""
     counts = []
     left = total
     for number in room:

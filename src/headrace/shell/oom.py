@@ -1,7 +1,7 @@
 """How readily the kernel kills a job's tasks when memory runs out: the shell option `oom.adjust`.
 
-The agent takes the value itself while it starts them, as it does with processors: a task has it from its first
-instruction on, and so has all that it starts.
+The agent sets the value on itself while it spawns tasks, as it does with CPU affinity, so that they inherit it: a task
+and all its children have it from their first instruction on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SCORE = "/proc/self/oom_score_adj"
 
 @contextlib.contextmanager
 def adjusted(value: int | None) -> Iterator[str]:
-    """What is spawned inside has the score `value` (None: ours); yields what was wrong about that, as a text."""
+    """Processes spawned inside get the score `value` (None: the agent's own). Yields an error message, or ""."""
     if value is None:
         yield ""
         return

@@ -1,7 +1,7 @@
-"""The shell's options (flux-shell(1)) checked before a task starts: a misspelt one must not look as if it had worked.
+"""The shell options (flux-shell(1)), checked before a task starts so that a misspelt value is not ignored silently.
 
-Keys that no shell knows are ignored, as in Flux; what is wrong within a known key ends the job, or is told in its log
-where the job can do without. Options that go with one subject (signal, affinity, task map) are read there.
+Unknown keys are ignored, as in Flux. A wrong value of a known key ends the job, or is reported in its log where the job
+can run without it. Options of one subject (signal, affinity, task map) are read in the file of that subject.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _BUFFERS = {"none", "line"}
 _INPUTS = {"service", "file"}
 _MODES = {"truncate", "append"}
 _OUTPUTS = {"kvs", "term", "file"}
-# Options of flux-core's shell that this one has not: without these a job would not be what was asked for,
+# Options of flux-core's shell that this one lacks. A job with one of these is refused,
 _MISSED = ("coprocess", "initrc", "stage-in", "stop-tasks-in-exec", "userrc")
-# without those it is.
+# a job with one of those runs without it.
 _SPARED = ("hwloc", "sysmon")
 # The names of PMI implementations, and what each stands for here: PMI-1 also serves PMI-2 clients through PMI_FD.
 _PMI = {"simple": "simple", "pmi1": "simple", "pmi2": "simple", "pmix": "pmix", "off": "", "none": ""}
@@ -38,17 +38,17 @@ class OptionError(ValueError):
     """An option that the job cannot run with; the text names it."""
 
 
-# The options that were last found to be right: the jobs of a batch are alike.
+# The options that passed the last check: jobs of a batch mostly have the same ones.
 _right = b""
 
 
 def check(options: Mapping[str, Any]) -> list[str]:
-    """What is wrong and does no harm, in words. Raises OptionError for what does."""
+    """Warnings about options. Raises OptionError for an option that the job cannot run with."""
     global _right
     try:
         known = _encode(options)
     except OverflowError:
-        # A number that is wrong for any option.
+        # msgpack cannot encode the number, which is out of range for any option.
         return _check(options)
     if known == _right:
         return []
@@ -76,7 +76,7 @@ def _check(options: Mapping[str, Any]) -> list[str]:
 
 
 def exit_timeout(options: Mapping[str, Any]) -> float | None:
-    """Seconds that the others have when the first task is gone, None for ever. Raises OptionError."""
+    """Seconds that the other tasks may run after the first has exited, None for no limit. Raises OptionError."""
     option = options.get("exit-timeout", _EXIT_TIMEOUT)
     if option == "none":
         return None
@@ -107,12 +107,12 @@ def _pmi_names(options: Mapping[str, Any]) -> list[str]:
 
 
 def pmi_methods(options: Mapping[str, Any]) -> set[str]:
-    """By which of `simple` (PMI-1) and `pmix` tasks are to find each other: the option `pmi`, by default both."""
+    """The PMI implementations for the tasks, of `simple` (PMI-1) and `pmix`: the option `pmi`, by default both."""
     return {_PMI[name] for name in _pmi_names(options) if _PMI.get(name)}
 
 
 def pmi_map(options: Mapping[str, Any]) -> bool:
-    """Whether tasks are told by PMI where each of them runs: not with `pmi-simple.nomap`."""
+    """Whether tasks get the task map by PMI; False with `pmi-simple.nomap`."""
     option = options.get("pmi-simple")
     return not (isinstance(option, dict) and option.get("nomap"))
 
@@ -161,7 +161,7 @@ def check_pty_ranks(options: Mapping[str, Any], ntasks: int) -> None:
 
 
 def pty_added(options: Mapping[str, Any]) -> bool:
-    """Whether the first task gets a terminal only because somebody may attach to it."""
+    """Whether the first task gets a terminal only because a client may attach to it."""
     option = options.get("pty")
     if not (isinstance(option, dict) and option.get("interactive")) or option.get("ranks", "all") == "all":
         return False

@@ -1,7 +1,8 @@
-"""Where tasks' output goes: the job's RFC 24 output log, or files; labelled, cut at lines, limited.
+"""The output of tasks: written to the job's output eventlog (RFC 24) or to files, with labels and a size limit.
 
-Every node's shell reads its own tasks. The lead shell (nodeid 0) keeps the log and the files that several nodes share;
-the others send it what belongs there. A file whose name depends on the task or node is written where the task runs.
+The shell of each node reads its own tasks. The lead shell (nodeid 0) writes the eventlog and the files that several
+nodes share; the other shells send it their part. A file whose name depends on the task or node is written on the node
+where the task runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DEFAULT_LIMIT = 1 << 30
 _MAX_LIMIT = (1 << 31) - 1
 _LOCAL_TAGS = ("task", "node")
 STREAMS = ("stdout", "stderr")
-# How a shell's messages begin in a file.
+# The prefixes of a shell's own messages in an output file, by log level.
 _LEVELS = {0: "FATAL: ", 3: "ERROR: ", 4: " WARN: ", 6: "DEBUG: "}
 
 Entry = list[Any]
@@ -53,7 +54,7 @@ def parse_size(value: Any) -> int:
 
 
 def is_fifo(path: str) -> bool:
-    """Whether an open of this would wait for the other end, and all jobs of the node with it."""
+    """Whether `path` is a FIFO: opening one blocks until it has a peer, and would block all jobs of the node."""
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
@@ -61,9 +62,8 @@ def is_fifo(path: str) -> bool:
 
 
 class Output:
-    """Output of one job on one node. `emit(entries)` takes log entries on the lead; `to_lead(message)` elsewhere.
-
-    `lost(why)` is called for each file that a part of the output could not be written to.
+    """Output of one job on one node. The lead shell calls `emit(entries)` with entries of the eventlog, the others call
+    `to_lead(message)`. `lost(why)` is called for each file of which a part could not be written.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Output:
         self._specs = _stream_specs(options)
         self._limit = parse_size(options.get("limit", _DEFAULT_LIMIT))
         self._append = options.get("mode") == "append"
-        # Bytes of each stream in the log, and the streams that are full.
+        # Bytes of each stream in the eventlog, and the streams that have reached the limit.
         self._used = dict.fromkeys(STREAMS, 0)
         self._cut: set[str] = set()
         self._partial: dict[tuple[int, str], bytes] = {}
@@ -102,7 +102,7 @@ class Output:
         entries: list[Entry] = []
         if self._lead:
             counts = {stream: self._ntasks for stream in STREAMS}
-            # At once: what is wrong with a file is told in a log, and this is what a log begins with.
+            # The header comes first: errors of files are logged in the eventlog, which begins with it.
             self._emit([[now, "header", stdio.header(counts)]])
         for stream in STREAMS:
             spec = self._specs[stream]
@@ -143,7 +143,7 @@ class Output:
         return bool(self._specs[stream].get("buffer") == "none")
 
     def data(self, rank: int, stream: str, data: bytes) -> None:
-        """What a task wrote; cut at the last newline unless the stream is unbuffered."""
+        """Take output of a task. Unless the stream is unbuffered, the part after the last newline is kept back."""
         if not self.unbuffered(stream):
             key = (rank, stream)
             held = self._partial.pop(key, b"")
@@ -151,7 +151,7 @@ class Output:
                 data = held + data
             cut = data.rfind(b"\n") + 1
             if cut < len(data):
-                # A line that never ends must not be held for ever.
+                # At most 1 MiB of an incomplete line is kept back.
                 if len(data) - cut < 1 << 20:
                     self._partial[key] = data[cut:]
                 else:
@@ -186,7 +186,7 @@ class Output:
         if not self._specs[stream].get("label"):
             return data
         prefix = b"%d: " % rank
-        # A carriage return ends no line: what a task shows of its progress is one.
+        # Only a newline ends a line: a progress display with carriage returns gets one label.
         return b"".join(prefix + line for line in io.BytesIO(data))
 
     def _put(self, path: str, data: bytes) -> None:
@@ -196,7 +196,7 @@ class Output:
             try:
                 view = view[os.write(fd, view) :]
             except OSError as exc:
-                # What the tasks do else goes on. Nothing is written here later: a file with a hole looks whole.
+                # The job continues, but the file is closed: later output after a gap would look complete.
                 with contextlib.suppress(OSError):
                     os.close(fd)
                 del self._files[path]
@@ -233,9 +233,9 @@ class Output:
             self._emit([[entry[0], "data", stdio.data(entry[2]["stream"], entry[2]["rank"], content[:size])]])
 
     def from_peer(self, message: dict[str, Any]) -> None:
-        """What another node's shell sent to the lead."""
+        """In the lead shell: take output of another shell."""
         if message["kind"] == "file":
-            # Its name may be another there: that of a file in the job's private folder is.
+            # The lead uses its own expansion of the name: {{tmpdir}} differs between nodes.
             self._put(self._shared[message["stream"]], message["data"].encode("latin-1"))
             return
         for entry in message["entries"]:
@@ -244,7 +244,7 @@ class Output:
             self._log(entry, len(content or b""))
 
     def log(self, level: int, message: str, rank: int, component: str | None = None) -> None:
-        """A shell's own message (RFC 24 log event); also in the file of stderr, the first of this node."""
+        """Write a message of the shell: a log event (RFC 24), and a line in the first stderr file of this node."""
         self._log([time.time(), "log", stdio.log(level, message, rank, component)])
         path = self._shared.get("stderr")
         own = next((name for (stream, _), name in self._local.items() if stream == "stderr"), None)
@@ -269,12 +269,12 @@ class Output:
             try:
                 os.close(fd)
             except OSError as exc:
-                # Some file systems say only now that they had no room.
+                # Some file systems report a lack of space only at close(2).
                 self._say_lost(path, exc)
 
 
 def _stream_specs(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The options of each stream; stderr goes where stdout goes unless it says otherwise."""
+    """The options of each stream. stderr goes to the file of stdout unless its own options say otherwise."""
     specs = {}
     for stream in STREAMS:
         given = options.get(stream)

@@ -1,7 +1,7 @@
-"""The PMI-1 server of one job's tasks on one node (RFC 13): text lines in, text lines out. No I/O.
+"""The PMI-1 server of one job's tasks on one node (RFC 13): text lines in, text lines out, without I/O.
 
-Puts gather locally and travel with the barrier: when every local task has entered, the node's pairs go up once, and the
-barrier's completion brings everybody's. A get is then answered from memory.
+Puts are collected locally and exchanged by the barrier: once every local task has entered it, the pairs of the node are
+sent in one message, and the completion of the barrier brings those of all nodes. Gets are answered from memory.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ VALUE_MAX = 1024
 
 
 class PmiServer:
-    """`enter(kvs)` is called when all local tasks wait in a barrier; `complete(kvs)` answers them. `hang(note)` is
-    called when a task waits in one that cannot be complete any more."""
+    """The server of `ntasks` local tasks of a job of `size` tasks. `preset` are pairs that are there from the start.
+
+    `enter(kvs)` is called when all local tasks have entered a barrier; the caller answers by `complete(kvs)`.
+    `abort(local, code, message)` is called for a task that aborts, `hang(note)` when a task waits in a barrier that
+    cannot complete any more.
+    """
 
     def __init__(
         self,
@@ -35,32 +39,34 @@ class PmiServer:
         self._abort = abort
         self._hang = hang
         self._gone = ""
-        # Whether a task that has begun a session is in it still.
+        # By local task that has sent `init`: False after its `finalize`.
         self._in: dict[int, bool] = {}
         self._kvs: dict[str, str] = dict(preset)
         self._new: dict[str, str] = {}
         self._waiting: list[Callable[[bytes], None]] = []
 
     def complete(self, kvs: Mapping[str, str]) -> None:
-        """The barrier is over; `kvs` holds every node's new pairs."""
+        """The barrier has completed; `kvs` has the new pairs of all nodes."""
         self._kvs.update(kvs)
         waiting, self._waiting = self._waiting, []
         for reply in waiting:
             reply(b"cmd=barrier_out rc=0\n")
 
     def left(self, local: int, sure: bool) -> bool:
-        """Whether task `local`, which has ended, has still to enter barriers: it did not end its session, or is `sure`
-        to have one and had none yet."""
+        """Whether other tasks may wait in a barrier for task `local`, which has ended.
+
+        True if the task has sent `init` but not `finalize`; for a task that has sent neither, the value of `sure`.
+        """
         return self._in.get(local, sure)
 
     def incomplete(self, note: str) -> None:
-        """No barrier can be complete any more, for the reason `note`."""
+        """No barrier can complete any more, for the reason `note`."""
         self._gone = note
         if self._waiting:
             self._hang(note)
 
     def line(self, text: str, local: int, reply: Callable[[bytes], None]) -> None:
-        """One request line of task `local`; `reply` takes the answer, now or when the barrier is over."""
+        """Serve one request line of task `local`. `reply` is called at once, or when the barrier completes."""
         fields = _fields(text)
         command = fields.get("cmd", "")
         handler = getattr(self, "_do_" + command.replace("-", "_"), None)

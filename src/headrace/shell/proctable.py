@@ -1,6 +1,6 @@
-"""Which process is which task, for debuggers and `flux job hostpids`.
+"""The process table of a job, for debuggers and `flux job hostpids`: host and process id of each task.
 
-Nobody asks for most jobs, so nothing is collected until the lead shell is asked; then each node's shell is.
+It is requested for few jobs, so the lead shell collects it from the other shells only on request.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 from .task import Task
 
-# Of one task: its rank, host and process id.
+# One task: its rank, host and process id.
 Entry = list[Any]
 
 
 class ProcTable:
-    """One shell's part. `send(nodeid, message)` goes to another shell, `answer(token, payload)` to who asked.
+    """The part of one shell. `send(nodeid, message)` goes to another shell, `answer(token, payload)` to a client.
 
-    `others` are, in the lead, the nodes whose shells are still at work at any time.
+    In the lead shell, `others` are at any time the nodes whose shells have not finished.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class ProcTable:
         self._others = others
         self._send = send
         self._answer = answer
-        # By request: the nodes that have not answered, and what is known.
+        # By request: the nodes that have not answered, and the entries so far.
         self._asked: dict[int, tuple[set[int], list[Entry]]] = {}
 
     def ask(self, token: int, tasks: Iterable[Task]) -> None:
-        """In the lead: a request came."""
+        """In the lead shell: a client requests the table."""
         self._asked[token] = (set(self._others), self._own(tasks))
         for nodeid in self._others:
             self._send(nodeid, {"kind": "proctable", "token": token})
         self._answer_if_known(token)
 
     def from_peer(self, source: int, data: dict[str, Any], tasks: Iterable[Task]) -> None:
-        """The lead asks, or another shell answers."""
+        """A request of the lead shell, or the answer of another shell."""
         if "entries" not in data:
             self._send(0, {"kind": "proctable", "token": data["token"], "entries": self._own(tasks)})
         elif data["token"] in self._asked:
@@ -52,7 +52,7 @@ class ProcTable:
             self._answer_if_known(data["token"])
 
     def done(self, source: int) -> None:
-        """A node has ended its part of the job, or is lost: it answers nothing any more."""
+        """The shell of a node has finished, or is lost, and will not answer."""
         for token in [token for token, (left, _) in self._asked.items() if source in left]:
             self._asked[token][0].discard(source)
             self._answer_if_known(token)

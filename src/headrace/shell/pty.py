@@ -1,8 +1,8 @@
 """A task's terminal: captured into the job's output, or handed to a client that attached to it (`flux alloc`).
 
-The client speaks the shell's `pty` method, a stream: `attach` with its window size, then `write` and `resize`; what the
-task prints comes back as `data`, its end as `exit`. What nobody has seen yet is not lost: until the first client comes
-the task waits once it has printed as much as is kept here, and a task that has ended keeps its job.
+The client uses the shell's `pty` method, a streaming RPC: `attach` with its window size, then `write` and `resize`; the
+responses are `data` with the output of the task, and `exit`. No output is lost before the first client attaches: the
+task blocks once its output fills the buffer here, and a task that has ended keeps its job active until then.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .task import Task
 
 _READ = 1 << 16
-# Bytes that the terminal has not taken yet, above which who types waits for an answer.
+# Clients get no responses to `write` while more bytes than this are queued for the terminal.
 _TYPED = 1 << 20
-# What by itself ends no process, or as a rule is a word to one that goes on: the first client is still waited for.
+# Signals that do not end a process by default, or that jobs mostly handle: the first client is awaited after them.
 _NO_END = {
     signal.SIGCHLD,
     signal.SIGCONT,
@@ -43,7 +43,7 @@ _NO_END = {
 
 
 class Pty:
-    """Both ends of a pseudo terminal; `slave` belongs to the starting process until it runs."""
+    """Both ends of a pseudo terminal. `slave` is closed by the caller once the process has started."""
 
     def __init__(self, job: ShellJob, task: Task) -> None:
         self._job = job
@@ -53,23 +53,23 @@ class Pty:
         option = job.options.get("pty")
         self._interactive = job.lead and task.rank == 0 and known.interactive_pty(job.options)
         self._capture = not self._interactive or bool(isinstance(option, dict) and option.get("capture"))
-        # Whether the first client is still to come, without whom the job does not end.
+        # True until the first client attaches; the job does not end before.
         self.awaited = self._interactive
         self._clients: dict[str, int] = {}
-        # What the task printed while nobody was attached: all of it, or the last if it does not wait.
+        # Output while no client is attached: all of it if the task blocks when this is full, else the last part.
         self._held = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._feed: Feed | None = None
         self._typed: list[int] = []
         self._line_start = True
-        # Why nothing is read: the first client is late, or the lead shell is behind.
+        # Two reasons to stop reading: `_held` is full before the first client, or flow control holds the output.
         self._full = self._behind = False
         self._reading = False
         self._status: int | None = None
 
     def start(self) -> None:
         if self._job.output is not None:
-            # A terminal is one stream: nothing will come on the other.
+            # A terminal has one output stream, so stderr ends at once.
             self._job.output.eof(self._task.rank, "stderr")
         os.set_blocking(self.master, False)
         self._feed = Feed(self._job.agent, os.dup(self.master), self._taken)
@@ -86,7 +86,7 @@ class Pty:
             self._job.agent.unwatch(self.master)
 
     def hold(self, on: bool) -> None:
-        """Read no output, or read it again; the process waits when the terminal is full."""
+        """Stop reading output (`on`), so that the process blocks when the terminal is full, or read it again."""
         self._behind = on
         self._read_or_wait()
 
@@ -103,7 +103,7 @@ class Pty:
             self.end()
             return
         if self._clients:
-            # A character may come in two parts: a terminal is read in pieces of 4 KiB.
+            # The decoder keeps an incomplete UTF-8 sequence: a terminal is read in pieces of 4 KiB.
             self._show(self._decoder.decode(data))
         elif self._interactive:
             self._held += data
@@ -140,7 +140,7 @@ class Pty:
             self.master = -1
 
     def process_ended(self, status: int) -> None:
-        """The leader of the terminal's session is gone; what it printed last may be unread."""
+        """The session leader of the terminal has ended; its last output may still be unread."""
         self._status = status
         self._say_exit()
 
@@ -154,11 +154,11 @@ class Pty:
         self._clients.clear()
 
     def signalled(self, signum: int) -> None:
-        """The job got a signal: if that ends it, nobody is waited for any more."""
+        """The job got a signal. If the signal is to end it, the first client is no longer awaited."""
         if signum not in _NO_END:
-            self._await_nobody()
+            self._stop_awaiting()
 
-    def _await_nobody(self) -> None:
+    def _stop_awaiting(self) -> None:
         if self.awaited:
             self.awaited = self._full = False
             self._read_or_wait()
@@ -176,7 +176,7 @@ class Pty:
             if held:
                 self._job.reply(token, {"type": "data", "data": held})
             self._say_exit()
-            self._await_nobody()
+            self._stop_awaiting()
             return
         if kind in ("data", "write"):
             self.type(payload["data"].encode("utf-8", "surrogateescape"))
@@ -201,7 +201,7 @@ class Pty:
             self._feed.write(data)
 
     def end_input(self) -> None:
-        """The end of input: what somebody types to say so, which after a part of a line only passes that on."""
+        """Type end-of-file (Ctrl-D). After an incomplete line it takes two: the first only flushes that line."""
         self.type(b"\x04" if self._line_start else b"\x04\x04")
 
     def _taken(self) -> None:

@@ -1,6 +1,6 @@
-"""What clients ask of a job's shell (`UID-shell-ID.METHOD`): input, signals, its processes, the first task's terminal.
+"""The service of a job's shell (`UID-shell-ID.METHOD`): input, signals, its processes, the terminal of the first task.
 
-Whatever they ask for, they are answered.
+Every request gets a response, invalid ones an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """Of one job, in its lead shell."""
+    """The service of one job, in its lead shell."""
 
     def __init__(self, job: ShellJob, stdin: Input, proctable: ProcTable) -> None:
         self._job = job
@@ -28,7 +28,7 @@ class Service:
         self._proctable = proctable
 
     def request(self, op: dict[str, Any]) -> None:
-        """`op` is the broker's operation (docs/dev/interfaces.md)."""
+        """Serve a request; `op` is the operation `rpc` of the broker (docs/dev/interfaces.md)."""
         job, method, token = self._job, op["method"], op["token"]
         if method == "disconnect":
             for task in job.tasks:
@@ -59,7 +59,7 @@ class Service:
 
 
 def _signal_number(value: Any) -> int:
-    """What a client asks for. Raises TypeError, ValueError."""
+    """The number of a signal in a request. Raises TypeError, ValueError."""
     if value not in signal.valid_signals():
         raise ValueError(f"invalid signal number {value}")
     return int(value)

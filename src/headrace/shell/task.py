@@ -1,6 +1,7 @@
-"""One task: its process, its pipes, its PMI descriptor. Closed when the process is gone and every stream has ended.
+"""One task: its process, its pipes, its PMI descriptor. It is closed when its process has ended and all its streams.
 
-A terminal that somebody is to attach to keeps it open until that has happened."""
+A task with an interactive terminal stays open until a client has attached to it.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _PMI_LINE = 1 << 16
 
 
 class _Ends:
-    """Descriptors that a process is started with: `given` as pairs (descriptor, number in the process), the ends that
-    are `its` and closed here afterwards, and `ours`."""
+    """The descriptors for a new process: `given` are pairs (descriptor, number in the process), `its` are the ends that
+    are closed here once it runs, `ours` the ends that stay."""
 
     def __init__(self, stdin: int) -> None:
         self.ours: list[int] = []
@@ -35,7 +36,7 @@ class _Ends:
         self.given: list[tuple[int, int]] = []
 
     def make_pipes(self, stdin: int) -> None:
-        """Its standard streams; the first is `stdin`, or with -1 a pipe. Raises OSError."""
+        """Make the standard streams. Standard input is the descriptor `stdin`, or a pipe for -1. Raises OSError."""
         if stdin < 0:
             stdin, write = os.pipe2(os.O_CLOEXEC)
             self.its.append(stdin)
@@ -48,11 +49,11 @@ class _Ends:
             self.given.append((write, number))
 
     def make_pmi(self) -> int:
-        """Its PMI socket, and the number of our end. Raises OSError."""
+        """Make the PMI socket; returns the descriptor of our end. Raises OSError."""
         pair = socket.socketpair()
         ours, its = pair[0].detach(), pair[1].detach()
         self.its.append(its)
-        # Above what posix_spawn's dup2 actions overwrite, wherever the kernel put it.
+        # The agent has 0 to 2 open, so the dup2 actions of the standard streams do not overwrite this descriptor.
         self.given.append((its, _PMI_FD))
         return ours
 
@@ -89,7 +90,7 @@ class Task:
         # Descriptors that output is read from, with the names of the streams.
         self._fds: dict[int, str] = {}
         self._held = False
-        # Whether its process group is empty or was killed: from then on the number may be another's.
+        # True once the process group is empty or was killed: its number may be reused from then on.
         self._swept = False
         # Whether the process group is that of the job's tasks on this node (`nosetpgrp`).
         self._shares_group = False
@@ -97,7 +98,7 @@ class Task:
         self._pmi_buffer = b""
 
     def start(self, argv: list[str], env: dict[str, str], limits: dict[int, int], stdin: int, pty: bool) -> None:
-        """Start the process. `stdin` is a descriptor to give away, or -1 for a pipe that we feed.
+        """Start the process. `stdin` is a descriptor that becomes its standard input, or -1 for a pipe.
 
         Raises OSError and leaves nothing open.
         """
@@ -107,7 +108,7 @@ class Task:
         try:
             if pty:
                 terminal = Pty(job, self)
-                # Ours must stay open until the task has opened it itself.
+                # The slave end is closed with `its`, once the task has opened it.
                 ends.its.append(terminal.slave)
             else:
                 ends.make_pipes(stdin)
@@ -116,7 +117,7 @@ class Task:
                 env.update(PMI_FD=str(_PMI_FD), PMI_RANK=str(self.rank), PMI_SIZE=str(job.size), PMI_SPAWNED="0")
             if job.pmix is not None:
                 env.update(job.pmix.environment(env, self.rank))
-            # A terminal's process leads a session, and with it a process group, in any case.
+            # A process with a terminal leads a session, so it never shares a process group.
             self._shares_group = job.group is not None and terminal is None
             group = job.group.number if job.group is not None and self._shares_group else 0
             device = os.ttyname(terminal.slave) if terminal else ""
@@ -146,7 +147,7 @@ class Task:
             if fed:
                 self.feed = Feed(agent, ours.pop(0), self._job.input_taken)
             for stream, fd in zip(("stdout", "stderr"), ours):
-                # Whatever a task does to its streams, or the kernel says of them, the agent must not wait there.
+                # The agent must never block in a read, so the pipes are non-blocking.
                 os.set_blocking(fd, False)
                 self._open += 1
                 self._fds[fd] = stream
@@ -183,14 +184,14 @@ class Task:
         self.stream_ended()
 
     def close_streams(self) -> None:
-        """Read no more, as if everyone had closed them."""
+        """Stop reading the streams, as if all their writers had closed them."""
         for fd, stream in list(self._fds.items()):
             self._end_stream(fd, stream)
         if self.pty is not None:
             self.pty.end()
 
     def hold(self, on: bool) -> None:
-        """Read no output, or read it again; the pipes fill and the process waits."""
+        """Stop reading output (`on`), so that the pipes fill and the process blocks, or read it again."""
         if on == self._held:
             return
         self._held = on
@@ -231,7 +232,7 @@ class Task:
         except OSError:
             sent = 0
         if sent < len(data):
-            # It asks and asks and reads no answer, or it is gone.
+            # The task does not read its responses, or it has ended.
             self._close_pmi()
 
     def _close_pmi(self) -> None:
@@ -259,7 +260,7 @@ class Task:
         self._close_pmi()
         self._job.task_exited(self, status)
         if self._shares_group:
-            # What is left in the group goes when the job's last task on this node has closed.
+            # The shared group is killed when the last task of the job on this node has closed.
             self._swept = True
         else:
             self._swept = self._swept or is_empty(self.pid)
@@ -270,7 +271,7 @@ class Task:
         self.maybe_close()
 
     def maybe_close(self) -> None:
-        """The task is over if its process is gone, its streams have ended and nobody has to see its terminal yet."""
+        """Close the task if its process and its streams have ended and its terminal awaits no client."""
         if self.closed or self.pid > 0 or self._open:
             return
         if not self._swept:

@@ -1,6 +1,6 @@
-"""`-o signal`: the tasks get a signal some time before their job's time limit (flux-shell(1)).
+"""`-o signal`: the tasks get a signal some time before the time limit of their job (flux-shell(1)).
 
-A limit that is nearer than that time when the job starts, or when it is changed, warns at once.
+If less than that time is left when the job starts, or when its limit is changed, they get the signal at once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from ..spec import duration
 from ..spec.jobspec_build import parse_signal
 
+# Seconds before the limit, where the option names none.
 _BEFORE = 60.0
 
 
 class SignalOption(NamedTuple):
-    """`signum`, `before` seconds ahead of the end."""
+    """Signal number `signum`, `before` seconds ahead of the time limit."""
 
     signum: int
     before: float
@@ -53,7 +54,7 @@ def parse(option: Any) -> SignalOption | None:
 
 
 class TimeLimitSignal:
-    """Gives one job's tasks the signal in time. `after(seconds, fn)` runs fn once and cannot be taken back."""
+    """Sends the signal to the tasks of one job. `after(seconds, fn)` calls fn once and cannot be cancelled."""
 
     def __init__(
         self,
@@ -67,12 +68,12 @@ class TimeLimitSignal:
         self._tell = tell
         self._kill = kill
         self._expiration: float | None = None
-        # When that is on the clock that nobody sets.
+        # The expiration on the monotonic clock.
         self._end = 0.0
         self._short = False
 
     def set(self, expiration: float) -> None:
-        """The job ends at `expiration` (seconds since the epoch; 0: never), whatever was said before."""
+        """Set or change the expiration of the job (seconds since the epoch; 0: none)."""
         warn, self._expiration = self._warn, expiration
         if not expiration:
             self._tell(f"job has no expiration, {warn.name} will not be sent")
@@ -80,7 +81,7 @@ class TimeLimitSignal:
         left = expiration - time.time()
         self._end = time.monotonic() + left
         self._short = left < warn.before
-        # Most jobs end long before their limit, and nothing of them must stay until then.
+        # Most jobs end long before their limit; the timer must not keep them in memory until then.
         own = weakref.ref(self)
 
         def fire() -> None:
@@ -91,7 +92,7 @@ class TimeLimitSignal:
         self._after(max(0.0, left - warn.before), fire)
 
     def _fire(self) -> None:
-        # Of a job that has less time than was asked for, this is what it says in Flux.
+        # Flux logs "or less" for a job that has less time left than the option asks for.
         left = f"{self._warn.before:.1f}s or less" if self._short else f"{max(0.0, self._end - time.monotonic()):.1f}s"
         self._tell(f"job will expire in {left}, sending {self._warn.name} to job")
         self._kill(self._warn.signum)

@@ -71,7 +71,7 @@ class Folders:
 
 
 def temporary(env: dict[str, str]) -> None:
-    """Have the job's TMPDIR exist; /tmp stands in for one that cannot be made."""
+    """Create the directory TMPDIR if it is missing; TMPDIR becomes /tmp where that fails."""
     path = env.get("TMPDIR")
     if path is None or os.path.isdir(path):
         return

@@ -1,7 +1,7 @@
-"""Collective operations of PMIx between some of a job's tasks: each of their nodes gives a part, and gets all. Pure.
+"""Collective operations of PMIx between some tasks of a job: each of their nodes gives a part and gets all. No I/O.
 
-The lowest node that takes part gathers the parts and deals them out. Nodes enter operations on the same tasks in the
-same order (PMIx demands that), so the n-th of a key at one node is the n-th at all.
+The lowest participating node gathers the parts and sends all of them to each node. PMIx demands that nodes enter
+operations on the same tasks in the same order, so the n-th operation with a key is the same one at all nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Message = dict[str, Any]
 
 
 class Collector:
-    """Of node `nodeid` of a job. `to_node(node, message)` sends to another; `done(token, parts)` ends an operation."""
+    """The part of node `nodeid`. `to_node(node, message)` sends a message; `done(token, parts)` ends an operation."""
 
     def __init__(
         self, nodeid: int, to_node: Callable[[int, Message], None], done: Callable[[int, list[str]], None]
@@ -23,9 +23,9 @@ class Collector:
         self._done = done
         # How often this node has entered an operation, by its key.
         self._entered: dict[str, int] = {}
-        # Tokens of operations that this node waits in.
+        # The tokens of the operations that this node waits for, by name.
         self._tokens: dict[str, int] = {}
-        # As the lowest node of an operation: who takes part, and the parts so far.
+        # Where this is the lowest node of an operation: the participating nodes, and the parts so far.
         self._parts: dict[str, tuple[list[int], dict[int, str]]] = {}
 
     def enter(self, key: str, token: int, nodes: Sequence[int], part: str) -> None:
@@ -41,7 +41,7 @@ class Collector:
             self._to_node(root, message)
 
     def from_node(self, source: int, message: Message) -> None:
-        """A part of `source`'s, or what all have given."""
+        """A part of node `source`, or the parts of all nodes."""
         name = message["name"]
         if message["op"] == "whole":
             self._done(self._tokens.pop(name), message["parts"])

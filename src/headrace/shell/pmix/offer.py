@@ -26,8 +26,8 @@ from .collect import Collector, Message
 if TYPE_CHECKING:
     from ..job import ShellJob
 
-# What a task is told of the server's library: every build of libpmix but one for debugging has these, and the server
-# compares them with its own (server.py). `hash` needs no files that tasks and server share.
+# Properties of the server's libpmix that clients need. All builds but debug builds have these, and the server compares
+# them with its own (server.py). `hash` needs no files that tasks and server share.
 TOLD = {
     "PMIX_SECURITY_MODE": "native",
     "PMIX_BFROP_BUFFER_TYPE": "PMIX_BFROP_BUFFER_NON_DESC",
@@ -35,9 +35,9 @@ TOLD = {
 }
 # Clients of PMIx 2 to 5 look for the address under these names.
 _ADDRESSES = ("PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2", "PMIX_SERVER_URI21")
-# Each by which MPICH is told the PMI that it is to use: the name, and those of older versions.
+# The variables by which MPICH selects a PMI: the present name, and those of older versions.
 _MPICH_CHOICE = ("MPIR_CVAR_PMI_VERSION", "MPICH_PMI_VERSION", "MPIR_PARAM_PMI_VERSION")
-# The server is to use modules that clients of any version have: lists of nodes that are text, no munge, no files.
+# The server uses modules that clients of any version have: plain lists of nodes, no munge, no shared files.
 _SERVER_ENVIRONMENT = {
     "PMIX_MCA_gds": "hash",
     "PMIX_MCA_preg": "^compress",
@@ -49,7 +49,7 @@ _SERVER = "headrace"
 # Descriptors of the server's process: for messages, and for the tasks' connections.
 _MESSAGES, _CLIENTS = 3, 4
 _READ = 1 << 16
-# Seconds until connections are offered again to a server whose socket is full.
+# Seconds until connections are passed again to a server whose socket was full.
 _AGAIN = 0.01
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(headrace.__file__)))
 _PROGRAM = (
@@ -59,14 +59,14 @@ _PROGRAM = (
 
 
 class Offer:
-    """PMIx for one job on this node. Raises OSError where no port can be had."""
+    """PMIx for one job on this node. Raises OSError if no port can be opened."""
 
     def __init__(self, job: ShellJob, tasks: Any) -> None:
         """`tasks` is the job's task map (RFC 34's array)."""
         self._job = job
         self._tasks = tasks
         self.namespace = jobid.encode(job.id, "f58plain")
-        # A node must be named once: brokers of one machine share its name.
+        # Node names must differ: brokers on one machine have the same host name.
         hosts = job.op["hosts"]
         self.one_machine = len(hosts) > 1 and len(set(hosts)) == 1
         same = len(set(hosts)) < len(hosts)
@@ -117,7 +117,7 @@ class Offer:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the server what connections its socket takes now, and the others soon."""
+        """Pass connections to the server, as many as its socket takes, and the others after a delay."""
         while self._clients and self._to_server is not None:
             try:
                 socket.send_fds(self._to_server, [b"."], [self._clients[0].fileno()])
@@ -129,7 +129,7 @@ class Offer:
             self._clients.pop(0).close()
 
     def _start(self) -> None:
-        """Start the server, if it was not yet: a task has come, or another node asks for one that is to come."""
+        """Start the server unless it runs: a task has connected, or another node asks for data of a task."""
         if self._started:
             return
         self._started = True
@@ -153,7 +153,7 @@ class Offer:
         self._server = ours
         to_server.setblocking(False)
         self._to_server = to_server
-        # A server that does not read has this process keep what it is sent, not wait.
+        # Messages are queued here while the server does not read, so that the agent never blocks.
         self._feed = Feed(agent, os.dup(ours.fileno()))
         self._tell(self._describe())
         agent.watch(ours.fileno(), self._readable)
@@ -191,7 +191,7 @@ class Offer:
             self._heard(json.loads(line))
 
     def _hear_the_rest(self) -> None:
-        """What the server has said until now."""
+        """Read all messages that the server has sent so far."""
         while self._server is not None and select.select([self._server], [], [], 0)[0]:
             self._readable()
 
@@ -222,13 +222,13 @@ class Offer:
         elif self._job.nnodes == 1:
             self._collected(message["token"], [message["data"]])
         else:
-            # Those of all tasks travel as a barrier of PMI-1 does, once over each edge of the tree.
+            # Operations of all tasks use the barrier of PMI-1, which sends one message over each edge of the TBON.
             self._in_all.append(message["token"])
             self._barriers += 1
             self._job.enter_pmix_barrier(self._barriers, {str(self._job.nodeid): message["data"]})
 
     def barrier_done(self, parts: Mapping[str, str]) -> None:
-        """Every node has entered the first of the operations that this one waits in; `parts` has what each gave."""
+        """All nodes have entered the oldest operation that this node waits for; `parts` has the part of each node."""
         self._collected(self._in_all.pop(0), list(parts.values()))
 
     def _fail(self, text: str) -> None:
@@ -237,7 +237,7 @@ class Offer:
     def _ended(self, status: int) -> None:
         self._pid = 0
         how = signal.strsignal(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"Exit {os.WEXITSTATUS(status)}"
-        # What it has said last, such as why it ends, may be still unread.
+        # Its last messages, such as the reason of its end, may still be unread.
         self._hear_the_rest()
         if self._in or not self._used:
             self._fail(f"the PMIx server on {self._job.host} has ended ({how}), and tasks cannot go on without it")
@@ -255,7 +255,7 @@ class Offer:
             server.close()
 
     def end(self) -> None:
-        """The job's tasks on this node are gone."""
+        """The tasks of the job on this node have ended."""
         self._job.agent.pmix.remove(self)
         self._started = True
         for client in self._clients:
@@ -276,7 +276,7 @@ class Offer:
             self._job.to_peer(node, {"kind": "pmix", "message": message})
 
     def from_peer(self, source: int, message: Message) -> None:
-        """What the shell of node `source` says."""
+        """Take a message of the shell of node `source`."""
         kind = message["op"]
         if kind == "ask":
             self._start()
@@ -295,7 +295,7 @@ class Offer:
         return rank in self._in
 
     def incomplete(self, note: str) -> None:
-        """No collective operation of all tasks can be complete any more, for the reason `note`."""
+        """No collective operation of all tasks can complete any more, for the reason `note`."""
         self._gone = note
         if self._in_all:
             self._fail(note)

@@ -1,7 +1,7 @@
-"""The port of this node to which PMIx clients of all jobs connect: finds whose they are, and gives them to that job.
+"""The TCP port of this node for the PMIx clients of all jobs: it finds the job of each connection by its namespace.
 
-Which program uses PMIx is not known before it runs (a script may start one), so every task is told of this port. A
-job's server, which costs a process and libpmix's start, is there from the first connection on.
+Whether a program uses PMIx is not known before it runs (a script may start one), so every task gets the address of this
+port. The PMIx server of a job, which costs a process and the start of libpmix, is started by its first connection.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ...agent.agent import Agent
     from .offer import Offer
 
-# A client begins with its namespace, a job id in F58, and a NUL, among other words.
+# A client's greeting has its namespace, a job id in F58 followed by a NUL, among other words.
 _NAMESPACE = re.compile(rb"(?<![0-9A-Za-z])(f[1-9A-Za-z]+)\0")
 _GREETING = 4096
-# Seconds between looks at a greeting that is not complete, and how many of them there are.
+# Seconds between two looks at an incomplete greeting, and how often it is looked at.
 _AGAIN = 0.005
 _LOOKS = 400
 _BACKLOG = 1024
@@ -33,7 +33,7 @@ class Port:
         self._address = ""
 
     def add(self, offer: Offer) -> str:
-        """Have clients of `offer`'s namespace given to it; returns the address (`tcp4://...`). Raises OSError."""
+        """Pass clients of the namespace of `offer` to it; returns the address (`tcp4://...`). Raises OSError."""
         if self._listener is None:
             listener = socket.socket()
             try:
@@ -61,7 +61,7 @@ class Port:
         self._look(client, _LOOKS)
 
     def _look(self, client: socket.socket, looks: int) -> None:
-        """Give `client` to its job. Its greeting stays unread: that is for libpmix."""
+        """Pass `client` to its job. Its greeting is only peeked at: libpmix reads it."""
         try:
             greeting = client.recv(_GREETING, socket.MSG_PEEK)
         except BlockingIOError:
