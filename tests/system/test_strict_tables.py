@@ -97,7 +97,7 @@ def test_every_broker_has_a_heartbeat_and_a_follower_ends_when_it_stops() -> Non
         for rank in 0 1 2; do flux exec -r $rank flux module stats -p period heartbeat; done
         flux exec -r 1 flux module reload heartbeat period=0.2s timeout=1s
         flux module remove heartbeat
-        flux overlay status --wait=partial --timeout=60 >/dev/null || flux overlay status
+        flux overlay status --wait=degraded --timeout=60 >/dev/null || flux overlay status
         flux dmesg | grep -o 'heartbeat.*overdue' | head -n1
         flux dmesg | grep -o 'heartbeat.crit.1.*no heartbeat' | head -n1
         """

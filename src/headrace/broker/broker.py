@@ -547,7 +547,7 @@ class Broker:
         if self.rank == 0:
             self.begin_shutdown()
         else:
-            self.overlay.close()
+            self.overlay.close(in_order=False)
             self._parent_lost(why)
 
     def leave(self) -> None:

@@ -97,6 +97,39 @@ def test_a_child_that_is_torn_off_is_lost_and_what_it_owes_is_answered(in_broker
     in_broker(scenario, size=2)
 
 
+def test_a_child_that_was_cut_off_is_lost_even_when_zeromq_connects_it_again(in_broker: Run, tmp_path: Any) -> None:
+    async def scenario(lead: Any) -> None:
+        parent, child = await pair(lead, tmp_path)
+        await until(lambda: child.ready)
+        entry = parent.overlay.children[1]
+        # The child was told of the end of a connection, and the parent, which was busy, finds the next one.
+        child.overlay._parent_lost("connection closed")
+        assert child.lost == ["connection closed"]
+        # It takes a while to end its jobs, and is lost before.
+        await until(lambda: not entry.alive)
+        assert (entry.status, entry.error) == ("lost", "lost connection: connection closed")
+        assert not child.overlay.send_up(m.request("some.thing", {}))
+        child.overlay.close()
+        await until(lambda: parent.members)
+        await stays_in_loop(lambda: entry.status == "lost", 0.2)
+        assert parent.members == [("", "1", "1")]
+        parent.overlay.close()
+
+    in_broker(scenario, size=2)
+
+
+def test_a_child_that_leaves_out_of_order_is_lost(in_broker: Run, tmp_path: Any) -> None:
+    async def scenario(lead: Any) -> None:
+        parent, child = await pair(lead, tmp_path)
+        await until(lambda: child.ready)
+        child.overlay.close(in_order=False)
+        await until(lambda: not parent.overlay.children[1].alive)
+        assert parent.overlay.children[1].status == "lost"
+        parent.overlay.close()
+
+    in_broker(scenario, size=2)
+
+
 def test_a_key_that_is_no_members_never_gets_to_say_hello(in_broker: Run, tmp_path: Any) -> None:
     async def scenario(lead: Any) -> None:
         parent, child = await pair(lead, tmp_path, follower_key=b"another")

@@ -157,10 +157,10 @@ class Overlay:
         child = self._by_uuid.get(uuid)
         return None if child is None else child.rank
 
-    def close(self) -> None:
-        """Say goodbye to the parent and close every socket."""
+    def close(self, in_order: bool = True) -> None:
+        """Say goodbye to the parent, which then counts us as offline and otherwise as lost; close every socket."""
         self.closing = True
-        if self._parent is not None and self.parent_uuid:
+        if in_order and self._parent is not None and self.parent_uuid:
             self._put(self._parent, m.encode_parts(Message(m.CONTROL, aux1=_GOODBYE)))
         bound, self._parent, self._bound = self._bound, None, None
         if self._sockets is not None:
@@ -293,9 +293,20 @@ class Overlay:
         if self.closing:
             return
         self.closing = True
+        self._leave_parent()
         for msg in self._parent_owing.take():
             self._fail(msg, "the parent broker was lost")
         self.on_parent_lost(why)
+
+    def _leave_parent(self) -> None:
+        """End the link to the parent without a goodbye.
+
+        ZeroMQ would connect anew by itself: the parent would find us reachable although we no longer serve it, and a
+        goodbye would have it count a broker that was cut off as one that left in order.
+        """
+        sock, self._parent = self._parent, None
+        if sock is not None and self._sockets is not None:
+            self._sockets.end(sock)
 
     def _read_children(self) -> None:
         for _ in range(_BATCH):

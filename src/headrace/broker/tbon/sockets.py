@@ -200,6 +200,15 @@ class TreeSockets:
         self._looking = None
         self.refusals.tell_of_handshake(endpoint_of(sock), self._boot.certificate)
 
+    def end(self, sock: Socket) -> None:
+        """Close one socket, and drop what it has not sent."""
+        fd = cast(int, sock.get(_FD))
+        self._loop.remove_reader(fd)
+        self._descriptors.remove(fd)
+        self._sockets.remove(sock)
+        sock.set(zmq.LINGER, 0)
+        sock.close()
+
     def close(self) -> None:
         """Close every socket; what was sent a moment ago still leaves."""
         if self._looking:
