@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "user" / "resource-graph.md").read_text()
 
 
 def test_the_commands_of_the_page_answer_as_the_page_means_them() -> None:
-    block = next(text for text in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL) if text.startswith("$ headrace"))
+    block = next(text for text in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) if text.startswith("$ headrace"))
     command, _, typed = block.partition("\n")
     words = shlex.split(command.removeprefix("$ headrace"))
     main = "import sys; from headrace.cli.main import headrace; sys.exit(headrace(sys.argv[1:]))"

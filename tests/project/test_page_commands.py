@@ -1,0 +1,180 @@
+"""What the pages for users and the README show is typed, loaded or validated here, or by a test that is named here.
+
+A block of a page is known by the page and its first line. One that is neither typed nor in ELSEWHERE fails, whatever
+its language; `text` is what no reader types.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from page_blocks import ROOT, Block, blocks
+from typed import HERE, SHOWN, comparable, parts, script_of, session, typed
+
+from headrace.cli.mini.main import main as mini
+
+PAGES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs/user").glob("*.md"))]
+BLOCKS = [block for page in ["README.md", *PAGES] for block in blocks(page)]
+
+
+class How(NamedTuple):
+    """How a block of shell lines is typed: in `flux start OPTIONS` (None: in no instance), its lines from `begin` to
+    `end`, after what `before` does; `printed` matches somewhere in what is printed. Where a line begins an instance
+    with a shell, which takes a terminal, it has `program` instead."""
+
+    options: str | None
+    printed: str = ""
+    before: str = ""
+    begin: int = 0
+    end: int | None = None
+    program: str = ""
+
+
+TYPED = {
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install ."): How("--test-size=4", r"job 10\n", begin=2),
+    ("README.md", "flux python -c 'import flux, flux.job as j; h = flux.Flux(); print(j.submit(h, "): How(
+        "", "^ƒ|^\\d+"
+    ),
+    ("README.md", "headrace mini run hello.yaml"): How(None, r"\S+\n\S+\n", end=1),
+    ("docs/user/first-steps.md", "cat >steps.sh <<'end'"): How("--test-size=2", "on two nodes\n"),
+    ("docs/user/first-steps.md", "flux start --test-size=4"): How(None, program="true"),
+    ("docs/user/queues-and-configuration.md", "flux start -c cluster.toml"): How(
+        None, "^8h\n8h$", program="flux config get policy.limits.duration", end=2
+    ),
+    ("docs/user/queues-and-configuration.md", "flux config get policy.limits"): How(
+        "--test-size=4 --test-hosts=node[0-3] -c cluster.toml"
+    ),
+    ("docs/user/queues-and-configuration.md", "flux start -Sstatedir=$HOME/state -c cluster.toml"): How(
+        None, program="true"
+    ),
+    ("docs/user/queues-and-configuration.md", "flux python -c 'import flux, os; h = flux.Flux(os.environ["): How(
+        "--test-size=2 --test-exit-mode=leader"
+    ),
+    ("docs/user/scheduling.md", "flux start -Ssched.module=simple"): How(
+        None, "sched-simple", program="flux module list"
+    ),
+    ("docs/user/simulate.md", "headrace simulate --record jobs.jsonl"): How(
+        "", "makespan", before="flux submit --cc=1-3 --wait -t 1m sleep 1.1"
+    ),
+}
+# Blocks that another test shows, or that take what no test machine has: the reason, and the test.
+ELSEWHERE = {
+    ("README.md", "make run"): ("the targets themselves", "tests/system/test_lammps.py"),
+    ("docs/user/first-steps.md", "python3 -m venv venv"): ("an environment of its own", "tests/project/test_wheel.py"),
+    ("docs/user/kubernetes.md", "headrace operator manifests"): (
+        "names of a registry",
+        "tests/kube/test_install_in_pods.py",
+    ),
+    ("docs/user/kubernetes.md", "headrace mini apply"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
+    ("docs/user/kubernetes.md", "headrace mini connect"): ("takes a Kubernetes", "tests/kube/test_mini_commands.py"),
+    ("docs/user/minicluster-status.md", "kubectl get mc"): ("takes a Kubernetes", "tests/kube/test_behaviours.py"),
+    ("docs/user/nesting-and-mpi.md", "pip install mpich"): ("packages of a registry", "tests/system/test_lammps.py"),
+    ("docs/user/queues-and-configuration.md", "flux overlay grow"): ("hosts that join", "tests/system/test_growth.py"),
+    ("docs/user/resource-graph.md", "$ headrace resource-query"): ("", "tests/graph/test_page_examples.py"),
+    ("docs/user/resource-graph.md", "from headrace.graph import"): ("", "tests/graph/test_page_examples.py"),
+    ("docs/user/view.md", "python -m headrace.images"): ("images of two architectures", "tests/images/test_oci.py"),
+    ("docs/user/view.md", "spec:"): ("objects of other controllers", "tests/kube/test_recorded_operator_objects.py"),
+}
+
+
+def entry(table: dict[tuple[str, str], object], block: Block) -> tuple[str, str] | None:
+    """The key of a block in a table, where its first line may be cut."""
+    return next((key for key in table if key[0] == block.page and block.first.startswith(key[1])), None)
+
+
+def of(language: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language == language and not entry(ELSEWHERE, block)]
+
+
+def name(block: Block) -> str:
+    return f"{Path(block.page).stem}-{block.line}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the files that pages speak of: `cluster.toml`, `hello.yaml`, the examples."""
+    for block in BLOCKS:
+        if (block.page, block.first) == ("docs/user/queues-and-configuration.md", "[resource]"):
+            (tmp_path / "cluster.toml").write_text(block.text)
+        if (block.page, block.language) == ("README.md", "yaml"):
+            (tmp_path / "hello.yaml").write_text(block.text)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def test_every_block_has_a_language_that_says_what_is_done_with_it() -> None:
+    known = {"sh", "console", "python", "toml", "yaml", "text"}
+    plain = {("README.md", "")}
+    assert [
+        name(block) for block in BLOCKS if block.language not in known and (block.page, block.language) not in plain
+    ] == []
+
+
+def test_no_entry_is_left_of_a_block_that_is_gone() -> None:
+    used = {entry(table, block) for table in (TYPED, ELSEWHERE) for block in BLOCKS}
+    assert [key for key in (*TYPED, *ELSEWHERE) if key not in used] == []
+
+
+@pytest.mark.parametrize("test", sorted({test for _, test in ELSEWHERE.values()}))
+def test_the_other_tests_are_there(test: str) -> None:
+    assert (ROOT / test).is_file()
+
+
+@pytest.mark.parametrize("block", [block for block in of("sh") if not block.text.startswith("#!")], ids=name)
+def test_shell_lines_work(block: Block, folder: Path) -> None:
+    key = entry(TYPED, block)
+    assert key, f"{block.page}:{block.line}: nothing says how this is typed: see TYPED and ELSEWHERE"
+    how = TYPED[key]
+    lines = block.text.splitlines()[how.begin : how.end]
+    if how.program:
+        lines = [f"{line.partition(' #')[0].rstrip()} {how.program}" for line in lines]
+    printed = typed("\n".join(["set -e", how.before, *lines]), folder, how.options)
+    assert re.search(how.printed, printed, re.MULTILINE), printed
+
+
+@pytest.mark.parametrize("block", of("console"), ids=name)
+def test_sessions_print_what_the_page_shows(block: Block, folder: Path) -> None:
+    options = None if "headrace mini run" in block.first else "--test-size=4"
+    commands = session(block.text)
+    printed = parts(typed(script_of(block.text), folder, options))
+    assert len(printed) == len(commands)
+    for (command, shown), lines in zip(commands, printed, strict=True):
+        # Jobs that run side by side end in any order.
+        assert sorted(comparable(lines, HERE)) == sorted(comparable(shown, SHOWN)), command
+
+
+@pytest.mark.parametrize("block", [block for block in of("sh") if block.text.startswith("#!")], ids=name)
+def test_scripts_run_as_batch_jobs(block: Block, folder: Path) -> None:
+    (folder / "script.sh").write_text(block.text)
+    printed = typed("flux job status $(flux batch script.sh) && cat job.out", folder, "--test-size=2")
+    assert len(printed.splitlines()) == 6
+
+
+@pytest.mark.parametrize("block", of("python"), ids=name)
+def test_programs_run(block: Block, folder: Path) -> None:
+    (folder / "program.py").write_text(block.text)
+    assert typed("flux python program.py", folder, "--test-size=2") == "succeeded\n"
+
+
+@pytest.mark.parametrize("block", of("toml"), ids=name)
+def test_configurations_are_taken_without_a_warning(block: Block, folder: Path) -> None:
+    (folder / "page.toml").write_text(block.text)
+    options = "--test-size=4 --test-hosts=node[0-3] -c page.toml"
+    assert typed("flux config get >/dev/null", folder, options) == ""
+
+
+@pytest.mark.parametrize("block", of("yaml"), ids=name)
+def test_miniclusters_are_valid(block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A part of one is put into the first whole MiniCluster of its page."""
+    document = yaml.safe_load(block.text)
+    if "kind" not in document:
+        whole = next(one for one in BLOCKS if one.page == block.page and "kind: MiniCluster" in one.text)
+        part, document = document, yaml.safe_load(whole.text)
+        document["spec"].update(part.get("spec", part))
+    (tmp_path / "page.yaml").write_text(yaml.safe_dump(document))
+    assert mini(["validate", str(tmp_path / "page.yaml")]) == 0, capsys.readouterr()
