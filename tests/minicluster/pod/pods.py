@@ -59,10 +59,13 @@ class Pod:
         return self.folder / "mnt"
 
     def first_process(self) -> int:
-        """The pid, seen from here, of process 1."""
-        path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-        until(lambda: Path(path).read_text().split())
-        return int(Path(path).read_text().split()[0])
+        """The pid, seen from here, of process 1. Raises ProcessLookupError when the pod has ended."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        until(lambda: self.process.poll() is not None or path.read_text().split())
+        children = [] if self.process.poll() is not None else path.read_text().split()
+        if not children:
+            raise ProcessLookupError(f"{self.host} has ended")
+        return int(children[0])
 
     def signal(self, number: int) -> None:
         os.kill(self.first_process(), number)
