@@ -81,6 +81,13 @@ def test_a_cluster_that_stays_is_looked_at_scaled_connected_to_and_deleted(
     assert (ran.returncode, ran.stdout) == (5, "to stdout\ntyped"), ran.stderr
     assert ran.stderr.splitlines()[0] == "to stderr"
 
+    for words in (["connect"], ["logs"]):
+        wrong = mini(*words, "-c", "nope", "stays")
+        assert wrong.returncode == 1
+        assert re.search(r"pod stays-0-\w+ has no container nope \(there: stays, flux-view\)", wrong.stderr), (
+            wrong.stderr
+        )
+
     refused = mini("scale", "stays", "3")
     assert refused.returncode == 1 and "has maxSize 2, and 3 is above it" in refused.stderr
     assert mini("scale", "stays", "2").stdout == "MiniCluster/stays scaled to 2\n"
@@ -222,16 +229,17 @@ def test_a_wrong_file_is_refused_before_anything_is_sent(mini: Mini) -> None:
     assert done.returncode == 1 and "spec.size: must be 1 or more, not 0" in done.stderr
 
 
-def test_the_kubectl_plugin_is_the_same(miniclusters: MiniClusters) -> None:
-    line = [build.program("kubernetes", "kubectl"), "minicluster", "status", "--all-namespaces"]
+def test_the_kubectl_plugin_is_the_same_under_its_own_name(miniclusters: MiniClusters) -> None:
     env = {"KUBECONFIG": str(miniclusters.cluster.kubeconfig), "PATH": f"{BIN}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        line,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+
+    def plugin(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [build.program("kubernetes", "kubectl"), "minicluster", *words]
+        return subprocess.run(
+            line, env={**os.environ, **env}, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+
+    done = plugin("status", "--all-namespaces")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
+    assert plugin("delete").stderr.startswith("usage: kubectl minicluster delete")
+    assert plugin("status", "nope").stderr.startswith("kubectl-minicluster: no MiniCluster nope in namespace")

@@ -6,6 +6,7 @@ Helm itself lints and renders the chart, too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
+from kubecluster import build
+from kubecluster.errors import KubeError
 from test_install_objects import VARIANTS
 
 from headrace.kube.helm_chart import VALUES, helm_chart, values_schema
@@ -98,10 +101,10 @@ def by_these_words(values: Object, namespace: str) -> list[Object]:
 
 def program() -> str:
     """Helm, or a skip with the reason."""
-    from kubecluster import build
-
-    if build.is_built("helm"):
-        return build.program("helm", "helm")
+    # A machine without Go has none that was built.
+    with contextlib.suppress(KubeError):
+        if build.is_built("helm"):
+            return build.program("helm", "helm")
     found = shutil.which("helm")
     if not found:
         pytest.skip("Helm is not there: `tools/kube/kube build helm`")
