@@ -25,7 +25,8 @@ asyncio.run(main())
 
 def output(code: str) -> str:
     code = f"import sys; sys.path[:0] = {sys.path}\n{code}"
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    # Without what site-packages import at every start.
+    return subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_brokers_load_no_tls_and_hide_none() -> None:
@@ -99,3 +100,28 @@ def test_msgspec_comes_without_packages_that_no_message_needs_and_they_are_whole
     used += "print(uuid.UUID(int=1).int, decimal.Decimal('1.5'), msgspec.inspect.type_info(int), "
     used += "msgspec.json.decode(msgspec.json.encode({'a': [1.5]})))"
     assert output(started + used) == "1 1.5 IntType(gt=None, ge=None, lt=None, le=None, multiple_of=None) {'a': [1.5]}"
+
+
+def test_modules_that_few_functions_use_come_with_their_first_use() -> None:
+    started = "from headrace.broker.launch import preload; preload.preload(True)\n"
+    rare = "{'inspect', 'json', 'linecache', 'locale', 'pickle', 'platform', 'random', 'textwrap', 'importlib.util'}"
+    assert output(started + f"print({rare} & set(sys.modules))") == "set()"
+    used = """
+import asyncio, inspect, traceback, zmq
+socket = zmq.Context().socket(zmq.PAIR)
+other = zmq.Context.instance().socket(zmq.PAIR)
+port = socket.bind_to_random_port("tcp://127.0.0.1")
+other.connect(f"tcp://127.0.0.1:{port}")
+other.send_pyobj({"a": (1,)})
+print(socket.recv_pyobj())
+other.send_json([2.5])
+print(socket.recv_json())
+socket.close()
+other.close()
+print(asyncio.iscoroutinefunction(len), inspect.isbuiltin(len))
+try:
+    raise ValueError(3)
+except ValueError as exc:
+    print(traceback.format_exception(exc)[-1].strip())
+"""
+    assert output(started + used).splitlines() == ["{'a': (1,)}", "[2.5]", "False True", "ValueError: 3"]

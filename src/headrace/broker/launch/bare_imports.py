@@ -4,6 +4,7 @@ The imports of a broker take 61 ms of CPU time instead of 78 so. What is left ou
 cannot be imported the package goes without, and so for a moment it cannot. That is TLS of asyncio (9 ms), and of
 msgspec (8 ms) the types of typing_extensions and of packages whose values no message has. Packages threading and
 logging would also do something after each fork: a process that forks while it has one thread finds their locks free.
+Modules that asyncio, zmq and traceback use in a few of their functions are imported when one of these is called (9 ms).
 A module file of a user's own gets it all back before it is loaded.
 """
 
@@ -70,8 +71,40 @@ def _stand_ins(wanted: dict[str, tuple[str, ...]]) -> Iterator[None]:
                 vars(sys.modules[package]).pop(last, None)
 
 
+class _Deferred(types.ModuleType):
+    """Stands for a module until somebody asks it for something that is not among `known`: that comes from the module
+    itself, which is imported then."""
+
+    def __init__(self, name: str, known: dict[str, object]) -> None:
+        super().__init__(name)
+        vars(self).update(known)
+
+    def __getattr__(self, attribute: str) -> object:
+        name = self.__name__
+        if sys.modules.get(name) is self:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+
+@contextlib.contextmanager
+def _deferred(*names: str, **known: dict[str, object]) -> Iterator[None]:
+    """Who imports one of these modules meanwhile has it later, when it is used; whoever imports it afterwards has it at
+    once. `known` are attributes that are read during the import."""
+    made = {name: _Deferred(name, known.get(name, {})) for name in (*names, *known) if name not in sys.modules}
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for name, module in made.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
 def load_small() -> None:
-    """Import what agents need, too: msgspec."""
+    """Import what agents need, too: msgspec and traceback."""
+    if "traceback" not in sys.modules:
+        with _deferred("linecache", "textwrap"):
+            importlib.import_module("traceback")
     if "msgspec" not in sys.modules:
         with _without("typing_extensions"), _stand_ins(_UNUSED_BY_MSGSPEC):
             importlib.import_module("msgspec")
@@ -84,11 +117,24 @@ def load_asyncio() -> None:
         return
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: _hooks.append(hooks)
     try:
-        with _without("ssl"):
+        # Asyncio looks into functions and sources when it tells of them; subprocess asks for the locale to make text.
+        with _without("ssl"), _deferred("inspect", "linecache", "locale"):
             for name in ("logging", "asyncio"):
                 importlib.import_module(name)
     finally:
         os.register_at_fork = register
+
+
+def load_zmq() -> None:
+    """Import zmq without what it serializes Python objects with, chooses ports by and tells interpreters by."""
+    if "zmq" in sys.modules:
+        return
+    read: dict[str, dict[str, object]] = {
+        "pickle": {"DEFAULT_PROTOCOL": 4},
+        "platform": {"python_implementation": lambda: "CPython"},
+    }
+    with _deferred("json", "random", **read):
+        importlib.import_module("zmq")
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:

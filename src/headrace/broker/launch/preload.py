@@ -12,6 +12,7 @@ def preload(links: bool) -> None:
     """
     from headrace.broker.launch import bare_imports
 
+    bare_imports.load_small()
     bare_imports.load_asyncio()
     import asyncio
 
@@ -22,6 +23,7 @@ def preload(links: bool) -> None:
     from headrace.spec import duration
 
     if links:
+        bare_imports.load_zmq()
         from headrace.broker.tbon import sockets as _overlay_sockets  # noqa: F401
     else:
         # The one broker leads, and reads R. To load it in the fork would copy the pages that it is put into.

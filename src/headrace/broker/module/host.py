@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import importlib.util
 import logging
 import os
 import time
@@ -357,10 +356,12 @@ def find(path: str) -> ModuleType | None:
     if path.endswith(".py"):
         if not os.path.exists(path):
             return None
-        spec = importlib.util.spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec = spec_from_file_location("headrace_module_" + os.path.basename(path)[:-3], path)
         if spec is None or spec.loader is None:
             return None
-        module = importlib.util.module_from_spec(spec)
+        module = module_from_spec(spec)
         bare_imports.complete()
         spec.loader.exec_module(module)
         return module

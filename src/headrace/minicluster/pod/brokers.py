@@ -53,9 +53,6 @@ def archive_attributes(path: str, statedir: str) -> dict[str, str]:
 
 def preload(size: int) -> None:
     """Import what the broker of an instance of `size` uses; no thread, loop or ZeroMQ context may exist afterwards."""
-    from headrace.broker.launch import bare_imports
-
-    bare_imports.load_small()
     from headrace.broker.launch import preload as brokers
 
     brokers.preload(size > 1)
