@@ -114,7 +114,7 @@ if by == "keepers":
 # They stay until somebody collects them.
 import threading
 threading.Thread(target=mine.wait).start()
-keeper.bury(agent, [gone.pid] if by == "keepers" else [], "local:///a")
+keeper.kill_remains(agent, [gone.pid] if by == "keepers" else [], "local:///a")
 print(*[linux.is_running(child.pid) for child in (mine, other, program)])
 other.kill()
 program.kill()
@@ -139,7 +139,7 @@ if broker == 0:
         start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
         start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
         os._exit(9)
-    keeper.bury(agent, [own], "local:///a")
+    keeper.kill_remains(agent, [own], "local:///a")
     os._exit(0)
 while True:
     pid, status = os.waitpid(-1, 0)

@@ -19,7 +19,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.over: list[str] = []
-        self.buried: list[Any] = []
+        self.killed: list[Any] = []
         self.logged: list[str] = []
         self.started: list[int] = []
         self.tasks: list[Any] = []
@@ -35,7 +35,7 @@ class World:
             spawn=lambda coro: self.tasks.append(asyncio.ensure_future(coro)),
             go_without_agent=self.over.append,
         )
-        monkeypatch.setattr(keeper, "bury", lambda *args: self.buried.append(args))
+        monkeypatch.setattr(keeper, "kill_remains", lambda *args: self.killed.append(args))
         self.fails: OSError | None = None
         self.restarts = AgentRestarts(self.broker, self._spawn)
 
@@ -64,7 +64,7 @@ def run(monkeypatch: pytest.MonkeyPatch, scenario: Any) -> None:
 def test_another_is_started_when_nothing_of_the_first_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         await world.lose()
-        assert world.buried == [(1001, (), "local:///here")]
+        assert world.killed == [(1001, (), "local:///here")]
         assert (world.started, world.over) == ([1002], [])
 
     run(monkeypatch, scenario)
@@ -84,22 +84,22 @@ def test_a_broker_that_stops_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         world.broker.stopping = True
         await world.lose()
-        assert (world.buried, world.started, len(world.over)) == ([], [], 1)
+        assert (world.killed, world.started, len(world.over)) == ([], [], 1)
         # It is not gone before that.
         world.restarts.end()
         world.restarts.end()
-        assert world.buried == [(1001, (), "local:///here")]
+        assert world.killed == [(1001, (), "local:///here")]
 
     run(monkeypatch, scenario)
 
 
-def test_what_is_buried_already_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_killed_already_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         world.restarts.end()
-        assert world.buried == []
+        assert world.killed == []
         await world.lose()
         world.restarts.end()
-        assert len(world.buried) == 1
+        assert len(world.killed) == 1
 
     run(monkeypatch, scenario)
 

@@ -93,7 +93,7 @@ def _is_task(pid: int, uri: str) -> bool:
     return env.get("FLUX_URI") == uri and "FLUX_JOB_ID" in env
 
 
-def bury(agent: int, keepers: Collection[int], uri: str) -> None:
+def kill_remains(agent: int, keepers: Collection[int], uri: str) -> None:
     """For the broker at `uri`, whose agent has died: wait until nothing is left of that and its tasks.
 
     `agent` is our child, the agent's own keeper, who sees to all that; or with `keepers`, who have others to keep as

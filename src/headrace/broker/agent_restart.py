@@ -1,7 +1,6 @@
-"""When the exec agent is killed: its jobs are lost, and another takes its place.
+"""When the exec agent is killed, its jobs are lost, and the broker starts another agent.
 
-The link to it stays, and with it who listens there: they hear "gone" at once. Before another takes its place, nothing
-is left of what the dead one ran.
+The link and its listeners stay: they hear "gone" at once. The new agent starts when no process of the dead one is left.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..spec.os_error import text_of
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Whoever loses so many agents in so many seconds is not helped by another.
+# A broker that loses more than this number of agents within this time (seconds) gets no other: it would die, too.
 _MOST, _SECONDS = 5, 60.0
 
 
@@ -28,16 +27,16 @@ class AgentRestarts:
     def __init__(self, broker: Broker, spawn: Callable[[], tuple[int, socket.socket]]) -> None:
         self._broker = broker
         self._spawn = spawn
-        # Who keeps the first one; those we make have keepers of their own.
+        # The keepers of the first agent; each later one has a keeper of its own.
         self._keepers = keeper.keepers()
         self._deaths: list[float] = []
-        # Whether something may be left of one that has died.
-        self._unburied = False
+        # True while processes of a dead agent may be left.
+        self._remains = False
 
     def lost(self) -> None:
         """The agent's end of the socket is closed, and nobody asked it to end."""
         now = time.monotonic()
-        self._unburied = True
+        self._remains = True
         self._deaths = [*(death for death in self._deaths if death > now - _SECONDS), now]
         if self._broker.stopping:
             self._broker.go_without_agent("the exec agent ended: no job can be run any more")
@@ -52,15 +51,15 @@ class AgentRestarts:
             self._broker.log(logging.ERROR, "broker", why)
             self._broker.spawn(self._replace())
 
-    def _bury(self, agent: int) -> None:
-        keeper.bury(agent, self._keepers, self._broker.attrs.get("local-uri"))
-        self._unburied = False
+    def _kill_remains(self, agent: int) -> None:
+        keeper.kill_remains(agent, self._keepers, self._broker.attrs.get("local-uri"))
+        self._remains = False
 
     def end(self) -> None:
-        """At the end of the broker, which may have been near when its agent died: nothing is left of that."""
+        """Kill what is left of a dead agent at the end of the broker, which may come before a new agent was started."""
         agent = self._broker.agent
-        if self._unburied and agent is not None:
-            self._bury(agent.pid)
+        if self._remains and agent is not None:
+            self._kill_remains(agent.pid)
 
     def _too_late(self) -> bool:
         return self._broker.agent is None or self._broker.agent.closed
@@ -69,7 +68,7 @@ class AgentRestarts:
         broker = self._broker
         agent = broker.agent
         assert agent is not None
-        await broker.loop.run_in_executor(None, self._bury, agent.pid)
+        await broker.loop.run_in_executor(None, self._kill_remains, agent.pid)
         if self._too_late():
             return
         try:
