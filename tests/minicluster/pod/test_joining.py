@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pods import Pod, Pods, pods, told
 
 from headrace.minicluster.pod.place import PlaceError, find_place
@@ -187,6 +188,29 @@ def test_there_is_no_next_lead_for_a_job_that_has_ended(world: Pods, code: int) 
     lead.signal(signal.SIGTERM)
     assert (lead.wait(), follower.wait(), lead.message()["exit"]) == (code, 0, code)
     assert not lead.message().get("killed")
+
+
+def test_a_follower_that_hangs_does_not_hold_up_the_end_of_its_lead(world: Pods) -> None:
+    commands = {"post": "touch /mnt/flux/ended"}
+    command = "sh -c 'until [ -e /mnt/flux/go ]; do sleep .1; done; exit 3'"
+    # A job of both nodes would not end.
+    plan = told({"command": command, "commands": commands, "launcher": True})
+    lead, follower = world.start_all(replace(plan, attrs={**plan.attrs, "broker.shutdown-timeout": "1s"}))
+    assert ready(follower) == "200"
+    assert follower.run("kill", "-STOP", str(broker_of(follower))).returncode == 0
+    (lead.mount / "go").touch()
+    assert lead.wait(120) == 3
+    assert (lead.mount / "ended").exists()
+
+
+def test_a_lead_that_hangs_ends_when_it_is_told_to(world: Pods) -> None:
+    lead, follower = world.start_all(told({}, interactive=True))
+    assert ready(follower) == "200"
+    assert lead.run("kill", "-STOP", str(broker_of(lead))).returncode == 0
+    lead.signal(signal.SIGTERM)
+    assert lead.wait(120) == 143
+    # Its broker was killed, and another lead may come.
+    until(lambda: "starting the broker again" in follower.output()[1], 120)
 
 
 def test_a_lead_whose_broker_is_killed_says_so(world: Pods) -> None:

@@ -1,4 +1,4 @@
-"""The file with the instance's R in each pod, also after the instance has grown."""
+"""The files with the instance's R and hosts in each pod, also after the instance has grown."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ def written(pod: Pod) -> dict[str, Any]:
     return found
 
 
+def hosts(pod: Pod) -> str:
+    return (pod.mount / "config/etc/flux/system/hostlist").read_text()
+
+
 def of_instance(lead: Pod) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lead.run("flux", "resource", "R").stdout)
     return found
@@ -46,3 +50,5 @@ def test_each_pod_has_the_resources_of_hosts_that_came_later(world: Pods) -> Non
     for pod in (lead, follower):
         until(lambda pod=pod: written(pod).get("execution", {}).get("nodelist") == ["c-[0-2]"], 60)  # type: ignore[misc]
     assert written(lead) == written(follower) == of_instance(lead)
+    for pod in (lead, follower):
+        until(lambda pod=pod: hosts(pod) == "c-[0-2]\n", 60)  # type: ignore[misc]

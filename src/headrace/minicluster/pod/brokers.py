@@ -20,13 +20,20 @@ from .place import Place
 _WRAPPED = "HEADRACE_POD_BROKER"
 # Exit code of a follower's broker whose lead was ended by a signal: EX_TEMPFAIL of sysexits.h.
 LEAD_TOLD_TO_END = 75
+# How long a broker that ends waits for those below it: one of them may hang, which no connection tells.
+SHUTDOWN_TIMEOUT = "20s"
 # States in which a broker takes part in its instance.
 UP = ("quorum", "run", "cleanup")
 
 
 def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
     """The broker attributes (flux-broker-attributes(7)) of a pod."""
-    attrs = {**plan.attrs, "rundir": f"{place.config}/run/flux", "rundir-cleanup": "0"}
+    attrs = {
+        "broker.shutdown-timeout": SHUTDOWN_TIMEOUT,
+        **plan.attrs,
+        "rundir": f"{place.config}/run/flux",
+        "rundir-cleanup": "0",
+    }
     attrs["config.path"] = f"{place.config}/etc/flux/config"
     if statedir and place.rank == 0:
         attrs["statedir"] = f"{place.config}/var/lib/flux"

@@ -1,41 +1,50 @@
-"""The instance's R (RFC 20) in the pod's file system, where scripts look for it: `config/etc/flux/system/R`.
+"""The instance's R (RFC 20) and its hosts in the pod's file system, where scripts look for them: `R` and `hostlist` in
+`config/etc/flux/system`.
 
-The Flux Operator's pods each write R once, before their brokers start, as if all pods were like themselves. Here each
-pod has what the instance has, as `flux resource R` prints it, once its broker is in state run (a follower some seconds
-later); and again whenever the instance's resources change, as when it grows.
+The Flux Operator's pods each write both once, before their brokers start, as if all pods were like themselves. Here
+each pod has what the instance has, R as `flux resource R` prints it, once its broker is in state run (a follower some
+seconds later); and again whenever the instance's resources or hosts change, as when it grows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 
 from ...client.handle import Handle, Rpc
 from ...spec.message import EVENT
 from .place import Place
 
-# The event that tells of a change of R.
-_CHANGED = "resource-define"
+# The events that tell of a change of R, and of hosts that may join.
+_CHANGES = ("resource-define", "overlay.grow")
 
 
-class ResourcesFile:
-    """Keeps the file current through a connection to the pod's own broker."""
+class ResourceFiles:
+    """Keeps the files current through a connection to the pod's own broker. Nothing here waits: the broker may hang,
+    and the runner has to end nevertheless. Raises OSError where there is no broker."""
 
     def __init__(self, place: Place) -> None:
-        self._path = f"{place.config}/etc/flux/system/R"
-        self._handle = Handle(f"local://{place.socket}")
-        self._asking = self._asks_again = False
-        # An instance without resources, or without room for the file, is as good.
-        self._handle.rpc("event.subscribe", {"topic": _CHANGED}).then(lambda _answer: None)
-        self._ask()
+        self._folder = f"{place.config}/etc/flux/system"
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self._handle: Handle | None = None
+        self._asking = 0
+        self._asks_again = False
+        try:
+            self._sock.connect(place.socket)
+        except OSError:
+            self._sock.close()
+            raise
 
     @property
     def fd(self) -> int:
-        return self._handle.fileno()
+        return self._sock.fileno()
 
     def read(self) -> bool:
         """Take what has come; False when nothing more will."""
         try:
+            if self._handle is None:
+                return self._begin()
             self._handle.pump(0)
             while self._handle.dispatch():
                 pass
@@ -48,26 +57,47 @@ class ResourcesFile:
         return True
 
     def close(self) -> None:
-        self._handle.close()
+        self._sock.close()
+
+    def _begin(self) -> bool:
+        """Take the broker's greeting: one byte, 0 where it lets us in."""
+        if self._sock.recv(1) != b"\0":
+            return False
+        self._handle = Handle("local", self._sock)
+        # An instance without resources, or without room for the files, is as good.
+        for topic in _CHANGES:
+            self._handle.rpc("event.subscribe", {"topic": topic}).then(lambda _answer: None)
+        self._ask()
+        return True
 
     def _ask(self) -> None:
+        assert self._handle is not None
         if self._asking:
             self._asks_again = True
             return
-        self._asking, self._asks_again = True, False
-        self._handle.rpc("resource.sched-status", {}, nodeid=0).then(self._answered)
+        self._asking, self._asks_again = 2, False
+        self._handle.rpc("resource.sched-status", {}, nodeid=0).then(self._take_resources)
+        self._handle.rpc("attr.get", {"name": "hostlist"}).then(self._take_hosts)
 
-    def _answered(self, answer: Rpc) -> None:
-        self._asking = False
-        with contextlib.suppress(OSError):
-            self._write(answer)
-        if self._asks_again:
-            self._ask()
-
-    def _write(self, answer: Rpc) -> None:
+    def _take_resources(self, answer: Rpc) -> None:
         import json
 
-        text = json.dumps(answer.get()["all"]) + "\n"
-        with open(f"{self._path}.new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{self._path}.new", self._path)
+        with contextlib.suppress(OSError):
+            self._write("R", json.dumps(answer.get()["all"]))
+        self._answered()
+
+    def _take_hosts(self, answer: Rpc) -> None:
+        with contextlib.suppress(OSError):
+            self._write("hostlist", answer.get()["value"])
+        self._answered()
+
+    def _answered(self) -> None:
+        self._asking -= 1
+        if not self._asking and self._asks_again:
+            self._ask()
+
+    def _write(self, name: str, text: str) -> None:
+        path = f"{self._folder}/{name}"
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+        os.replace(f"{path}.new", path)

@@ -29,7 +29,7 @@ from .ready import ReadyPort
 from .words import plain_words
 
 if TYPE_CHECKING:
-    from .resources import ResourcesFile
+    from .resources import ResourceFiles
 
 # Exit status of a pod that was told to go (SIGTERM) before its instance had ended: a shell's for that signal.
 TOLD_TO_GO = 128 + signal.SIGTERM
@@ -37,8 +37,8 @@ TOLD_TO_GO = 128 + signal.SIGTERM
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Seconds that what was told to end may take, of the 30 that Kubernetes gives a pod by default.
 _PATIENCE = 20.0
-# Seconds in state run after which a follower keeps the file with R: the followers of a short job do not ask the lead
-# for it all at once while their pods still start.
+# Seconds in state run after which a follower keeps the files with R and the hosts: the followers of a short job do not
+# ask the lead for it all at once while their pods still start.
 _SETTLED = 3.0
 # Seconds that the channel has to say how many jobs there were.
 _LAST_WORDS = 1.0
@@ -82,7 +82,7 @@ class Runner:
         self._was_killed = False
         self._ready = ReadyPort(pod_plan.READY_PORT, self._watch, self._forget)
         self._channel: channel_link.Link | None = None
-        self._resources: ResourcesFile | None = None
+        self._resources: ResourceFiles | None = None
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], None]] = {}
         self._config: dict[str, Any] = {}
@@ -153,8 +153,8 @@ class Runner:
                 ours.sendall(str(status).encode())
             self._wait(lambda: self._shell in self._ended)
         ended = self._status_of(self._shell)
-        if self._told and not self._cut_short:
-            # SIGTERM cut the text after the brokers short; the job had ended.
+        if self._told:
+            # SIGTERM may have cut the text after the brokers short.
             return status
         if ended != status:
             self._reason = ending.reason_of(ended, "commands.post")
@@ -328,11 +328,11 @@ class Runner:
         self._ready.tell(self._state in brokers.UP)
 
     def _keep_resources(self) -> None:
-        """Have the file with the instance's R; without one the instance is as good."""
-        from .resources import ResourcesFile
+        """Have the files with the instance's R and hosts; without them the instance is as good."""
+        from .resources import ResourceFiles
 
         with contextlib.suppress(OSError):
-            self._resources = ResourcesFile(self._place)
+            self._resources = ResourceFiles(self._place)
             self._watch(self._resources.fd, self._read_resources)
 
     def _read_resources(self) -> None:
