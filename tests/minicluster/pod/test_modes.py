@@ -129,8 +129,9 @@ def test_an_interactive_cluster_stays_until_it_is_told_to_go(world: Pods) -> Non
     assert (lead.mount / "config/etc/flux/system/hostlist").read_text() == "c-[0-1]\n"
     assert (lead.mount / "config/curve/curve.cert").stat().st_mode & 0o777 == 0o600
     assert (lead.mount / "flux-operator-done.txt").exists()
-    lead.signal(signal.SIGTERM)
-    assert (lead.wait(), follower.wait()) == (143, 0)
+    for pod in (lead, follower):
+        pod.signal(signal.SIGTERM)
+    assert (lead.wait(), follower.wait()) == (143, 143)
     assert lead.message()["reason"] == "the pod was told to end (SIGTERM)"
     assert lead.message()["killed"]
     assert (lead.mount / "flux-operator-complete.txt").exists()
