@@ -119,19 +119,30 @@ def in_source(text: str, known: Mapping[str, Options]) -> Iterator[tuple[str, st
     Calls are those of a fixture `flux(...)` and of a command's `main([...])`. Docstrings run nothing.
     """
     tree = ast.parse(text)
+    families = _families(tree)
     silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp)) and id(node) not in silent:
             for string in _strings(node):
                 yield from in_text(string, known)
         elif isinstance(node, (ast.List, ast.Tuple, ast.Call)):
-            words = _words(node)
+            words = _words(node, families)
             for at, word in enumerate(words):
                 if word.rpartition("/")[2] in DRIVERS:
                     yield from in_words(words[at + 1 :], known)
 
 
-def _words(node: ast.expr) -> list[str]:
+def _families(tree: ast.AST) -> dict[str, str]:
+    """Name in the text: family of each module of commands that it imports, such as {"bulk": "job"}."""
+    return {
+        one.asname or one.name: str(node.module).rpartition(".")[2]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("headrace.cli.")
+        for one in node.names
+    }
+
+
+def _words(node: ast.expr, families: dict[str, str]) -> list[str]:
     """The words of a list, or of a call with the command that it calls in front."""
     if not isinstance(node, ast.Call):
         return list(_strings(node))
@@ -143,11 +154,11 @@ def _words(node: ast.expr) -> list[str]:
         # The entry point: headrace(["mini", "manifests"]).
         return [node.func.id, *words]
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        # job_bulk.cancelall([...]), update.main([...])
+        # bulk.cancelall([...]) of the family job, update.main([...])
         module, function = node.func.value.id, node.func.attr.replace("_", "-")
         if function == "main":
             return ["flux", module.replace("_", "-"), *words]
-        return ["flux", module.partition("_")[0], function, *words]
+        return ["flux", families.get(module, module), function, *words]
     return words
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from invocations import Options, in_source, in_text, of_command, of_parser
 from option_lines import Line
 
+from headrace import cli
 from headrace.cli.common import getopts
 from headrace.cli.common.quick_arguments import QuickParser
 
@@ -26,10 +28,9 @@ PREFIXES = ("flux-", "flux ", "headrace-", "headrace ")
 
 
 def modules() -> Iterator[ModuleType]:
-    folder = Path(getopts.__file__).parent
-    for path in sorted(folder.glob("*.py")):
-        if path.stem != "__init__":
-            yield importlib.import_module(f"headrace.cli.{path.stem}")
+    """All modules of the commands, in the packages of their families, too."""
+    for one in pkgutil.walk_packages(cli.__path__, "headrace.cli."):
+        yield importlib.import_module(one.name)
 
 
 def commands() -> Iterator[tuple[str, Options]]:
