@@ -30,6 +30,8 @@ SIZES = {
     "objects": Size(2_000, 50_000),
     # the same whose objects a real API server is shown
     "shown_objects": Size(300, 10_000),
+    # short jobs on several nodes whose output is counted
+    "runs": Size(40, 2_000),
     # jobs through one broker
     "jobs": Size(10_000, 100_000),
     # spoiled MiniCluster documents, through admission and reconcile
