@@ -72,7 +72,7 @@ class Core:
         # How often a job may be queued again that asks for it.
         self.most_requeues = MOST_REQUEUES
         self.alloc_pending = 0
-        self.successors = Successors(self)
+        self.successors = Successors(self.active)
         self.exec_ready = False
         self.records: list[Record] = []
         # Of jobs that are over: in replay nothing of a job may follow, which would bring it back.
@@ -322,7 +322,7 @@ class Core:
         """Start a job on what another held, as the scheduler would have once it had heard of the end."""
         self.alloc_pending -= 1
         successor.alloc_pending = False
-        self._allocated(successor, self.successors.resources(job, successor), notes(job, successor))
+        self._allocated(successor, self.successors.resources(job, successor, self.now), notes(job, successor))
         self.requests.append(("inherit", job, successor))
         if self.limited.limit:
             self.limited.fill()

@@ -8,23 +8,22 @@ which a job ends allocates to the next one (docs/dev/interfaces.md).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from headrace.jobs.record import SCHED, Job
 from headrace.spec import jobspec as js
 
-if TYPE_CHECKING:
-    from headrace.modules.job_manager.core import Core
-
 
 class Successors:
-    """Waiting jobs by id, in the order in which they take over, one each, what a job of the same request gives back.
+    """Ids of waiting jobs, in the order in which they take over, one each, what a job of the same request gives back.
 
-    `expiration` is when the instance ends, in seconds since the epoch; 0 for never.
+    `active` are all jobs that are not over, by id. `expiration` is when the instance ends, in seconds since the epoch;
+    0 for never.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, active: Mapping[int, Job]) -> None:
+        self._active = active
         self._ids: deque[int] = deque()
         self.expiration = 0.0
 
@@ -38,7 +37,7 @@ class Successors:
 
     def asked(self, job: Job) -> None:
         """Drop the list if `job`, which waits now, goes before a job that is on it: where, only the scheduler knows."""
-        last = self._core.active.get(self._ids[-1]) if self._ids else None
+        last = self._active.get(self._ids[-1]) if self._ids else None
         if last is not None and job.priority > last.priority:
             self.forget()
 
@@ -48,7 +47,7 @@ class Successors:
         A job with a fatal exception has none: its nodes may be lost.
         """
         while self._ids and job.fatal is None:
-            successor = self._core.active.get(self._ids[0])
+            successor = self._active.get(self._ids[0])
             if successor is None or not _waits(successor):
                 # It was started or canceled after the scheduler made the list.
                 self._ids.popleft()
@@ -59,10 +58,10 @@ class Successors:
                 return successor
         return None
 
-    def resources(self, job: Job, successor: Job) -> dict[str, Any]:
-        """R of the successor: the ended job's, for the successor's own time."""
+    def resources(self, job: Job, successor: Job, now: float) -> dict[str, Any]:
+        """R of the successor: the ended job's, for the successor's own time from `now` on."""
         assert job.r is not None
-        now, ends, duration = self._core.now, self.expiration, js.duration(successor.jobspec)
+        ends, duration = self.expiration, js.duration(successor.jobspec)
         if duration:
             ends = min(now + duration, ends or now + duration)
         return {**job.r, "execution": {**job.r["execution"], "starttime": now, "expiration": ends}}
