@@ -21,7 +21,7 @@ from headrace.agent.protocol import Op, Reader, frame
 from headrace.spec import jobspec_build, stdio
 
 _MAIN = (
-    "import socket, sys; from headrace.agent.birth import run_agent; run_agent(socket.socket(fileno=int(sys.argv[1])))"
+    "import socket, sys; from headrace.agent.start import run_agent; run_agent(socket.socket(fileno=int(sys.argv[1])))"
 )
 PATIENCE = 60.0
 

@@ -34,7 +34,7 @@ for rank in range(2):
             said = {}
             while "exec-started" not in said:
                 said.update((op["op"], op) for op in reader.feed(sock.recv(4096)))
-            agent = said["born"]["pid"]
+            agent = said["hello"]["pid"]
         os.write(1, f"{rank} {os.getpid()} {agent}\\n".encode())
         sys.stdin.read()
         os._exit(0)
@@ -122,7 +122,7 @@ def test_agents_outlive_their_zygote_and_the_unborn_end_for_their_brokers(start:
     until(partial(ended, start.zygote))
     for agent in start.agents.values():
         assert not agent or not ended(agent)
-        # They have come to the keeper.
+        # They have come to the reaper.
         assert not agent or agent in linux.children_of(start.process.pid)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import keeper
+from headrace.agent import reaper
 from headrace.broker.agent_restart import AgentRestarts
 
 
@@ -35,7 +35,7 @@ class World:
             spawn=lambda coro: self.tasks.append(asyncio.ensure_future(coro)),
             go_without_agent=self.over.append,
         )
-        monkeypatch.setattr(keeper, "kill_remains", lambda *args: self.killed.append(args))
+        monkeypatch.setattr(reaper, "kill_remains", lambda *args: self.killed.append(args))
         self.fails: OSError | None = None
         self.restarts = AgentRestarts(self.broker, self._spawn)
 

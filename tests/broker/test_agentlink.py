@@ -89,7 +89,7 @@ def test_one_that_is_born_says_who_it_is_to_its_link_alone(in_broker: Run) -> No
         # Nobody is stopped, nobody to wait for.
         link.keep_going()
         link.wait(60)
-        agent.send(frame([{"op": "born", "pid": 77}, {"op": "x"}]))
+        agent.send(frame([{"op": "hello", "pid": 77}, {"op": "x"}]))
         await until(lambda: got)
         assert (link.pid, got) == (77, [{"op": "x"}])
 

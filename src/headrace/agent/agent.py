@@ -27,7 +27,7 @@ from ..shell.job import ShellJob
 from ..shell.pmix.port import Port
 from ..shell.tmpdir import Folders
 from ..spec.os_error import with_class
-from . import fatal_signals, keeper, leftovers
+from . import fatal_signals, leftovers, reaper
 from .environments import Read
 from .processes import Subprocesses
 from .protocol import Op, Reader, frame
@@ -130,9 +130,9 @@ class Agent:
     def run(self) -> None:
         """Until the broker's end closes or asks us to stop; then nothing we started is left."""
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        if keeper.is_followed():
-            signal.signal(keeper.ORPHANED, lambda _number, _frame: self.stop() if keeper.is_orphaned() else None)
-            if keeper.is_orphaned():
+        if reaper.is_followed():
+            signal.signal(reaper.ORPHANED, lambda _number, _frame: self.stop() if reaper.is_orphaned() else None)
+            if reaper.is_orphaned():
                 # It ended before we listened.
                 self.stop()
         self.watch(self._sock.fileno(), self._readable)
@@ -314,7 +314,7 @@ class Agent:
         self.subprocesses.abandon()
         self.folders.remove_all()
         # As a subreaper we inherit what tasks left behind.
-        keeper.kill_children(2.0)
+        reaper.kill_children(2.0)
 
 
 _JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {

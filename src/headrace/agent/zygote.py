@@ -3,7 +3,7 @@
 A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
 need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
 instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
-the run directory. It is the agents' keeper, and `flux start` is its own (`keeper`).
+the run directory. It is the agents' reaper, and `flux start` is its own (`reaper`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 import traceback
 from typing import NoReturn
 
-from . import keeper, linux
+from . import linux, reaper
 
 # Seconds to see what killed agents have left die.
 _PATIENCE = 3.0
@@ -63,7 +63,7 @@ class Zygote:
 def fork_zygote(size: int, rundir: str = "") -> Zygote:
     """For the agents of ranks 0 to `size` - 1; `rundir` is "" if it stays. Call before threads or a loop exist. Raises
     OSError."""
-    keeper.become_keeper()
+    reaper.become_reaper()
     ours, theirs = [], []
     for _ in range(size):
         here, there = socket.socketpair()
@@ -75,7 +75,7 @@ def fork_zygote(size: int, rundir: str = "") -> Zygote:
         for fd in (*ours, pipe):
             os.close(fd)
         _be_zygote(theirs, rundir, life)
-    keeper.share_with(pid)
+    reaper.share_with(pid)
     for fd in (*theirs, life):
         os.close(fd)
     return Zygote(pid, ours, pipe)
@@ -108,7 +108,7 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
 
 def _live(sockets: list[int]) -> None:
     """Until every agent has ended, and every broker that has none, and what agents that were killed have left."""
-    from .birth import close_input, prepare
+    from .start import close_input, prepare
 
     close_input()
     prepare()
@@ -133,7 +133,7 @@ def _live(sockets: list[int]) -> None:
                 with contextlib.suppress(OSError):
                     agents.add(_bear(fd, rank, (*unborn, wake, waker)))
             os.close(fd)
-    keeper.kill_children(_PATIENCE)
+    reaper.kill_children(_PATIENCE)
 
 
 def _is_wanted(fd: int) -> bool:
@@ -149,7 +149,7 @@ def _is_wanted(fd: int) -> bool:
 
 def _bear(fd: int, rank: int, others: tuple[int, ...]) -> int:
     """Fork an agent; returns its pid."""
-    from .birth import be_agent
+    from .start import be_agent
 
     pid = os.fork()
     if not pid:
@@ -171,7 +171,7 @@ def _see_to(agents: set[int]) -> None:
             if not pid:
                 return
             if os.WIFSTOPPED(status):
-                keeper.have_go_on(pid)
+                reaper.have_go_on(pid)
             else:
                 agents.discard(pid)
 

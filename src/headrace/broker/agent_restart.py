@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..agent import keeper
+from ..agent import reaper
 from ..spec.os_error import text_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class AgentRestarts:
     def __init__(self, broker: Broker, spawn: Callable[[], tuple[int, socket.socket]]) -> None:
         self._broker = broker
         self._spawn = spawn
-        # The keepers of the first agent; each later one has a keeper of its own.
-        self._keepers = keeper.keepers()
+        # The reapers of the first agent; each later one has a reaper of its own.
+        self._reapers = reaper.reapers()
         self._deaths: list[float] = []
         # True while processes of a dead agent may be left.
         self._remains = False
@@ -52,7 +52,7 @@ class AgentRestarts:
             self._broker.spawn(self._replace())
 
     def _kill_remains(self, agent: int) -> None:
-        keeper.kill_remains(agent, self._keepers, self._broker.attrs.get("local-uri"))
+        reaper.kill_remains(agent, self._reapers, self._broker.attrs.get("local-uri"))
         self._remains = False
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class AgentRestarts:
             why = f"the exec agent ended, and another cannot be started: {text_of(exc)}; this broker shuts down"
             broker.go_without_agent(why)
             return
-        self._keepers = ()
+        self._reapers = ()
         if self._too_late():
             sock.close()
             return

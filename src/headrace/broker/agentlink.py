@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..agent import keeper
+from ..agent import reaper
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -27,8 +27,8 @@ class AgentLink:
     """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
     "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again.
 
-    A follower's agent is born when it gets the first operation; `pid` is its keeper's. That of a broker of a test
-    instance has no keeper of its own and says who it is; until then `pid` is 0.
+    A follower's agent is born when it gets the first operation; `pid` is its reaper's. That of a broker of a test
+    instance has no reaper of its own and says who it is; until then `pid` is 0.
 
     On the loop's readers and writers: a transport of asyncio takes twice as long, for each message and to come to be.
     """
@@ -129,7 +129,7 @@ class AgentLink:
             ops = _decode(bytes(buffer[pos + 4 : pos + 4 + size]))
             pos += 4 + size
             for op in ops:
-                if op.get("op") == "born":
+                if op.get("op") == "hello":
                     self.pid = op["pid"]
                 else:
                     self._tell(op)
@@ -160,10 +160,10 @@ class AgentLink:
             sock.close()
 
     def keep_going(self) -> None:
-        """A child of ours has ended or was stopped: if that is the agent, or its keeper, it is continued."""
+        """A child of ours has ended or was stopped: if that is the agent, or its reaper, it is continued."""
         with contextlib.suppress(ChildProcessError):
             if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
-                keeper.have_go_on(self.pid)
+                reaper.have_go_on(self.pid)
 
     def close(self) -> None:
         """Flush and close; the agent ends when its socket does."""

@@ -74,7 +74,7 @@ def run_broker(
     raise_file_limit()
     its = (rundir if own or starter else "", starter, info.rank)
     if agent is None:
-        from headrace.agent.birth import spawn_agent
+        from headrace.agent.start import spawn_agent
 
         agent = spawn_agent(*its)
     # Not before: the agent removes it when we are killed.
@@ -99,7 +99,7 @@ def run_broker(
 
 
 def _spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
-    from headrace.agent.birth import spawn_another
+    from headrace.agent.start import spawn_another
 
     return spawn_another(rundir, starter, rank)
 

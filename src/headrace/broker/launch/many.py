@@ -18,7 +18,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.agent import keeper, linux
+from headrace.agent import linux, reaper
 from headrace.agent.spawn import raise_file_limit
 from headrace.agent.zygote import Zygote, fork_zygote
 from headrace.broker import signals
@@ -143,7 +143,7 @@ class _Forks:
             else:
                 _end_with(own)
             if again:
-                keeper.leave_agents_to_others()
+                reaper.leave_agents_to_others()
             agent = None if again else (0, self._agents.take(rank))
             code = run_broker(self._infos[rank], options, self._rundir, own if self._cleanup else 0, agent)
         except BaseException as exc:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.agent import keeper
+from headrace.agent import reaper
 from headrace.broker import signals
 from headrace.broker.launch.options import LaunchOptions
 from headrace.broker.state import machine
@@ -146,7 +146,7 @@ class Supervisor:
             self._reap()
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._end_the_rest()
-        self._bury()
+        self._kill_strays()
         # The run directory may stay.
         with contextlib.suppress(OSError):
             os.unlink(f"{self._rundir}/start")
@@ -210,7 +210,7 @@ class Supervisor:
                     self._ended(rank, pid, os.waitstatus_to_exitcode(status))
             elif pid not in self._ranks and self._agents is not None:
                 # The zygote, or an agent that has outlived it: tasks can do that with processes of their user.
-                keeper.have_go_on(pid)
+                reaper.have_go_on(pid)
 
     def _ended(self, rank: int, pid: int, code: int) -> None:
         """The broker of `rank` has ended with an exit code, or a signal where `code` is negative."""
@@ -233,7 +233,7 @@ class Supervisor:
         self._limit_the_rest(rank, code)
         if code and self._agents is not None:
             # The broker's agent may have been killed with it: then the agent's tasks are children of this process now.
-            keeper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
+            reaper.kill_strays(self._ranks, f"local://{self._rundir}/local-{rank}")
         if self._service is not None:
             self._service.ended(rank, shell_code)
         self.on_end(rank)
@@ -293,13 +293,13 @@ class Supervisor:
                 return not machine.before(reached, "run")
         return False
 
-    def _bury(self) -> None:
+    def _kill_strays(self) -> None:
         """When all brokers have ended: see to what they left."""
         if self._agents is None:
             return
         if self._leader_killed:
             # The leader's initial program first; after the zygote's end, the processes inherited from a killed zygote.
-            keeper.kill_strays((self._agents.pid,))
+            reaper.kill_strays((self._agents.pid,))
         self._agents.wait(_STUCK)
         if self._leader_killed:
-            keeper.kill_strays(())
+            reaper.kill_strays(())

@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.module.rest import Rest, Return
 from headrace.broker.module.streams import RpcError, StreamSet
+from headrace.broker.module.suspended import Resumption, SuspendedModule
 from headrace.broker.router import new_uuid
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
@@ -61,8 +61,8 @@ class ModuleContext:
         self.services: list[str] = []
         self.last_used = time.monotonic()
         # Set by a module that is to rest when it is removed, and be resumed when it is loaded again.
-        self.returns: Return | None = None
-        self.at_rest: Rest | None = None
+        self.returns: Resumption | None = None
+        self.suspended: SuspendedModule | None = None
         self.at_flush = broker.router.at_flush
         self.at_turn_end = broker.router.at_turn_end
         self._methods: dict[str, tuple[Handler, bool, Form | None]] = {}
@@ -149,7 +149,7 @@ class ModuleContext:
 
     def send(self, msg: Message) -> None:
         """Deliver a message to this module (the router calls this)."""
-        if self.at_rest is not None and self.at_rest.take(msg):
+        if self.suspended is not None and self.suspended.take(msg):
             return
         self.last_used = time.monotonic()
         if self.tracer is not None:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker import archive
 from headrace.broker.launch import bare_imports
+from headrace.broker.module import placeholders
 from headrace.broker.module import process as module_process
-from headrace.broker.module import stand_ins
 from headrace.broker.module.context import EMPTY, FINALIZING, ModuleContext, RpcError, _Empty
 from headrace.broker.module.process import ModuleProcess
-from headrace.broker.module.rest import Left, Rest, data_path, forget_data
+from headrace.broker.module.suspended import Left, SuspendedModule, data_path, forget_data
 from headrace.broker.module.trace import ModuleTrace
 from headrace.spec.message import Message
 from headrace.spec.os_error import text_of, with_class
@@ -105,8 +105,8 @@ class ModuleHost:
         self.loaded: dict[str, ModuleContext | ModuleProcess] = {}
         # What modules hand over to their next load, by module name: lives as long as the broker.
         self.kept: dict[str, Left] | None = {}
-        # Removed modules that can be resumed, by name (rest.py).
-        self._resting: dict[str, ModuleContext] = {}
+        # Removed modules that can be resumed, by name (suspended.py).
+        self._suspended: dict[str, ModuleContext] = {}
         # When modules were loaded again that ended by themselves, by path.
         self._restarts: dict[str, list[float]] = {}
         self._ending = False
@@ -147,7 +147,7 @@ class ModuleHost:
             if not args:
                 return
             await self.remove(path)
-        work_here = not stand_ins.has(path, self.broker.rank)
+        work_here = not placeholders.has(path, self.broker.rank)
         if work_here and (as_process or path in exec_modules(self.broker.config)):
             name = await self._load_process(path, name, args or [], path in EXEC_MODULES and not as_process)
         else:
@@ -156,15 +156,15 @@ class ModuleHost:
         self.broker.log(logging.DEBUG, "broker", f"insmod {name}")
 
     async def _load_here(self, path: str, name: str, args: list[str]) -> str:
-        found = stand_ins if stand_ins.has(path, self.broker.rank) else find(path)
+        found = placeholders if placeholders.has(path, self.broker.rank) else find(path)
         if found is None:
             raise _not_found()
         name = name or name_of(found, path)
         self._must_be_new(name)
-        rested = self._resting.get(name)
-        if rested is not None and rested.at_rest is not None and rested.path == getattr(found, "__file__", None):
-            rested.at_rest.end(args)
-            self.loaded[name] = self._resting.pop(name)
+        resumed = self._suspended.get(name)
+        if resumed is not None and resumed.suspended is not None and resumed.path == getattr(found, "__file__", None):
+            resumed.suspended.end(args)
+            self.loaded[name] = self._suspended.pop(name)
             return name
         ctx = ModuleContext(self.broker, name, getattr(found, "__file__", path) or path)
         self.loaded[name] = ctx
@@ -176,7 +176,7 @@ class ModuleHost:
             del self.loaded[name]
             await ctx.unload()
             raise
-        if found is not stand_ins and name not in ctx.services and name not in self.broker.router.services:
+        if found is not placeholders and name not in ctx.services and name not in self.broker.router.services:
             ctx.service(name, {})
         return name
 
@@ -252,8 +252,8 @@ class ModuleHost:
         if name in self._builtin:
             raise RpcError(errno.EINVAL, f"{name} is part of the broker")
         if isinstance(ctx, ModuleContext) and ctx.returns is not None:
-            ctx.at_rest = Rest(ctx)
-            self._resting[name] = ctx
+            ctx.suspended = SuspendedModule(ctx)
+            self._suspended[name] = ctx
         else:
             await ctx.unload()
         self.loaded.pop(name, None)
@@ -275,9 +275,9 @@ class ModuleHost:
         for name in reversed(list(self.loaded)):
             if name not in self._builtin:
                 await self.remove(name)
-        for ctx in self._resting.values():
-            if ctx.at_rest is not None:
-                ctx.at_rest.read()
+        for ctx in self._suspended.values():
+            if ctx.suspended is not None:
+                ctx.suspended.read()
             await ctx.unload()
         forget_data(self.broker.attrs)
 

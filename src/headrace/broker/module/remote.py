@@ -39,7 +39,7 @@ from headrace.spec.message import Message
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
-    from headrace.broker.module.rest import Left
+    from headrace.broker.module.suspended import Left
 
 
 class _Router(Router):

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.broker.module.args import only
 from headrace.broker.module.context import ModuleContext, RpcError
-from headrace.broker.module.rest import Return
+from headrace.broker.module.suspended import Resumption
 from headrace.broker.state.journal import Journal
 from headrace.jobs.pack import Submission, event_line
 from headrace.jobs.policy import Policy, PolicyConfigError
@@ -85,7 +85,7 @@ class _Manager:
         ctx.on_config(self._configure)
         ctx.on_stats(self._stats)
         ctx.on_unload(self._unload)
-        ctx.returns = Return(self._resume, self._holds, _HELLOS)
+        ctx.returns = Resumption(self._resume, self._holds, _HELLOS)
         if self.journal is not None:
             restart(self.core)
             touch()
@@ -266,7 +266,7 @@ class _Manager:
 
     def _expire(self) -> None:
         self._timer = None
-        if self.ctx.at_rest is not None:
+        if self.ctx.suspended is not None:
             return
         self.core.now = self.ctx.now()
         try:

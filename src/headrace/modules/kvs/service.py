@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError, _Empty
-from headrace.broker.module.rest import data_path
+from headrace.broker.module.suspended import data_path
 from headrace.broker.state.disk import unusable
 from headrace.modules.kvs.commit import PRIMARY, Change, Committer, Estate, Namespace
 from headrace.modules.kvs.job_data import committed

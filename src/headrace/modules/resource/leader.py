@@ -19,8 +19,8 @@ import msgspec
 
 from headrace.broker.module.context import EMPTY, ModuleContext, RpcError
 from headrace.modules.resource import source
+from headrace.modules.resource.acquirers import Acquirers, adopt, leave
 from headrace.modules.resource.follower import count_node, send_topology
-from headrace.modules.resource.handover import Handover, adopt, leave
 from headrace.modules.resource.inventory import Event, Inventory, TargetError, ids
 from headrace.modules.resource.log import ResourceLog
 from headrace.modules.resource.resize import Resizer, reshape
@@ -59,7 +59,7 @@ class Leader:
         self.muted = False
         self.acquirers = ctx.streams("acquire")
         # What the acquirers of an earlier load know, until it is known which brokers are online.
-        self.inherited: Handover | None = None
+        self.inherited: Acquirers | None = None
         self.journal = ctx.streams("journal")
         self.waiting_up: list[tuple[int, Message]] = []
         self.log = ResourceLog(ctx, lambda: self.inventory.rset)

@@ -1,4 +1,4 @@
-"""How an agent comes to be: its broker forks a keeper, and that forks the agent. Each has a name for who looks at
+"""How an agent comes to be: its broker forks a reaper, and that forks the agent. Each has a name for who looks at
 processes. (Agents of a test instance: zygote.)
 
 The lead's agent is forked at once, because it starts the initial program. A follower's is forked when its broker first
@@ -21,7 +21,7 @@ import time
 import traceback
 from typing import NoReturn
 
-from . import keeper, linux
+from . import linux, reaper
 from .protocol import frame
 from .spawn import raise_file_limit, spawn
 
@@ -32,7 +32,7 @@ _SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
-    """Fork the agent, or its keeper where it has none yet; returns the pid of our child and the broker's end of the
+    """Fork the agent, or its reaper where it has none yet; returns the pid of our child and the broker's end of the
     socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
     end if the broker, or process `starter`, could not do it.
     """
@@ -47,7 +47,7 @@ def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int,
 
 
 def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.socket]:
-    """Like `spawn_agent`, at any time and always with a keeper of its own. Raises OSError."""
+    """Like `spawn_agent`, at any time and always with a reaper of its own. Raises OSError."""
     ours, its = socket.socketpair()
     with its:
         values = (_SOCKET, os.getpid(), rundir, starter, rank)
@@ -68,7 +68,7 @@ def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: i
         else:
             # A broker that has ended meanwhile is seen by the agent's first read.
             with contextlib.suppress(BrokenPipeError):
-                its.sendall(frame([{"op": "born", "pid": os.getpid()}]))
+                its.sendall(frame([{"op": "hello", "pid": os.getpid()}]))
         code = _run_kept(its, rank)
         if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
@@ -99,21 +99,21 @@ def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
 
 
 def _run_kept(sock: socket.socket, rank: int) -> int:
-    """Be the agent, or its keeper; returns the exit code."""
+    """Be the agent, or its reaper; returns the exit code."""
     # A group of its own: what kills the broker's must leave us to clean up.
     os.setpgid(0, 0)
-    if not keeper.keepers():
+    if not reaper.reapers():
         linux.become_subreaper()
-        linux.name_process(f"flux-keeper-{rank}", f"flux-keeper: of the tasks of rank {rank}")
-        keeper.ignore_signals()
+        linux.name_process(f"flux-reaper-{rank}", f"flux-reaper: of the tasks of rank {rank}")
+        reaper.ignore_signals()
         if rank and not _is_wanted(sock):
             return 0
         own = os.getpid()
         pid = os.fork()
         if pid:
             sock.close()
-            return os.waitstatus_to_exitcode(keeper.keep(pid)) & 0xFF
-        keeper.follow(own)
+            return os.waitstatus_to_exitcode(reaper.keep(pid)) & 0xFF
+        reaper.follow(own)
     linux.name_process(f"flux-agent-{rank}", f"flux-agent: starts the tasks of rank {rank}")
     run_agent(sock)
     return 0
@@ -136,13 +136,13 @@ def prepare() -> None:
     if _prepared:
         return
     _prepared = True
-    # Not before: a keeper and a broker do without the shell, and a follower may never have a job.
+    # Not before: a reaper and a broker do without the shell, and a follower may never have a job.
     from . import agent as _agent  # noqa: F401
 
     # Jobs die by reference counting but for a few cycles: look for those rarely.
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
-    for number in (signal.SIGCHLD, keeper.ORPHANED):
+    for number in (signal.SIGCHLD, reaper.ORPHANED):
         # To do nothing is not to ignore it.
         signal.signal(number, lambda _number, _frame: None)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

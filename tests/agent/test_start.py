@@ -15,10 +15,10 @@ from agent_world import PATIENCE
 from headrace.agent import linux
 from waiting import until
 
-# Stands for the broker of a follower: has an agent, or just its keeper, says so, and waits until it is killed.
+# Stands for the broker of a follower: has an agent, or just its reaper, says so, and waits until it is killed.
 _BROKER = """
 import os, sys, time
-from headrace.agent.birth import spawn_agent, spawn_another
+from headrace.agent.start import spawn_agent, spawn_another
 from headrace.agent.protocol import frame
 pid, sock = spawn_agent(sys.argv[1], int(sys.argv[2]), 7)
 if sys.argv[3:] == ["another"]:
@@ -56,28 +56,28 @@ def gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("which", ["first", "another"])
-def test_it_has_a_keeper_and_both_say_whose_they_are(tmp_path: Path, which: str) -> None:
-    process, keeper = broker(tmp_path, 0, which)
+def test_it_has_a_reaper_and_both_say_whose_they_are(tmp_path: Path, which: str) -> None:
+    process, reaper = broker(tmp_path, 0, which)
     deadline = time.monotonic() + PATIENCE
-    # Each names itself, in any order, and the keeper has a child before that.
-    while {name(pid) for pid in (keeper, *linux.children_of(keeper))} != {"flux-keeper-7", "flux-agent-7"}:
+    # Each names itself, in any order, and the reaper has a child before that.
+    while {name(pid) for pid in (reaper, *linux.children_of(reaper))} != {"flux-reaper-7", "flux-agent-7"}:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    (agent,) = linux.children_of(keeper)
+    (agent,) = linux.children_of(reaper)
     process.kill()
     process.wait()
-    gone(keeper)
+    gone(reaper)
     gone(agent)
 
 
 def test_a_broker_that_asks_for_nothing_has_no_agent(tmp_path: Path) -> None:
-    process, keeper = broker(tmp_path, 0, "idle")
+    process, reaper = broker(tmp_path, 0, "idle")
     # Asleep in its read: it has done all that it does by itself.
-    until(lambda: name(keeper) == "flux-keeper-7" and state(keeper) == "S")
-    assert not linux.children_of(keeper)
+    until(lambda: name(reaper) == "flux-reaper-7" and state(reaper) == "S")
+    assert not linux.children_of(reaper)
     process.kill()
     process.wait()
-    gone(keeper)
+    gone(reaper)
 
 
 @pytest.mark.parametrize("asks", ["idle", "busy"])
@@ -88,20 +88,20 @@ def test_the_run_directory_of_a_killed_broker_goes_unless_who_started_it_can_see
     rundir = tmp_path / "run"
     rundir.mkdir()
     (rundir / "file").touch()
-    process, keeper = broker(rundir, 0 if started_by == "nobody" else os.getpid(), asks)
+    process, reaper = broker(rundir, 0 if started_by == "nobody" else os.getpid(), asks)
     process.kill()
     process.wait()
-    gone(keeper)
+    gone(reaper)
     assert rundir.exists() == (started_by != "nobody")
 
 
 def test_the_run_directory_of_a_broker_that_lives_stays_when_its_agent_is_killed(tmp_path: Path) -> None:
     rundir = tmp_path / "run"
     rundir.mkdir()
-    process, keeper = broker(rundir, 0)
-    until(lambda: bool(linux.children_of(keeper)))
-    os.kill(linux.children_of(keeper)[0], signal.SIGKILL)
-    gone(keeper)
+    process, reaper = broker(rundir, 0)
+    until(lambda: bool(linux.children_of(reaper)))
+    os.kill(linux.children_of(reaper)[0], signal.SIGKILL)
+    gone(reaper)
     assert rundir.exists()
     process.kill()
     process.wait()

@@ -10,13 +10,13 @@ from typing import Any
 
 from headrace.broker.attrs import AttrTable
 from headrace.broker.module.host import ModuleHost
-from headrace.broker.module.rest import data_path, forget_data
+from headrace.broker.module.suspended import data_path, forget_data
 
 Run = Callable[..., None]
 
 _COUNTER = """
 from headrace.broker.module.context import EMPTY, RpcError
-from headrace.broker.module.rest import Return
+from headrace.broker.module.suspended import Resumption
 
 def load(ctx, args):
     state = {"told": 0, "replies": 0, "args": args}
@@ -37,7 +37,8 @@ def load(ctx, args):
     get = lambda msg: dict(state)
     ctx.service("counter", {"tell": tell, "ask": ask, "get": get, "hello": get})
     ctx.service("gazette", {"get": lambda msg: dict(state)})
-    ctx.returns = Return(resume, lambda topic: topic.startswith(("counter.", "other.")), frozenset(["counter.hello"]))
+    holds = lambda topic: topic.startswith(("counter.", "other."))
+    ctx.returns = Resumption(resume, holds, frozenset(["counter.hello"]))
     ctx.on_unload(lambda: ctx.publish("counter-ended", dict(state)))
 """
 

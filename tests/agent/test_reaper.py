@@ -1,4 +1,4 @@
-"""The keeper: what an agent leaves behind is killed, and nothing else is. Each case forks a process to be it."""
+"""The reaper: what an agent leaves behind is killed, and nothing else is. Each case forks a process to be it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-# As a child of `python -c`: become a keeper, start what the case says, and print what is left.
+# As a child of `python -c`: become a reaper, start what the case says, and print what is left.
 _BEGIN = """
 import os, subprocess, sys, time
-from headrace.agent import keeper, linux
+from headrace.agent import reaper, linux
 def start(script, **env):
     child = subprocess.Popen(["sh", "-c", script], env={**os.environ, **env}, stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"up\\n"
@@ -38,29 +38,29 @@ if agent == 0:
     os.write(tell, b"x")
     os._exit(7)
 os.read(ready, 1)
-print(os.waitstatus_to_exitcode(keeper.keep(agent)), linux.descendants_of(own))
+print(os.waitstatus_to_exitcode(reaper.keep(agent)), linux.descendants_of(own))
 """
     assert outcome(script) == ["7", "[]"]
 
 
 def test_strays_of_one_broker_are_told_by_their_environment() -> None:
     script = """
-keeper.become_keeper()
-assert keeper.keepers() == (os.getpid(),)
+reaper.become_reaper()
+assert reaper.reapers() == (os.getpid(),)
 mine = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
 other = start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
 program = start("echo up; exec sleep 1000", FLUX_URI="local:///a")
 known = start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
-print(keeper.kill_strays([known.pid], "local:///a"))
+print(reaper.kill_strays([known.pid], "local:///a"))
 print(*[linux.is_running(child.pid) for child in (mine, other, program, known)])
-print(keeper.kill_strays([known.pid]))
+print(reaper.kill_strays([known.pid]))
 print(*[linux.is_running(child.pid) for child in (mine, other, program, known)])
 known.kill()
 """
     assert outcome(script) == ["True", "False", "True", "True", "True", "True", "False", "False", "False", "True"]
 
 
-def test_an_agent_hears_that_its_keeper_is_gone() -> None:
+def test_an_agent_hears_that_its_reaper_is_gone() -> None:
     script = """
 import signal
 ready, tell = os.pipe()
@@ -69,8 +69,8 @@ keeping = os.fork()
 if keeping == 0:
     own = os.getpid()
     if os.fork() == 0:
-        signal.signal(keeper.ORPHANED, lambda *_: (os.write(tell, b"told"), os._exit(0)))
-        keeper.follow(own)
+        signal.signal(reaper.ORPHANED, lambda *_: (os.write(tell, b"told"), os._exit(0)))
+        reaper.follow(own)
         os.write(tell, b"up")
         time.sleep(30)
         os._exit(1)
@@ -82,20 +82,20 @@ print(os.read(ready, 4).decode())
     assert outcome(script) == ["told"]
 
 
-def test_whoever_follows_a_keeper_that_is_gone_already_is_told_so() -> None:
+def test_whoever_follows_a_reaper_that_is_gone_already_is_told_so() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     script = f"""
 try:
-    keeper.follow({gone.pid})
+    reaper.follow({gone.pid})
 except ProcessLookupError:
     print("gone")
 """
     assert outcome(script) == ["gone"]
 
 
-@pytest.mark.parametrize("by", ["keepers", "keeper of its own"])
-def test_tasks_whose_keepers_are_gone_are_found_wherever_they_went(by: str) -> None:
+@pytest.mark.parametrize("by", ["reapers", "reaper of its own"])
+def test_tasks_whose_reapers_are_gone_are_found_wherever_they_went(by: str) -> None:
     script = (
         f"by = {by!r}"
         + """
@@ -109,12 +109,12 @@ agent = os.fork()
 if agent == 0:
     time.sleep(1000)
 os.kill(agent, 9)
-if by == "keepers":
+if by == "reapers":
     os.waitpid(agent, 0)
 # They stay until somebody collects them.
 import threading
 threading.Thread(target=mine.wait).start()
-keeper.kill_remains(agent, [gone.pid] if by == "keepers" else [], "local:///a")
+reaper.kill_remains(agent, [gone.pid] if by == "reapers" else [], "local:///a")
 print(*[linux.is_running(child.pid) for child in (mine, other, program)])
 other.kill()
 program.kill()
@@ -123,14 +123,14 @@ program.kill()
     assert outcome(script) == ["False", "True", "True"]
 
 
-@pytest.mark.parametrize("parent", ["broker", "keeper"])
-def test_what_a_dead_agent_left_to_the_keeper_of_many_is_killed_for_its_broker(parent: str) -> None:
+@pytest.mark.parametrize("parent", ["broker", "reaper"])
+def test_what_a_dead_agent_left_to_the_reaper_of_many_is_killed_for_its_broker(parent: str) -> None:
     script = (
         f"parent = {parent!r}"
         + """
-keeper.become_keeper()
+reaper.become_reaper()
 own = os.getpid()
-agent = os.fork() if parent == "keeper" else -1
+agent = os.fork() if parent == "reaper" else -1
 broker = os.fork() if agent else 0
 if broker == 0:
     if agent == -1:
@@ -139,14 +139,14 @@ if broker == 0:
         start("echo up; exec sleep 1000", FLUX_URI="local:///a", FLUX_JOB_ID="f1")
         start("echo up; exec sleep 1000", FLUX_URI="local:///b", FLUX_JOB_ID="f1")
         os._exit(9)
-    keeper.kill_remains(agent, [own], "local:///a")
+    reaper.kill_remains(agent, [own], "local:///a")
     os._exit(0)
 while True:
     pid, status = os.waitpid(-1, 0)
     if pid == broker:
         break
 print(*[linux.environment_of(pid).get("FLUX_URI") for pid in linux.children_of(own)])
-keeper.kill_children(5)
+reaper.kill_children(5)
 """
     )
     assert outcome(script) == ["local:///b"]

@@ -15,7 +15,7 @@ from headrace.spec.message import Message
 from headrace.spec.rset import ResourceSet
 
 
-class Handover(NamedTuple):
+class Acquirers(NamedTuple):
     """Who acquired `resources`, and which ranks (a bit set) they take for `usable`."""
 
     ctx: ModuleContext
@@ -41,14 +41,14 @@ def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usab
     messages = list(acquirers)
     for msg in messages:
         acquirers.remove(msg)
-    kept[ctx.name] = Handover(ctx, messages, _without_end(resources), usable)
+    kept[ctx.name] = Acquirers(ctx, messages, _without_end(resources), usable)
 
 
-def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Handover | None:
+def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Acquirers | None:
     """Give a new load of the module the acquirers of the last one; None without any who know these resources."""
     kept = ctx.broker.modules.kept
     left = kept.pop(ctx.name, None) if kept else None
-    if not isinstance(left, Handover):
+    if not isinstance(left, Acquirers):
         return None
     if left.resources != _without_end(resources) or len(acquirers):
         left.refuse()

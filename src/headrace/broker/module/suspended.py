@@ -47,7 +47,7 @@ def forget_data(attrs: AttrTable) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-class Return(NamedTuple):
+class Resumption(NamedTuple):
     """How a module comes back: `resume(args)` instead of another load, and `holds(topic)`, which messages wait for
     that. What a module serves besides it goes on serving. A request is refused, so that nobody waits for he knows not
     what, but for `hellos`: with these a partner that was loaded meanwhile begins."""
@@ -57,7 +57,7 @@ class Return(NamedTuple):
     hellos: frozenset[str] = frozenset()
 
 
-class Rest:
+class SuspendedModule:
     """A module that is removed, and what has come for it meanwhile."""
 
     def __init__(self, ctx: ModuleContext) -> None:
@@ -83,6 +83,6 @@ class Rest:
 
     def read(self) -> None:
         """Have the module read what has come."""
-        self._ctx.at_rest = None
+        self._ctx.suspended = None
         for msg in self._mail:
             self._ctx.send(msg)
