@@ -166,7 +166,7 @@ ours.send(b"x")
 fork, os.fork = os.fork, fails
 if not fork():
     ours.close()
-    zygote._live([theirs.detach()])
+    zygote._serve([theirs.detach()])
     print("ended", flush=True)
     os._exit(0)
 theirs.close()

@@ -33,14 +33,15 @@ from .processes import Subprocesses
 from .protocol import Op, Reader, frame
 
 _READ = 1 << 18
-# Reports that wait (seconds) for company: a short job's end follows its start at once, and each write wakes the broker.
-_PATIENT = frozenset({"started", "event", "output", "input"})
-_PATIENCE = 0.002
-_MOST_WAITING = 64
-# Seconds until orphans are looked for, so that a burst of short jobs costs one look.
-_SWEEP = 0.05
-# Seconds that epoll is asked to wait at most: it takes no more than 24 days.
-_LONGEST = 1e6
+# Reports that may be delayed, by _BATCH_DELAY seconds, to be sent with others: each write wakes the broker, and the end
+# of a short job follows its start at once.
+_BATCHED = frozenset({"started", "event", "output", "input"})
+_BATCH_DELAY = 0.002
+_BATCH_SIZE = 64
+# Seconds until orphans are looked for: a burst of short jobs costs one search.
+_SWEEP_DELAY = 0.05
+# The longest timeout passed to epoll (seconds), which takes 24 days at most.
+_MAX_TIMEOUT = 1e6
 
 
 class Agent:
@@ -62,32 +63,32 @@ class Agent:
         self._urgent = False
         self._later: list[Callable[[], None]] = []
         self._unsent = bytearray()
-        # Memory of its own from the kernel, which is there only as far as somebody wrote.
+        # An anonymous mapping uses memory only for the pages that were written.
         self._in = memoryview(mmap.mmap(-1, _READ))
         self._reader = Reader()
         self.jobs: dict[int, ShellJob] = {}
         self.folders = Folders()
         self.pmix = Port(self)
         self._environments = Read()
-        # The job path of the instance whose jobs these are.
+        # The job path of this instance.
         self._instance = ""
-        # What the broker said last of its initial program.
+        # The last `program` operation of the broker, about its initial program.
         self._program: Op = {"pid": 0}
-        self._alone = False
+        self._broker_is_gone = False
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.subprocesses = Subprocesses(self)
 
-    # -- what jobs use
+    # -- calls of shells
 
     def send(self, op: Op) -> None:
-        """To the broker: at the end of this turn, or with what comes next if nobody acts on it."""
+        """Send to the broker at the end of this turn; a report in _BATCHED may be delayed."""
         self._out.append(op)
-        if op["op"] not in _PATIENT:
+        if op["op"] not in _BATCHED:
             self._urgent = True
         elif len(self._out) == 1:
-            self.after(_PATIENCE, self._hurry)
+            self.after(_BATCH_DELAY, self._hurry)
 
     def _hurry(self) -> None:
         self._urgent = True
@@ -111,15 +112,15 @@ class Agent:
             self._epoll.unregister(fd)
 
     def afterwards(self, fn: Callable[[], None]) -> None:
-        """Run `fn` once this turn's replies are on their way: for work nobody waits for."""
+        """Call `fn` after the replies of this turn were sent: for work that delays no reply."""
         self._later.append(fn)
 
     def after(self, seconds: float, fn: Callable[[], None]) -> None:
-        """Run `fn` once; a timer cannot be cancelled, `fn` checks whether it still applies."""
+        """Call `fn` once after `seconds`. A timer cannot be cancelled: `fn` checks whether it still applies."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
     def job_over(self, job: ShellJob, status: int) -> None:
-        """Report the end of `job`, and remove what it left."""
+        """Report the end of `job`, and remove its orphans and its temporary folder."""
         self.send({"op": "finish", "id": job.id, "status": status})
         self.jobs.pop(job.id, None)
         self._sweep_later()
@@ -128,12 +129,12 @@ class Agent:
     # -- the loop
 
     def run(self) -> None:
-        """Until the broker's end closes or asks us to stop; then nothing we started is left."""
+        """Run until the broker closes its end of the socket, or asks to stop; then kill all processes and return."""
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         if reaper.is_followed():
             signal.signal(reaper.ORPHANED, lambda _number, _frame: self.stop() if reaper.is_orphaned() else None)
             if reaper.is_orphaned():
-                # It ended before we listened.
+                # The reaper ended before the handler was set.
                 self.stop()
         self.watch(self._sock.fileno(), self._readable)
         self.watch(self._wake_read, self._woken)
@@ -146,21 +147,21 @@ class Agent:
     def _turn(self) -> None:
         timeout = -1.0
         if self._timers:
-            timeout = min(_LONGEST, max(0.0, self._timers[0][0] - time.monotonic()))
+            timeout = min(_MAX_TIMEOUT, max(0.0, self._timers[0][0] - time.monotonic()))
         readers, writers = self._readers, self._writers
         ready = []
         for fd, events in self._epoll.poll(timeout):
             table = writers if events & select.EPOLLOUT else readers
             ready.append((fd, table.get(fd) or readers.get(fd) or writers.get(fd)))
         for fd, callback in ready:
-            # An event of this turn may have closed the descriptor and started a job, which has it anew: what is said of
-            # the old one would have us wait for the new one.
+            # An earlier event of this turn may have closed the descriptor, and a new job may use its number: the event
+            # does not apply to the new descriptor.
             if callback is None or (readers.get(fd) is not callback and writers.get(fd) is not callback):
                 continue
             try:
                 callback()
             except Exception:
-                # A fault in one job's handling must not end all jobs of this node.
+                # An error in the handling of one job must not end the other jobs of this node.
                 traceback.print_exc(file=sys.stderr)
                 self.unwatch(fd)
                 self.unwatch_writable(fd)
@@ -171,17 +172,17 @@ class Agent:
             _guarded(self._later.pop())
 
     def _flush(self) -> None:
-        if self._urgent or len(self._out) > _MOST_WAITING:
+        if self._urgent or len(self._out) > _BATCH_SIZE:
             self._pack()
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
             except BlockingIOError:
-                # The broker reads slower than we produce: waiting here is what slows the tasks' output down.
+                # The broker reads too slowly. Blocking here stops reading the tasks, which is their flow control.
                 select.select([], [self._sock], [], 1.0)
                 continue
             except OSError:
-                self._be_alone()
+                self._broker_gone()
                 return
             del self._unsent[:sent]
 
@@ -199,7 +200,7 @@ class Agent:
         except OSError:
             size = 0
         if not size:
-            self._be_alone()
+            self._broker_gone()
             return
         for op in self._reader.feed(self._in[:size]):
             handler = _HANDLERS.get(op.get("op", ""))
@@ -226,16 +227,16 @@ class Agent:
             if callback is not None:
                 _guarded(partial(callback, status))
             else:
-                # What it had started is our child from now on.
+                # This process inherits the children of the orphan that ended.
                 self._sweep_later()
 
     def _sweep_later(self) -> None:
         if not self._sweeping:
             self._sweeping = True
-            self.after(_SWEEP, self._sweep)
+            self.after(_SWEEP_DELAY, self._sweep)
 
     def _sweep(self) -> None:
-        """Kill what outlives its job: it left its process groups, and came to us as to a subreaper."""
+        """Kill processes that outlive their job: they left its process groups, and this subreaper is their parent."""
         self._sweeping = False
         if not self.jobs:
             self.folders.remove_all()
@@ -244,7 +245,7 @@ class Agent:
         leftovers.kill_orphans(self._pid, self.children, self._instance, lambda: [job.path for job in jobs], between)
 
     def kill_leftovers(self, job: ShellJob, signum: int, doomed: set[int]) -> None:
-        """`signum` to the processes `doomed` and all that says that it belongs to `job`, wherever it went."""
+        """Send `signum` to the processes `doomed`, and to all whose environment has the path of `job`."""
         leftovers.kill_job(job.path, signum, doomed, self._pid)
 
     # -- operations
@@ -286,13 +287,13 @@ class Agent:
     def stop(self) -> None:
         self.running = False
 
-    def _be_alone(self) -> None:
-        """Nobody is at the other end of our socket any more."""
-        self._alone = True
+    def _broker_gone(self) -> None:
+        """The broker has closed its end of the socket, or was killed."""
+        self._broker_is_gone = True
         self.stop()
 
-    def _hear_the_rest(self) -> None:
-        """What the broker said of its program before it was killed: that it was we may know by other means."""
+    def _read_last_ops(self) -> None:
+        """Read the last operations of a broker that may have been killed, for its latest `program` operation."""
         try:
             while size := self._sock.recv_into(self._in):
                 for op in self._reader.feed(self._in[:size]):
@@ -302,18 +303,18 @@ class Agent:
             return
         except OSError:
             pass
-        self._alone = True
+        self._broker_is_gone = True
 
     def _kill_all(self) -> None:
-        self._hear_the_rest()
-        if self._alone:
-            # The broker was killed: its initial program would have nobody to talk to.
+        self._read_last_ops()
+        if self._broker_is_gone:
+            # The broker was killed: its initial program is killed too.
             leftovers.kill_program(self._program)
         for job in list(self.jobs.values()):
             job.abandon()
         self.subprocesses.abandon()
         self.folders.remove_all()
-        # As a subreaper we inherit what tasks left behind.
+        # This subreaper has inherited the processes that tasks left.
         reaper.kill_children(2.0)
 
 
@@ -323,7 +324,7 @@ _JOB_HANDLERS: dict[str, Callable[[ShellJob, Op], None]] = {
     "peer": lambda job, op: job.from_peer(op["from"], op["data"]),
     "barrier": lambda job, op: job.barrier_done(op["seq"], op["kvs"]),
 }
-# One for all, not a table of each agent: to bind what none of them needs touches memory in each that is forked.
+# One table of unbound functions: bound methods in each agent would write to memory that forked agents share.
 _HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
     **dict.fromkeys(_JOB_HANDLERS, Agent._job_op),
     "start": Agent._start,
@@ -338,7 +339,7 @@ _HANDLERS: dict[str, Callable[[Agent, Op], None]] = {
 
 
 def _guarded(fn: Callable[[], None]) -> None:
-    """Run `fn`; what it raises is told and costs nothing else."""
+    """Call `fn`; an exception is printed and has no other effect."""
     try:
         fn()
     except Exception:

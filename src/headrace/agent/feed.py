@@ -1,4 +1,4 @@
-"""Writes to a child's standard input without ever blocking the agent: what the pipe does not take waits here."""
+"""Non-blocking writes to the standard input of a child: data that the pipe does not take is queued here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Loop(Protocol):
 
 
 class Feed:
-    """The write end of a pipe, owned by this object. `on_room` is called when what had to wait has left it."""
+    """The write end of a pipe, owned by this object. `on_room` is called when the queue has become empty."""
 
     __slots__ = ("_buffer", "_ending", "_loop", "_on_room", "_watched", "fd")
 
@@ -29,14 +29,14 @@ class Feed:
 
     def write(self, data: bytes) -> None:
         if self.fd >= 0 and not self._ending:
-            # Here, since most tasks are sent nothing.
+            # Set at the first write, since most tasks get no input.
             os.set_blocking(self.fd, False)
             self._buffer += data
             self._pump()
 
     @property
     def backlog(self) -> int:
-        """Bytes that the pipe has not taken yet."""
+        """Bytes in the queue."""
         return len(self._buffer)
 
     def end(self) -> None:
@@ -45,7 +45,7 @@ class Feed:
         self._pump()
 
     def close(self) -> None:
-        """Close now; what is not written is lost."""
+        """Close now and discard the queue."""
         if self.fd >= 0:
             waited = self._unwatch()
             os.close(self.fd)
@@ -55,7 +55,7 @@ class Feed:
                 self._on_room()
 
     def _unwatch(self) -> bool:
-        """Whether anything was waiting for room."""
+        """Stop waiting for room in the pipe; whether the queue was in use."""
         waited, self._watched = self._watched, False
         if waited:
             self._loop.unwatch_writable(self.fd)
@@ -73,7 +73,7 @@ class Feed:
                 self._loop.watch_writable(self.fd, self._pump)
             return
         except OSError:
-            # The reader is gone; as with a shell's pipe, the rest is dropped.
+            # The reader has closed its end: the rest is dropped, as by a pipe of a shell.
             self.close()
             return
         waited = self._unwatch()

@@ -1,6 +1,6 @@
-"""Plain subprocesses for the RFC 42 service: started, fed, signalled and reported by handle.
+"""Subprocesses of the remote execution service (RFC 42), started, fed, signalled and reported by handle.
 
-One that was started for a job belongs to it: the job is not over on this node before they are gone.
+A subprocess may belong to a job: the job ends on this node only after its subprocesses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Process:
 
     def __init__(self, handle: int, job: int, pid: int, feed: Feed) -> None:
         self.handle = handle
-        # 0 if it belongs to none.
+        # The id of its job, 0 for none.
         self.job = job
         self.pid = pid
         self.feed = feed
@@ -44,10 +44,10 @@ class Subprocesses:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._by_handle: dict[int, _Process] = {}
-        # Those that run for a job, by its id, and what to do when the last of them has ended.
+        # Running subprocesses by job, and the callback for the end of the last one of a job.
         self._of_jobs: dict[int, set[_Process]] = {}
         self._leaving: dict[int, Callable[[], None]] = {}
-        # When the last that belonged to no job ended, in ticks.
+        # The tick at which the last subprocess without a job ended.
         self._latest = 0
 
     def start(self, op: Op) -> None:
@@ -70,7 +70,7 @@ class Subprocesses:
                 os.close(pair[0])
                 os.close(pair[1])
             number = exc.errno if isinstance(exc, OSError) and exc.errno else errno.EINVAL
-            # What there is not may be the directory, which the caller has and this node has not.
+            # The caller's working directory may be missing on this node: the message names it.
             cwd = cmd.get("cwd")
             lost = cwd and isinstance(exc, OSError) and exc.filename == cwd
             text = f"error launching process: cannot change to {cwd}: {os.strerror(number)}" if lost else ""
@@ -89,7 +89,7 @@ class Subprocesses:
             agent.watch(fd, partial(self._readable, process, stream, fd))
 
     def latest(self) -> int:
-        """The last tick at which one ran that belongs to no job; 0 if there was none."""
+        """The last tick at which a subprocess without a job ran; 0 if there was none."""
         alive = any(process.pid and not process.job for process in self._by_handle.values())
         return linux.ticks() if alive else self._latest
 
@@ -103,7 +103,7 @@ class Subprocesses:
             process.feed.end()
 
     def hold(self, op: Op) -> None:
-        """Read no output of a process, or read it again; the pipe fills and the process waits."""
+        """Stop reading the output of a process, so that it blocks when the pipe is full, or read it again."""
         process = self._by_handle.get(op["handle"])
         if process is None or process.held == op["on"]:
             return
@@ -121,8 +121,11 @@ class Subprocesses:
                 os.killpg(process.pid, op["signum"])
 
     def outlive(self, job: int, options: Mapping[str, Any], then: Callable[[], None]) -> bool:
-        """Whether processes of a job still run when its tasks are gone. Then they are told to end, are killed if they
-        do not in the time that the job's shell options give them, and `then` is called when the last has ended."""
+        """Whether subprocesses of a job still run after its tasks.
+
+        If so, they get SIGTERM, and SIGKILL after the time of the shell option `rexec-shutdown-timeout`; `then` is
+        called when the last has ended.
+        """
         if job not in self._of_jobs:
             return False
         if job not in self._leaving:
@@ -132,13 +135,13 @@ class Subprocesses:
         return True
 
     def kill_of(self, job: int, signum: int) -> None:
-        """Signal what runs for a job."""
+        """Signal the subprocesses of a job."""
         for process in self._of_jobs.get(job, ()):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signum)
 
     def abandon(self) -> None:
-        """The broker is gone: kill everything."""
+        """Kill all subprocesses: the broker has ended."""
         for process in self._by_handle.values():
             if process.pid:
                 with contextlib.suppress(ProcessLookupError):

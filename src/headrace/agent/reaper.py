@@ -1,10 +1,10 @@
-"""The reaper: an ancestor of exec agents that outlives them only to kill what they left.
+"""The reaper: an ancestor of exec agents that outlives them to kill the processes that they leave.
 
-An agent that dies of `kill -9` cannot clean up, and its broker never owned those processes. The reaper is a subreaper:
-what an agent leaves becomes its child, whatever process group or session it made for itself, so no journal of process
-groups is needed and none can be stale. A broker started alone puts one between itself and its agent. A test instance
-has one for all its agents, the zygote, and one for that, the process that forked its brokers. (One for each of 64
-brokers would cost a fifth of their boot.)
+An agent killed by SIGKILL cannot clean up, and its processes are not children of its broker. The reaper is a child
+subreaper (prctl(2)): the processes of a dead agent become its children, whatever process group or session they are in,
+so no record of process groups is needed. A broker that is started alone has one reaper between itself and its agent.
+In a test instance the zygote is the reaper of all agents, and the process that forked the brokers is the reaper of the
+zygote. (A reaper for each of 64 brokers would cost a fifth of their boot.)
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from collections.abc import Callable, Collection, Container
 
 from . import linux
 
-# What an agent gets when its own reaper is gone. INT, TERM and HUP reach whole groups and must not end it.
+# The signal that an agent gets when its reaper ends. INT, TERM and HUP may be sent to whole process groups, so they do
+# not end an agent.
 ORPHANED = signal.SIGUSR1
-_PATIENCE = 5.0
+# Seconds until killed processes must have ended.
+_KILL_TIMEOUT = 5.0
 
 _reapers: tuple[int, ...] = ()
 _followed = 0
@@ -33,25 +35,27 @@ def become_reaper() -> None:
 
 
 def share_with(pid: int) -> None:
-    """Process `pid`, forked from this reaper, keeps the agents below it."""
+    """Process `pid`, a child of this reaper, is the reaper of the agents below it."""
     global _reapers
     _reapers = (pid, *_reapers)
 
 
 def leave_agents_to_others() -> None:
-    """Agents forked from this process on have reapers of their own."""
+    """Agents that this process forks get reapers of their own."""
     global _reapers
     _reapers = ()
 
 
 def reapers() -> tuple[int, ...]:
-    """Those whom processes of an agent can come to when it dies; none if agents are to have reapers of their own."""
+    """The pids of the reapers that may inherit processes of a dead agent; none if each agent has its own reaper."""
     return _reapers
 
 
 def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: True, parent: int = 0) -> bool:
-    """Kill our children that are `wanted`, and theirs as they become ours; False when some are left after `patience`
-    seconds. The dead ones are collected. Those of another `parent`, who collects them itself, are killed likewise.
+    """Kill and collect the `wanted` children of this process, and their descendants as they become its children.
+
+    With another `parent`, its children are killed, and it collects them. False if some are left after `patience`
+    seconds.
     """
     return _kill_all(
         lambda: [pid for pid in linux.children_of(parent or os.getpid()) if wanted(pid)], patience, not parent
@@ -59,7 +63,7 @@ def kill_children(patience: float, wanted: Callable[[int], bool] = lambda _pid: 
 
 
 def _kill_all(find: Callable[[], list[int]], patience: float, ours: bool) -> bool:
-    """Kill what `find()` returns until that is nothing; `ours` says whether they are our children, to be collected."""
+    """Kill the processes of `find()` until there are none; collect them if they are `ours`, this process's children."""
     deadline = time.monotonic() + patience
     while True:
         mine = find()
@@ -78,14 +82,17 @@ def _kill_all(find: Callable[[], list[int]], patience: float, ours: bool) -> boo
 
 
 def kill_strays(known: Container[int], uri: str = "") -> bool:
-    """For a reaper of many, when a broker ended: kill our children not in `known`; with `uri` only tasks of jobs of the
-    broker at this address, whoever of us they have come to. False when some could not be killed."""
+    """In a reaper of several agents: kill its children that are not `known`.
+
+    With `uri`, kill only tasks of the jobs of the broker at this URI, whichever reaper has inherited them. False if
+    some did not end.
+    """
 
     def is_stray(pid: int) -> bool:
         return pid not in known and (not uri or _is_task(pid, uri))
 
     parents = [each for each in _reapers if each != os.getpid()] if uri else []
-    return all([kill_children(_PATIENCE, is_stray, parent) for parent in (*parents, 0)])
+    return all([kill_children(_KILL_TIMEOUT, is_stray, parent) for parent in (*parents, 0)])
 
 
 def _is_task(pid: int, uri: str) -> bool:
@@ -94,12 +101,12 @@ def _is_task(pid: int, uri: str) -> bool:
 
 
 def kill_remains(agent: int, reapers: Collection[int], uri: str) -> None:
-    """For the broker at `uri`, whose agent has died: wait until nothing is left of that and its tasks.
+    """In the broker at `uri`, after its agent has died: wait until the agent and all its tasks have ended.
 
-    `agent` is our child, the agent's own reaper, who sees to all that; or with `reapers`, who have others to keep as
-    well, it is the agent itself, another's child, or 0 if it was never born. Then we kill the tasks that came to one
-    of the reapers. If a reaper was killed as well, those may be anybody's children: they are known by their
-    environment, from which `flux proxy` and initial programs take the job.
+    Without `reapers`, `agent` is the agent's own reaper, a child of this process, which kills the tasks. `reapers`
+    serve other agents too: then `agent` is the agent itself (0: it was never forked), and the tasks that a reaper has
+    inherited are killed here. If a reaper was killed too, the tasks may be children of any process. They are found by
+    FLUX_URI and FLUX_JOB_ID in their environment; `flux proxy` and initial programs unset FLUX_JOB_ID.
     """
     killed = False
     try:
@@ -109,40 +116,40 @@ def kill_remains(agent: int, reapers: Collection[int], uri: str) -> None:
         while linux.is_running(agent):
             time.sleep(0.002)
     for reaper in reapers:
-        kill_children(_PATIENCE, lambda pid: _is_task(pid, uri), reaper)
+        kill_children(_KILL_TIMEOUT, lambda pid: _is_task(pid, uri), reaper)
     if killed or not all(linux.is_running(reaper) for reaper in reapers):
-        _kill_all(lambda: [pid for pid in linux.processes() if _is_task(pid, uri)], _PATIENCE, False)
+        _kill_all(lambda: [pid for pid in linux.processes() if _is_task(pid, uri)], _KILL_TIMEOUT, False)
 
 
 def ignore_signals() -> None:
     """Have this process, and the agent that it forks, outlive what ends a whole process group."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # The broker that forked us holds them.
+    # The broker that forked this process had them blocked.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def keep(agent: int) -> int:
-    """Wait for process `agent`, then kill what it left. Returns its wait status."""
+    """Wait for process `agent`, then kill the processes that it left. Returns its wait status."""
     while True:
         pid, status = os.waitpid(-1, os.WUNTRACED)
         if os.WIFSTOPPED(status):
             if pid == agent:
-                have_go_on(agent)
+                continue_stopped(agent)
         elif pid == agent:
             break
-    kill_children(_PATIENCE)
+    kill_children(_KILL_TIMEOUT)
     return status
 
 
-def have_go_on(pid: int) -> None:
-    """A process of ours was stopped, as a task can do with its parent: all jobs of the node would stand still."""
+def continue_stopped(pid: int) -> None:
+    """Continue a stopped agent or reaper: a task can stop its parent, which would stop all jobs of the node."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
 
 
 def follow(reaper: int) -> None:
-    """In the agent: be told when process `reaper` ends. Raises OSError when it has ended already."""
+    """In the agent: have the kernel send ORPHANED when `reaper` ends. Raises OSError if it has ended already."""
     global _followed
     _followed = reaper
     linux.die_with_parent(ORPHANED)
@@ -156,5 +163,5 @@ def is_followed() -> bool:
 
 
 def is_orphaned() -> bool:
-    """In the agent: whether its own reaper is gone. A task may send the signal that says so, too."""
+    """In the agent: whether its own reaper has ended. ORPHANED alone does not tell, since tasks may send it too."""
     return _followed not in (0, os.getppid())

@@ -1,11 +1,11 @@
-"""How an agent comes to be: its broker forks a reaper, and that forks the agent. Each has a name for who looks at
-processes. (Agents of a test instance: zygote.)
+"""The start of an agent: its broker forks a reaper, and that forks the agent. Both set their process names. (The agents
+of a test instance are forked by its zygote.)
 
 The lead's agent is forked at once, because it starts the initial program. A follower's is forked when its broker first
 has something for it to do: an instance whose job is on few nodes does not pay for the agents of all others.
 
-One that takes the place of a dead one is started by a broker that has threads by then: as a program of its own, which
-is this module.
+An agent that replaces a dead one is not forked, since the broker has threads by then: it is a new Python process that
+runs this module.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from . import linux, reaper
 from .protocol import frame
 from .spawn import raise_file_limit, spawn
 
-# Seconds that a process killed together with the broker may take to be gone.
-_DYING = 0.5
-# The descriptor of its socket in an agent that is a program of its own.
+# Seconds until a process that was killed together with the broker must have ended.
+_STARTER_EXIT_TIMEOUT = 0.5
+# The descriptor of the socket in an agent that is a new process.
 _SOCKET = 3
 
 
 def spawn_agent(rundir: str = "", starter: int = 0, rank: int = 0) -> tuple[int, socket.socket]:
     """Fork the agent, or its reaper where it has none yet; returns the pid of our child and the broker's end of the
-    socket. Call before threads or a loop exist. `rank` is for who looks at processes; `rundir` is removed in the
-    end if the broker, or process `starter`, could not do it.
+    socket. Call before threads or a loop exist. `rank` is part of the process names. The agent removes `rundir` at
+    its end if the broker and the process `starter` were killed before they could.
     """
     ours, its = socket.socketpair()
     broker = os.getpid()
@@ -57,10 +57,10 @@ def spawn_another(rundir: str, starter: int, rank: int) -> tuple[int, socket.soc
 
 
 def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: int) -> NoReturn:
-    """Be the agent of rank `rank` and end. Without a `broker` (its pid), whose keeping and input others see to, it
-    says who it is."""
+    """Run the agent of `rank`, and exit. `broker` is the pid of the broker, or 0 for an agent that a zygote forks:
+    that agent has the zygote as its reaper, and sends its pid to the broker."""
     code = 1
-    # By which it is told from another of the same number.
+    # The start time tells the broker from a later process with the same pid.
     born = linux.began(broker) if broker else 0
     try:
         if broker:
@@ -69,7 +69,7 @@ def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: i
             # A broker that has ended meanwhile is seen by the agent's first read.
             with contextlib.suppress(BrokenPipeError):
                 its.sendall(frame([{"op": "hello", "pid": os.getpid()}]))
-        code = _run_kept(its, rank)
+        code = _run_below_reaper(its, rank)
         if rundir and _is_ours_to_remove(broker, born, starter):
             shutil.rmtree(rundir, ignore_errors=True)
     except BaseException:
@@ -79,7 +79,7 @@ def be_agent(its: socket.socket, broker: int, rundir: str, starter: int, rank: i
 
 
 def close_input() -> None:
-    """Whoever types to `flux start` does not type to its jobs."""
+    """Make /dev/null the standard input, so that jobs do not read the input of `flux start`."""
     null = os.open(os.devnull, os.O_RDONLY)
     if null:
         os.dup2(null, 0)
@@ -87,10 +87,10 @@ def close_input() -> None:
 
 
 def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
-    """Whether nobody else is left to remove the run directory: the broker was killed, and `starter` with it."""
+    """Whether the broker and `starter` were killed, so that this process must remove the run directory."""
     if linux.began(broker) == born and not linux.is_ending(broker):
         return False
-    deadline = time.monotonic() + _DYING
+    deadline = time.monotonic() + _STARTER_EXIT_TIMEOUT
     while starter and linux.is_running(starter):
         if time.monotonic() > deadline:
             return False
@@ -98,9 +98,9 @@ def _is_ours_to_remove(broker: int, born: int, starter: int) -> bool:
     return True
 
 
-def _run_kept(sock: socket.socket, rank: int) -> int:
-    """Be the agent, or its reaper; returns the exit code."""
-    # A group of its own: what kills the broker's must leave us to clean up.
+def _run_below_reaper(sock: socket.socket, rank: int) -> int:
+    """Run the agent, or its reaper; returns the exit code."""
+    # Its own process group, so that a signal to the broker's group leaves this process to clean up.
     os.setpgid(0, 0)
     if not reaper.reapers():
         linux.become_subreaper()

@@ -1,9 +1,9 @@
-"""The exec agents of a test instance: each is forked when its broker first has something for it to do.
+"""The zygote of a test instance: the process that forks exec agents, each when its broker first needs it.
 
-A zygote does that, a process that is forked from `flux start` before what brokers need is loaded, and loads what agents
-need meanwhile. It has the agents' ends of all sockets: one that can be read from is that of an agent to be born. So an
-instance starts without agents, and one that is idle has few. The zygote outlives all brokers and agents, and removes
-the run directory. It is the agents' reaper, and `flux start` is its own (`reaper`).
+The zygote is forked from `flux start` before the modules of brokers are imported, and imports those of agents. It has
+the agents' ends of all sockets; when one becomes readable, it forks the agent of that socket. So an instance starts
+without agents, and an idle one has few. The zygote outlives all brokers and agents, and removes the run directory. It
+is the reaper of the agents, and `flux start` is the reaper of the zygote (`reaper`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from typing import NoReturn
 
 from . import linux, reaper
 
-# Seconds to see what killed agents have left die.
-_PATIENCE = 3.0
+# Seconds until the killed processes of dead agents must have ended.
+_KILL_TIMEOUT = 3.0
 
 
 class Zygote:
-    """The brokers' ends of the sockets, by rank, the pid of the process, and a pipe to it that ends with the last of
-    them and with who forked them."""
+    """The handle of a zygote: its pid, the brokers' ends of the sockets by rank, and a pipe to it.
+
+    The pipe is at its end for the zygote once all brokers, and the process that forked them, have ended.
+    """
 
     def __init__(self, pid: int, sockets: list[int], pipe: int) -> None:
         self.pid = pid
@@ -34,24 +36,24 @@ class Zygote:
         self._pipe = pipe
 
     def take(self, rank: int) -> socket.socket:
-        """In the process of the broker of `rank`: its end of the socket to the agent that it has, or will have."""
+        """In the broker of `rank`: its end of the socket to its agent, which may not have been forked yet."""
         for fd in self._sockets[rank + 1 :]:
             os.close(fd)
         return _socket(self._sockets[rank])
 
     def taken(self, rank: int) -> None:
-        """In the process that forked the broker of `rank`, after those of lower ranks: it has its end."""
+        """In the process that has forked the broker of `rank`, after those of lower ranks: close the broker's end."""
         self._sockets[rank], fd = -1, self._sockets[rank]
         os.close(fd)
 
     def close(self) -> None:
-        """There will be no more brokers."""
+        """Close the ends of brokers that were not forked."""
         for rank, fd in enumerate(self._sockets):
             if fd != -1:
                 self.taken(rank)
 
     def wait(self, seconds: float) -> None:
-        """When all brokers have ended: until the agents have, or `seconds` are over."""
+        """After the end of all brokers: wait `seconds` at most for the end of the agents."""
         with contextlib.suppress(OSError):
             os.write(self._pipe, b"x")
         deadline = time.monotonic() + seconds
@@ -61,8 +63,10 @@ class Zygote:
 
 
 def fork_zygote(size: int, rundir: str = "") -> Zygote:
-    """For the agents of ranks 0 to `size` - 1; `rundir` is "" if it stays. Call before threads or a loop exist. Raises
-    OSError."""
+    """Fork the zygote for ranks 0 to `size` - 1; it removes `rundir` unless that is "".
+
+    Call before threads or a loop exist. Raises OSError.
+    """
     reaper.become_reaper()
     ours, theirs = [], []
     for _ in range(size):
@@ -84,14 +88,14 @@ def fork_zygote(size: int, rundir: str = "") -> Zygote:
 def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
     code = 1
     try:
-        # A group of its own: what kills that of the brokers leaves us to clean up.
+        # Its own process group, so that a signal to the brokers' group leaves this process to clean up.
         os.setpgid(0, 0)
         linux.become_subreaper()
         linux.name_process("flux-zygote", "flux-zygote: starts agents when they are needed")
         began = linux.began(os.getpid())
-        _live(sockets)
+        _serve(sockets)
         if rundir:
-            # Somebody says that all brokers have ended; or all who could have ended themselves, and we see to the rest.
+            # A byte means that all brokers have ended. End of file means that all processes that could say so are dead.
             if not os.read(life, 1):
                 from . import leftovers
 
@@ -106,8 +110,8 @@ def _be_zygote(sockets: list[int], rundir: str, life: int) -> NoReturn:
         os._exit(code)
 
 
-def _live(sockets: list[int]) -> None:
-    """Until every agent has ended, and every broker that has none, and what agents that were killed have left."""
+def _serve(sockets: list[int]) -> None:
+    """Fork agents until all of them have ended, and all brokers without one; then kill the processes they left."""
     from .start import close_input, prepare
 
     close_input()
@@ -116,28 +120,28 @@ def _live(sockets: list[int]) -> None:
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(wake, select.POLLIN)
-    unborn = {fd: rank for rank, fd in enumerate(sockets)}
-    for fd in unborn:
+    waiting = {fd: rank for rank, fd in enumerate(sockets)}
+    for fd in waiting:
         poll.register(fd, select.POLLIN)
     agents: set[int] = set()
-    while unborn or agents:
+    while waiting or agents:
         for fd, _events in poll.poll():
             if fd == wake:
                 os.read(wake, 4096)
-                _see_to(agents)
+                _collect(agents)
                 continue
             poll.unregister(fd)
-            rank = unborn.pop(fd)
+            rank = waiting.pop(fd)
             if _is_wanted(fd):
-                # One that cannot be forked has ended for its broker, which may have better luck later.
+                # If the fork fails, the broker sees the end of its socket and starts another agent.
                 with contextlib.suppress(OSError):
-                    agents.add(_bear(fd, rank, (*unborn, wake, waker)))
+                    agents.add(_fork_agent(fd, rank, (*waiting, wake, waker)))
             os.close(fd)
-    reaper.kill_children(_PATIENCE)
+    reaper.kill_children(_KILL_TIMEOUT)
 
 
 def _is_wanted(fd: int) -> bool:
-    """Whether there is something to read, and not just the end."""
+    """Whether the socket has data, not just an end of file."""
     sock = _socket(fd)
     try:
         return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
@@ -147,7 +151,7 @@ def _is_wanted(fd: int) -> bool:
         sock.detach()
 
 
-def _bear(fd: int, rank: int, others: tuple[int, ...]) -> int:
+def _fork_agent(fd: int, rank: int, others: tuple[int, ...]) -> int:
     """Fork an agent; returns its pid."""
     from .start import be_agent
 
@@ -163,19 +167,19 @@ def _bear(fd: int, rank: int, others: tuple[int, ...]) -> int:
     return pid
 
 
-def _see_to(agents: set[int]) -> None:
-    """Take note of those that have ended; those that were stopped, as a task can do with its parent, go on."""
+def _collect(agents: set[int]) -> None:
+    """Collect agents that have ended, and continue agents that were stopped: a task can stop its parent."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if not pid:
                 return
             if os.WIFSTOPPED(status):
-                reaper.have_go_on(pid)
+                reaper.continue_stopped(pid)
             else:
                 agents.discard(pid)
 
 
 def _socket(fd: int) -> socket.socket:
-    # With all three, the kernel need not be asked what it is.
+    # With explicit family, type and protocol, socket() makes no system calls to find them.
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)

@@ -163,7 +163,7 @@ class AgentLink:
         """A child of ours has ended or was stopped: if that is the agent, or its reaper, it is continued."""
         with contextlib.suppress(ChildProcessError):
             if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
-                reaper.have_go_on(self.pid)
+                reaper.continue_stopped(self.pid)
 
     def close(self) -> None:
         """Flush and close; the agent ends when its socket does."""

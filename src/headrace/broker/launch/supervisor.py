@@ -210,7 +210,7 @@ class Supervisor:
                     self._ended(rank, pid, os.waitstatus_to_exitcode(status))
             elif pid not in self._ranks and self._agents is not None:
                 # The zygote, or an agent that has outlived it: tasks can do that with processes of their user.
-                reaper.have_go_on(pid)
+                reaper.continue_stopped(pid)
 
     def _ended(self, rank: int, pid: int, code: int) -> None:
         """The broker of `rank` has ended with an exit code, or a signal where `code` is negative."""
