@@ -93,3 +93,14 @@ def test_the_search_knows_user_pages_commands_and_bindings(site: Path) -> None:
     assert "user/scheduling.html" in places("backfilling")
     assert "reference/commands/submit.html" in places("--dependency")
     assert "reference/flux/flux.job.executor.html" in places("fluxexecutor")
+
+
+def test_the_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
+    """A page of the file system can load scripts, no JSON, and starts no worker: seen to work with Chromium."""
+    script = (site / "search" / "search_index.js").read_text()
+    assert json.loads(script.removeprefix("var __index = ")) == json.loads(
+        (site / "search/search_index.json").read_text()
+    )
+    for path, addresses in pages(site):
+        scripts = [address.rpartition("/")[2] for tag, address in addresses if tag == "script"]
+        assert scripts[0] == "worker-from-file.js" and scripts[1].startswith("bundle."), path

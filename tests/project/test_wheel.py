@@ -48,10 +48,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the commands of an environment that has the wheel and what it depends on."""
     folder = tmp_path_factory.mktemp("empty")
-    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    # Debian's Python may come without ensurepip: the environment gets no pip, ours installs into it.
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     bin_folder = folder / "venv" / "bin"
-    run(bin_folder / "pip", "install", "-q", wheel, cwd=folder)
-    run(bin_folder / "pip", "check", cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--python", bin_folder / "python")
+    run(*pip, "install", "-q", wheel, cwd=folder)
+    run(*pip, "check", cwd=folder)
     return bin_folder
 
 

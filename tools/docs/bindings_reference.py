@@ -64,11 +64,11 @@ def _defined(parent: ast.Module | ast.ClassDef, head: str) -> Iterator[str]:
     for node in parent.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             bases = ", ".join(ast.unparse(base) for base in node.bases)
-            yield f"{head} class {node.name}\n\n```python\nclass {node.name}{f'({bases})' if bases else ''}\n```\n"
+            yield f"{head} class `{node.name}`\n\n```python\nclass {node.name}{f'({bases})' if bases else ''}\n```\n"
             yield _doc(node)
             yield from _defined(node, head + "#")
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _is_public(node, parent):
-            yield f"{head} {node.name}\n\n```python\n{_signature(node)}\n```\n"
+            yield f"{head} `{node.name}`\n\n```python\n{_signature(node)}\n```\n"
             yield _doc(node)
 
 

@@ -16,7 +16,7 @@ from headrace.cli import main as driver
 
 # Commands whose `--help` is that of the program they run.
 _OF_OTHERS = {"python": "Runs the interpreter of this installation; all arguments are the interpreter's."}
-_WIDTH = "100"
+_WIDTH = "84"
 # How each kind of help text lists subcommands: those of Flux's C commands, and argparse.
 _LISTS = (
     re.compile(r"^Common commands from .*:\n((?:   \S.*\n)+)", re.MULTILINE),

@@ -11,6 +11,7 @@ from typing import Any
 
 import bindings_reference
 import command_reference
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
@@ -62,3 +63,10 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The examples of the repository are part of the site."""
     return markdown.replace("](../../examples/", "](../examples/")
+
+
+@event_priority(-100)
+def on_post_build(config: Any) -> None:
+    """Write the index of the search as a script, too: a page that was opened as a file can load no JSON."""
+    folder = Path(config.site_dir) / "search"
+    (folder / "search_index.js").write_text(f"var __index = {(folder / 'search_index.json').read_text()}")
