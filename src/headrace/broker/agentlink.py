@@ -7,30 +7,26 @@ import logging
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..agent import reaper
+from ..agent.protocol import Reader, frame
 
 if TYPE_CHECKING:
     from .broker import Broker
 
-_LENGTH = struct.Struct("<I")
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
-
 
 class AgentLink:
-    """`send(op)` and `subscribe(fn(op))`. When the agent's end closes before `close()`, listeners get an operation
-    "gone", and `lost` is called. What is sent from then on is for the next agent, with which `start` begins again.
+    """The connection of a broker to its agent: `send(op)` and `subscribe(fn(op))`.
 
-    A follower's agent is born when it gets the first operation; `pid` is its reaper's. That of a broker of a test
-    instance has no reaper of its own and says who it is; until then `pid` is 0.
+    When the agent closes its end before `close()`, listeners get an operation "gone", and `lost` is called. Operations
+    that are sent after that go to the next agent, for which `start` is called again.
 
-    On the loop's readers and writers: a transport of asyncio takes twice as long, for each message and to come to be.
+    A follower's agent is forked at its first operation, and `pid` is that of its reaper. In a test instance agents have
+    no reapers of their own; `pid` is that of the agent, and 0 until its "hello".
+
+    The link uses readers and writers of the loop: an asyncio transport takes twice as long to create and per message.
     """
 
     def __init__(self, broker: Broker, pid: int) -> None:
@@ -39,8 +35,8 @@ class AgentLink:
         self.lost: Callable[[], None] = lambda: None
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._out: list[dict[str, Any]] = []
-        self._buffer = bytearray()
-        # What the agent has not taken yet. It is part of this broker: it reads as fast as it can.
+        self._reader = Reader()
+        # Encoded operations that the socket has not taken yet. There is no flow control: agents read without delay.
         self._unsent = bytearray()
         self._waits = False
         self._sock: socket.socket | None = None
@@ -66,7 +62,7 @@ class AgentLink:
         self._out.append(op)
 
     def pause(self) -> None:
-        """Read nothing from the agent until `resume()`: it waits, and so do the tasks that write to it."""
+        """Stop reading from the agent until `resume()`: it blocks, and so do the tasks whose output it reads."""
         if self._sock is not None:
             self.broker.loop.remove_reader(self._sock.fileno())
 
@@ -80,12 +76,12 @@ class AgentLink:
         out, self._out = self._out, []
         if out and self._sock is not None:
             try:
-                body = _encode(out)
+                data = frame(out)
             except (OverflowError, TypeError, ValueError) as exc:
-                # One operation that cannot be sent costs itself alone.
+                # Only the operation that cannot be encoded is dropped.
                 self.broker.log(logging.ERROR, "broker", f"operation of the exec agent: {exc}")
-                body = _encode([op for op in out if _sendable(op)])
-            self._unsent += _LENGTH.pack(len(body)) + body
+                data = frame([op for op in out if _sendable(op)])
+            self._unsent += data
             if not self._waits:
                 self._write()
 
@@ -98,7 +94,7 @@ class AgentLink:
         except BlockingIOError:
             pass
         except OSError:
-            # Its end is read, too.
+            # The end of the agent is noticed by the reader.
             self._unsent.clear()
         if self._unsent and not self._waits:
             loop.add_writer(sock.fileno(), self._write)
@@ -119,24 +115,14 @@ class AgentLink:
         if not size:
             self._gone()
             return
-        buffer = self._buffer
-        buffer += memory[:size]
-        pos = 0
-        while len(buffer) - pos >= 4:
-            size = _LENGTH.unpack_from(buffer, pos)[0]
-            if len(buffer) - pos - 4 < size:
-                break
-            ops = _decode(bytes(buffer[pos + 4 : pos + 4 + size]))
-            pos += 4 + size
-            for op in ops:
-                if op.get("op") == "hello":
-                    self.pid = op["pid"]
-                else:
-                    self._tell(op)
-        del buffer[:pos]
+        for op in self._reader.feed(memory[:size]):
+            if op.get("op") == "hello":
+                self.pid = op["pid"]
+            else:
+                self._tell(op)
 
     def _tell(self, op: dict[str, Any]) -> None:
-        """Hand `op`, of the agent or as if of the agent, to all listeners."""
+        """Pass an operation to all listeners."""
         for listener in self._listeners:
             try:
                 listener(op)
@@ -145,7 +131,7 @@ class AgentLink:
 
     def _gone(self) -> None:
         self._leave()
-        self._buffer.clear()
+        self._reader = Reader()
         self._out.clear()
         self._tell({"op": "gone"})
         self.lost()
@@ -160,7 +146,7 @@ class AgentLink:
             sock.close()
 
     def keep_going(self) -> None:
-        """A child of ours has ended or was stopped: if that is the agent, or its reaper, it is continued."""
+        """A child of the broker has ended or was stopped: continue the agent or its reaper if that was stopped."""
         with contextlib.suppress(ChildProcessError):
             if self.pid and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
                 reaper.continue_stopped(self.pid)
@@ -172,7 +158,7 @@ class AgentLink:
         self._leave()
 
     def wait(self, seconds: float) -> None:
-        """After `close`: until the agent and all it started are gone, or `seconds` are over."""
+        """After `close`: wait `seconds` at most until the agent and all its processes have ended."""
         if not self.pid:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -183,7 +169,7 @@ class AgentLink:
 
 def _sendable(op: dict[str, Any]) -> bool:
     try:
-        _encode(op)
+        frame([op])
     except (OverflowError, TypeError, ValueError):
         return False
     return True

@@ -1,7 +1,7 @@
-"""What a load of the resource module leaves to the next one in the same broker: the scheduler that acquired from it.
+"""The open `resource.acquire` requests (RFC 28) that a removed resource module leaves to the next load.
 
-A scheduler acquires once (RFC 28). Without this it would go on with what it knew when the module was taken away, and
-start jobs on nodes that were drained since.
+A scheduler acquires resources once. If the next load did not adopt its request, the scheduler would get no more
+updates, and would start jobs on nodes that were drained since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.spec.rset import ResourceSet
 
 
 class Acquirers(NamedTuple):
-    """Who acquired `resources`, and which ranks (a bit set) they take for `usable`."""
+    """The open requests for `resources`, and the ranks (a bit set) that were last reported as `usable`."""
 
     ctx: ModuleContext
     acquirers: list[Message]
@@ -24,17 +24,17 @@ class Acquirers(NamedTuple):
     usable: int
 
     def refuse(self) -> None:
-        """They must acquire anew."""
+        """End the requests with an error, so that the schedulers acquire again."""
         for msg in self.acquirers:
             self.ctx.respond_error(msg, errno.ENOSYS, "resource was unloaded")
 
     def save(self, path: str) -> None:
-        """Nobody can go on with it in another process."""
+        """Refuse the requests: a module in another process cannot adopt them."""
         self.refuse()
 
 
 def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usable: int) -> None:
-    """Take the acquirers out of a module that ends."""
+    """Keep the acquirers of a module that is being removed for its next load."""
     kept = ctx.broker.modules.kept
     if kept is None:
         return
@@ -45,7 +45,7 @@ def leave(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet, usab
 
 
 def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> Acquirers | None:
-    """Give a new load of the module the acquirers of the last one; None without any who know these resources."""
+    """Give a new load the acquirers of the last one; None if there are none, or the resources have changed."""
     kept = ctx.broker.modules.kept
     left = kept.pop(ctx.name, None) if kept else None
     if not isinstance(left, Acquirers):
@@ -54,7 +54,7 @@ def adopt(ctx: ModuleContext, acquirers: StreamSet, resources: ResourceSet) -> A
         left.refuse()
         return None
     for msg in left.acquirers:
-        # Who has gone meanwhile could tell nobody.
+        # A sender that disconnected in between could not cancel its request.
         if ctx.broker.router.local_peer(msg) is not None:
             acquirers.add(msg)
     return left if len(acquirers) else None
