@@ -40,6 +40,7 @@ def main() -> int:
     code = path + "from headrace.cli.main import flux; sys.argv[0] = 'flux'; flux()"
     runner = (
         path
+        + "from headrace.broker.launch import bare_imports; bare_imports.load_small(); "
         + "import headrace.minicluster.pod.runner, headrace.minicluster.pod.brokers, headrace.minicluster.pod.ready"
     )
     # Commands that run inside the instance are told of by their own standard error, which is ours.

@@ -7,6 +7,7 @@ import contextlib
 import os
 from typing import Any, NamedTuple
 
+from ...spec import plain_json
 from .. import pod_plan
 
 # The attributes of a job that `failure` needs (RFC 43).
@@ -43,21 +44,18 @@ def container_status(ending: Ending, replaces_killed: bool) -> int:
 
 def message(ending: Ending) -> str:
     """One JSON object of at most `pod_plan.TERMINATION_LIMIT` bytes; a longer reason is cut."""
-    # At the end only: what the runner imports at its start delays the broker's.
-    import json
-
     times = {name: round(at, 3) for name, at in ending.times.items()}
     body: dict[str, Any] = {"exit": ending.status, "reason": ending.reason, "jobs": ending.jobs, "times": times}
     if ending.killed:
         body["killed"] = True
     if ending.cause:
         body["cause"] = ending.cause
-    text = json.dumps(body)
+    text = plain_json.dumps(body, ensure_ascii=True)
     while len(text) > pod_plan.TERMINATION_LIMIT and body["reason"]:
         # A character takes at most 12 bytes (a pair of \\uXXXX).
         cut = max(1, (len(text) - pod_plan.TERMINATION_LIMIT) // 12)
         body["reason"] = body["reason"][:-cut]
-        text = json.dumps(body)
+        text = plain_json.dumps(body, ensure_ascii=True)
     return text
 
 
