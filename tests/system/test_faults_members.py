@@ -189,9 +189,12 @@ def test_a_certificate_that_is_not_the_leads_is_named_by_both() -> None:
 def test_a_job_that_asks_for_it_is_queued_again_when_a_follower_is_lost_and_runs_when_one_is_back():
     with cluster(3) as brokers:
         start(brokers, 3)
-        script = f"test -e {brokers.folder}/again && exec echo again; echo first; sleep 300"
+        script = (
+            f"cd {brokers.folder}; test -e again && exec echo again; echo first; touch first.$FLUX_TASK_RANK; sleep 300"
+        )
         job = brokers.flux("submit", "-N3", "--setattr=system.requeue=true", "sh", "-c", script).stdout.strip()
-        brokers.flux("job", "wait-event", "-p", "exec", job, "shell.start")
+        # shell.start comes before a task has looked for the file.
+        until(lambda: len(list(Path(brokers.folder).glob("first.*"))) == 3, "all tasks are in their first run")
         Path(brokers.folder, "again").touch()
         attached = brokers.attach(job)
         brokers.brokers[2].kill()
