@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from agent_world import PATIENCE, Job, World
 
-from headrace.agent import linux
 from headrace.agent.agent import Agent
+from headrace.process import linux
 
 
 @pytest.fixture

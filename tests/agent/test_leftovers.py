@@ -7,7 +7,8 @@ import sys
 
 _BEGIN = """
 import os, signal, subprocess
-from headrace.agent import leftovers, linux
+from headrace.agent import leftovers
+from headrace.process import linux
 linux.become_subreaper()
 def start(path, script="echo up; exec sleep 1000"):
     env = {"PATH": os.environ["PATH"], **({"FLUX_JOB_ID_PATH": path} if path else {})}

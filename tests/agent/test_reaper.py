@@ -10,7 +10,8 @@ import pytest
 # As a child of `python -c`: become a reaper, start what the case says, and print what is left.
 _BEGIN = """
 import os, subprocess, sys, time
-from headrace.agent import reaper, linux
+from headrace.agent import reaper
+from headrace.process import linux
 def start(script, **env):
     child = subprocess.Popen(["sh", "-c", script], env={**os.environ, **env}, stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"up\\n"

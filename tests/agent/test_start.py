@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from agent_world import PATIENCE
 
-from headrace.agent import linux
+from headrace.process import linux
 from waiting import until
 
 # Stands for the broker of a follower: has an agent, or just its reaper, says so, and waits until it is killed.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from agent_world import PATIENCE
 
-from headrace.agent import linux
+from headrace.process import linux
 from waiting import stays, until
 
 # Stands for flux-start: forks a zygote for three agents and two brokers. Those have their agents run a program, or not,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from agent_world import Job, World
 
-from headrace.agent.linux import is_running
+from headrace.process.linux import is_running
 from headrace.spec import archive, jobid
 
 

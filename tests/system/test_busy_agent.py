@@ -18,7 +18,7 @@ import mutation
 import pytest
 from instance import FLUX, clean_env, processes_with, start
 
-from headrace.agent import linux
+from headrace.process import linux
 
 COMMON = """
 import base64, faulthandler, json, os, random, signal, subprocess, sys, time

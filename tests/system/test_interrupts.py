@@ -13,7 +13,7 @@ import pytest
 from instance import FLUX, processes_with, start
 from terminal import Terminal, terminal
 
-from headrace.agent import linux
+from headrace.process import linux
 
 RANDOM = random.Random(20)
 # Seconds after the run directory was made: while brokers are forked, while they meet, while the program runs.

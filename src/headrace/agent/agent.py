@@ -78,7 +78,7 @@ class Agent:
         self._sweeping = False
         self.running = True
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.subprocesses = Subprocesses(self)
+        self.subprocesses: Subprocesses = Subprocesses(self, self.jobs)
 
     # -- calls of shells
 
@@ -119,12 +119,12 @@ class Agent:
         """Call `fn` once after `seconds`. A timer cannot be cancelled: `fn` checks whether it still applies."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._sequence), fn))
 
-    def job_over(self, job: ShellJob, status: int) -> None:
-        """Report the end of `job`, and remove its orphans and its temporary folder."""
-        self.send({"op": "finish", "id": job.id, "status": status})
-        self.jobs.pop(job.id, None)
+    def job_over(self, id: int, status: int, tmpdir: str) -> None:
+        """Report the end of a job with this wait status, and remove its orphans and its temporary folder."""
+        self.send({"op": "finish", "id": id, "status": status})
+        self.jobs.pop(id, None)
         self._sweep_later()
-        self.afterwards(partial(self.folders.give_back, job.tmpdir))
+        self.afterwards(partial(self.folders.give_back, tmpdir))
 
     # -- the loop
 
@@ -244,9 +244,9 @@ class Agent:
         between = self.subprocesses.latest(), next((job.begun for job in jobs), math.inf)
         leftovers.kill_orphans(self._pid, self.children, self._instance, lambda: [job.path for job in jobs], between)
 
-    def kill_leftovers(self, job: ShellJob, signum: int, doomed: set[int]) -> None:
-        """Send `signum` to the processes `doomed`, and to all whose environment has the path of `job`."""
-        leftovers.kill_job(job.path, signum, doomed, self._pid)
+    def kill_leftovers(self, path: str, signum: int, doomed: set[int]) -> None:
+        """Send `signum` to the processes `doomed`, and to all whose environment has the job path `path`."""
+        leftovers.kill_job(path, signum, doomed, self._pid)
 
     # -- operations
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from . import linux
+from headrace.process import linux
 
 if TYPE_CHECKING:
     from ..shell.job import ShellJob

@@ -13,7 +13,8 @@ import signal
 import time
 from collections.abc import Callable, Container, Iterable
 
-from . import linux
+from headrace.process import linux
+
 from .protocol import Op
 
 # Rounds in which the kill catches up with processes that fork.

@@ -9,18 +9,19 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.process import linux
+from headrace.process.feed import Feed
+from headrace.process.spawn import enter, spawn
+
 from ..shell.options import rexec_grace
-from . import linux
-from .feed import Feed
 from .protocol import Op
-from .spawn import enter, spawn
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from ..shell.host import Host
 
 _READ = 1 << 16
 
@@ -41,8 +42,10 @@ class _Process:
 class Subprocesses:
     """The subprocesses of one agent."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Host, jobs: Container[int]) -> None:
         self._agent = agent
+        # The jobs that are here, by id.
+        self._jobs = jobs
         self._by_handle: dict[int, _Process] = {}
         # Running subprocesses by job, and the callback for the end of the last one of a job.
         self._of_jobs: dict[int, set[_Process]] = {}
@@ -52,7 +55,7 @@ class Subprocesses:
 
     def start(self, op: Op) -> None:
         agent, handle, cmd, job = self._agent, op["handle"], op["cmd"], op.get("job", 0)
-        if job and (job not in agent.jobs or job in self._leaving):
+        if job and (job not in self._jobs or job in self._leaving):
             text = "the job has no tasks here any more"
             agent.send({"op": "exec-error", "handle": handle, "errnum": errno.ESRCH, "text": text})
             return

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Container
 
-from . import linux
+from headrace.process import linux
 
 # The signal that an agent gets when its reaper ends. INT, TERM and HUP may be sent to whole process groups, so they do
 # not end an agent.

@@ -21,9 +21,11 @@ import time
 import traceback
 from typing import NoReturn
 
-from . import linux, reaper
+from headrace.agent import reaper
+from headrace.process import linux
+from headrace.process.spawn import raise_file_limit, spawn
+
 from .protocol import frame
-from .spawn import raise_file_limit, spawn
 
 # Seconds until a process that was killed together with the broker must have ended.
 _STARTER_EXIT_TIMEOUT = 0.5

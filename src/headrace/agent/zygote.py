@@ -18,7 +18,8 @@ import time
 import traceback
 from typing import NoReturn
 
-from . import linux, reaper
+from headrace.agent import reaper
+from headrace.process import linux
 
 # Seconds until the killed processes of dead agents must have ended.
 _KILL_TIMEOUT = 3.0

@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..agent import linux
-from ..agent.spawn import spawn
+from headrace.process import linux
+from headrace.process.spawn import spawn
+
 from ..client.usershell import user_shell
 from ..spec.pmix import is_of_one_job
 from .signals import YOUNG

@@ -12,14 +12,14 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .job import ShellJob
+    from .host import Job
     from .task import Task
 
 
 class EarlyExits:
     """The early exits of one job, seen from one node. The lead shell reports each kind to the other shells once."""
 
-    def __init__(self, job: ShellJob) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
         # The kinds of early exit that have been reported.
         self._told: set[str] = set()

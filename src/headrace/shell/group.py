@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable
 
-from ..agent.spawn import spawn
+from headrace.process.spawn import spawn
 
 
 class SharedGroup:

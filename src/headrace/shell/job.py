@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..agent import linux
-from ..agent.spawn import enter, limits_that_differ, use_cpus
+from headrace.process import linux
+from headrace.process.spawn import enter, limits_that_differ, use_cpus
+
 from ..spec import archive, jobid, stdio
 from ..spec import jobspec as specs
 from ..spec.idset import Idset
@@ -40,7 +41,7 @@ from .task import Task
 from .tmpdir import temporary, unpack
 
 if TYPE_CHECKING:
-    from ..agent.agent import Agent
+    from .host import Host
 
 # Seconds the lead shell waits for the other nodes' output once the job was killed.
 _PEER_GRACE = 2.0
@@ -85,7 +86,7 @@ class ShellJob:
     the job, None if the jobspec has it.
     """
 
-    def __init__(self, agent: Agent, op: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
+    def __init__(self, agent: Host, op: dict[str, Any], environment: dict[str, Any] | None = None) -> None:
         self.agent = agent
         self.op = op
         self.id: int = op["id"]
@@ -123,7 +124,7 @@ class ShellJob:
         # In the lead shell: the nodes whose shells have not finished.
         self._others = set(range(1, self.nnodes)) if self.lead else set()
         self._proctable = ProcTable(self.host, self._others, self.to_peer, self.reply)
-        self._service = Service(self, self._input, self._proctable)
+        self._service = Service(self, self.tasks, self._input, self._proctable)
         self._waiting_for_peers = False
         self._exit_told = False
         self._failed = False
@@ -587,7 +588,7 @@ class ShellJob:
 
         def kill_the_rest() -> None:
             if not self._finished:
-                self.agent.kill_leftovers(self, signum, doomed)
+                self.agent.kill_leftovers(self.path, signum, doomed)
                 self.agent.after(_CLOSE_AFTER, self._stop_reading)
 
         # If the job is an instance, its own cleanup is given time first.
@@ -713,7 +714,7 @@ class ShellJob:
             self.output.close()
         if not self.lead:
             self.to_peer(0, {"kind": "done"})
-        self.agent.job_over(self, self._status)
+        self.agent.job_over(self.id, self._status, self.tmpdir)
 
     def _stop_waiting(self) -> None:
         self._others.clear()

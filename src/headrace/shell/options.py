@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ..agent.spawn import LIMITS
+from headrace.process.spawn import LIMITS
+
 from ..spec import duration
 from ..spec.idset import Idset, IdsetError
 

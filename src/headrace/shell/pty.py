@@ -17,12 +17,12 @@ import struct
 import termios
 from typing import TYPE_CHECKING, Any
 
-from ..agent.feed import Feed
+from headrace.process.feed import Feed
+
 from . import options as known
 
 if TYPE_CHECKING:
-    from .job import ShellJob
-    from .task import Task
+    from .host import Job, Terminated
 
 _READ = 1 << 16
 # Clients get no responses to `write` while more bytes than this are queued for the terminal.
@@ -45,7 +45,7 @@ _NO_END = {
 class Pty:
     """Both ends of a pseudo terminal. `slave` is closed by the caller once the process has started."""
 
-    def __init__(self, job: ShellJob, task: Task) -> None:
+    def __init__(self, job: Job, task: Terminated) -> None:
         self._job = job
         self._task = task
         self.master, self.slave = os.openpty()

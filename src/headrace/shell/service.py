@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,16 @@ from .input import Input
 from .proctable import ProcTable
 
 if TYPE_CHECKING:
-    from .job import ShellJob
+    from .host import Job
+    from .task import Task
 
 
 class Service:
     """The service of one job, in its lead shell."""
 
-    def __init__(self, job: ShellJob, stdin: Input, proctable: ProcTable) -> None:
+    def __init__(self, job: Job, tasks: Sequence[Task], stdin: Input, proctable: ProcTable) -> None:
         self._job = job
+        self._tasks = tasks
         self._stdin = stdin
         self._proctable = proctable
 
@@ -31,7 +34,7 @@ class Service:
         """Serve a request; `op` is the operation `rpc` of the broker (docs/dev/interfaces.md)."""
         job, method, token = self._job, op["method"], op["token"]
         if method == "disconnect":
-            for task in job.tasks:
+            for task in self._tasks:
                 if task.pty is not None:
                     task.pty.disconnect(op.get("sender", ""))
             return
@@ -47,9 +50,9 @@ class Service:
                 job.kill(_signal_number(op["payload"]["signum"]))
                 job.reply(token)
             elif method == "proctable":
-                self._proctable.ask(token, job.tasks)
-            elif method == "pty" and job.tasks and job.tasks[0].pty is not None:
-                job.tasks[0].pty.request(op)
+                self._proctable.ask(token, self._tasks)
+            elif method == "pty" and self._tasks and self._tasks[0].pty is not None:
+                self._tasks[0].pty.request(op)
             else:
                 job.reply(token, None, errno.ENOSYS, f"Unknown service method '{job.op['service']}.{method}'")
         except BrokenPipeError:

@@ -11,15 +11,15 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.process.feed import Feed
+from headrace.process.spawn import spawn
 from headrace.spec.stdlib_parts import socket
 
-from ..agent.feed import Feed
-from ..agent.spawn import spawn
 from .group import is_empty
 from .pty import Pty
 
 if TYPE_CHECKING:
-    from .job import ShellJob
+    from .host import Job
 
 _READ = 1 << 16
 _PMI_FD = 3
@@ -78,7 +78,7 @@ class Task:
         "rank",
     )
 
-    def __init__(self, job: ShellJob, local: int, rank: int) -> None:
+    def __init__(self, job: Job, local: int, rank: int) -> None:
         self._job = job
         self.local = local
         self.rank = rank

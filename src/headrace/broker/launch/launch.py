@@ -13,8 +13,6 @@ import sys
 from functools import partial
 from typing import Any
 
-from headrace.agent import linux
-from headrace.agent.spawn import raise_file_limit
 from headrace.broker import signals
 from headrace.broker.attrs import AttrTable
 from headrace.broker.boot import boot
@@ -25,6 +23,8 @@ from headrace.broker.module import process
 from headrace.broker.module.context import RpcError
 from headrace.broker.module.host import exec_modules, names_for
 from headrace.client.installation import with_flux
+from headrace.process import linux
+from headrace.process.spawn import raise_file_limit
 
 
 def _check_state(statedir: str) -> None:

@@ -18,8 +18,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.agent import linux, reaper
-from headrace.agent.spawn import raise_file_limit
+from headrace.agent import reaper
 from headrace.agent.zygote import Zygote, fork_zygote
 from headrace.broker import signals
 from headrace.broker.boot import boot
@@ -29,6 +28,8 @@ from headrace.broker.launch.preload import preload
 from headrace.broker.launch.supervisor import Supervisor
 from headrace.broker.state import machine
 from headrace.broker.tbon.topology import Topology
+from headrace.process import linux
+from headrace.process.spawn import raise_file_limit
 from headrace.spec.os_error import text_of
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from headrace.agent import linux
 from headrace.broker import signals
 from headrace.broker.attrs import AttrTable
 from headrace.broker.logbook import format_line, severity
@@ -33,6 +32,7 @@ from headrace.broker.module.context import ModuleContext, RpcError
 from headrace.broker.module.host import find, name_of
 from headrace.broker.module.pipe import ModulePipe, control
 from headrace.broker.router import Peer, Router
+from headrace.process import linux
 from headrace.spec import message as m
 from headrace.spec.idset import Idset
 from headrace.spec.message import Message

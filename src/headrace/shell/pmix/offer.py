@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import headrace
+from headrace.process.feed import Feed
+from headrace.process.spawn import spawn
 
-from ...agent.feed import Feed
-from ...agent.spawn import spawn
 from ...spec import jobid
 from ...spec.pmix import is_of_one_job
 from ...spec.taskmap import TaskMap
 from .collect import Collector, Message
 
 if TYPE_CHECKING:
-    from ..job import ShellJob
+    from ..host import Job
 
 # Properties of the server's libpmix that clients need. All builds but debug builds have these, and the server compares
 # them with its own (server.py). `hash` needs no files that tasks and server share.
@@ -61,7 +61,7 @@ _PROGRAM = (
 class Offer:
     """PMIx for one job on this node. Raises OSError if no port can be opened."""
 
-    def __init__(self, job: ShellJob, tasks: Any) -> None:
+    def __init__(self, job: Job, tasks: Any) -> None:
         """`tasks` is the job's task map (RFC 34's array)."""
         self._job = job
         self._tasks = tasks

@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...agent.agent import Agent
+    from ..host import Host
     from .offer import Offer
 
 # A client's greeting has its namespace, a job id in F58 followed by a NUL, among other words.
@@ -26,7 +26,7 @@ _BACKLOG = 1024
 class Port:
     """The port of one agent."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Host) -> None:
         self._agent = agent
         self._listener: socket.socket | None = None
         self._offers: dict[str, Offer] = {}

@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.agent import linux
+from headrace.process import linux
 
 
 def test_a_process_is_named_and_has_the_title_that_fits() -> None:
     script = (
-        "import os, sys; from headrace.agent import linux; linux.name_process('a-name-of-more-than-15', sys.argv[1]);"
+        "import os, sys; from headrace.process import linux; linux.name_process('a-name-of-more-than-15', sys.argv[1]);"
         "print(open('/proc/self/comm').read().strip()); print(open('/proc/self/cmdline').read().rstrip('\\0'));"
         "print(sys.argv[1]); print(os.environ['AFTER'])"
     )
@@ -26,7 +26,7 @@ def test_a_process_is_named_and_has_the_title_that_fits() -> None:
 
 def test_a_title_longer_than_the_arguments_is_cut() -> None:
     script = (
-        "import os; from headrace.agent import linux; linux.name_process('n', 't' * 100000);"
+        "import os; from headrace.process import linux; linux.name_process('n', 't' * 100000);"
         "line = open('/proc/self/cmdline').read();"
         "print(set(line.rstrip('\\0')), len(line) < 1000, os.environ['AFTER'])"
     )
@@ -73,7 +73,7 @@ def test_the_environment_of_a_process_is_read_as_it_was_started_with() -> None:
 
 def test_short_slices_change_nothing_else_and_are_not_inherited() -> None:
     script = (
-        "import os, re, sys; from headrace.agent import linux; os.nice(3); linux.ask_for_short_slices()\n"
+        "import os, re, sys; from headrace.process import linux; os.nice(3); linux.ask_for_short_slices()\n"
         "for _ in range(2):\n"
         "    with open('/proc/self/sched') as file: slices = re.findall(r'slice\\s*:\\s*(\\d+)', file.read())\n"
         "    print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) & 0xFF, *slices, flush=True)\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.agent.feed import Feed
+from headrace.process.feed import Feed
 
 MORE_THAN_A_PIPE = b"0123456789" * 30_000
 

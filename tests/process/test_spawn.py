@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.agent import spawn
+from headrace.process import spawn
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 

@@ -1,0 +1,1 @@
+"""What starts, feeds and looks at processes, on Linux."""
