@@ -24,7 +24,7 @@ def fit(parts: tuple[tuple[str, int], ...], free: int, masks: Mapping[str, int])
 
 
 def lowest(bits: int, count: int) -> int:
-    """The `count` lowest of a set that has so many."""
+    """The `count` lowest members of a set, which has at least that many."""
     first = (bits & -bits).bit_length() - 1
     run = ((1 << count) - 1) << first
     if bits & run == run:
@@ -36,7 +36,7 @@ def lowest(bits: int, count: int) -> int:
 
 
 def highest(bits: int, count: int) -> int:
-    """The `count` highest of a set that has so many."""
+    """The `count` highest members of a set, which has at least that many."""
     i = bits.bit_length() - count
     if i >= 0 and bits >> i == (1 << count) - 1:
         return bits >> i << i
@@ -47,7 +47,7 @@ def highest(bits: int, count: int) -> int:
 
 
 def each(bits: int) -> list[int]:
-    """The bits of a set, each as a set of its own."""
+    """The members of a set, each as a set with that single member."""
     found = []
     while bits:
         bit = bits & -bits

@@ -1,4 +1,4 @@
-"""In which order a vertex's children are tried.
+"""The order in which the children of a vertex are tried.
 
 Policies that score look at every child in the graph's own order. Policies that stop at the first find try first the
 children of which nothing was ever taken, and of equals the one added last. A child of which something was taken while
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.graph.usage import Usage
 
 _WINDOW = (1 << 64) - 1
-# The weight of a child of which nothing was taken yet.
+# The weight of an idle child.
 _UNTOUCHED = 1 << 63
 
 

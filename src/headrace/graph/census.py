@@ -1,4 +1,4 @@
-"""How many nodes have how much, all in one go: what whoever explains a refusal or a wait wants to know.
+"""How many nodes have how much free, counted in one pass, to explain why a job is refused or waits.
 
 Nodes mostly resemble one another, so they are counted by what they have. A node given whole is recognised by
 the planner that its job has for everything, and a node nobody uses by having none.
@@ -15,7 +15,7 @@ from headrace.graph.scheduler import Scheduler
 
 
 def held(graph: Graph, nodes: Iterable[int]) -> list[tuple[Mapping[str, int], int]]:
-    """What nodes hold by type when nobody uses them, with how many hold it."""
+    """The amounts by type that idle nodes have, each with the number of nodes that have them."""
     totals = graph.totals
     counts = Counter([id(totals[v]) for v in nodes])
     shapes = {id(totals[v]): totals[v] for v in nodes} if counts else {}
@@ -44,7 +44,7 @@ def free(scheduler: Scheduler, nodes: Iterable[int], kinds: Sequence[str], now: 
 
 
 def idle(scheduler: Scheduler, nodes: Iterable[int], now: int) -> int:
-    """How many nodes nobody uses any part of at a moment."""
+    """How many nodes are idle at a moment."""
     used, shared, busy = _Used(now), scheduler.shared, scheduler.busy
     plans, size = scheduler.plans, scheduler.graph.size
     count = 0

@@ -1,4 +1,4 @@
-"""Which candidates lie closest together by score: what the `locality` policy takes of more than it needs.
+"""The candidates whose scores lie closest together: the choice of the `locality` policy.
 
 Candidates are in order of score. Of all runs with as many as are wanted, the one whose last and first score differ
 least is taken, and of equals the first.

@@ -40,7 +40,7 @@ class Footprint(NamedTuple):
 
 
 class FreeState:
-    """Free cores, GPUs and the like of a graph, at first as nobody uses any.
+    """Free single resources (cores, GPUs) of a graph. At first all are free.
 
     `free` resources by holder; `blocked` says how many reasons there are why a node or holder serves nobody. `whole`
     are the nodes that jobs have whole, `idle` (by rank) those that are not shared.
@@ -59,7 +59,7 @@ class FreeState:
         self.free = dict(layout.every)
         self.blocked: dict[int, int] = {}
         self.idle = (1 << len(layout.nodes)) - 1
-        # As it is while nobody uses anything: nodes that can be given whole, free resources, nodes that can serve.
+        # The state of the idle graph: nodes that can be given whole, free resources, nodes that can serve.
         self.sound = self.idle
         self.unused = dict(layout.every)
         self._able_unused: dict[Demand, int] = {}
@@ -103,7 +103,7 @@ class FreeState:
                 self.unused[h] &= ~bit
 
     def _weigh_idle(self, n: int) -> None:
-        """Whether nobody shares a node, so that it could be given whole."""
+        """Whether no job uses a part of a node, so that it could be given whole."""
         bit = 1 << self.layout.rank[n]
         if self.users.get(n) or (self.blocked and self.blocked.get(self.layout.nodes[n])):
             if self.idle & bit:

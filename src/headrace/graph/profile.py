@@ -1,8 +1,8 @@
-"""Which nodes reservations use at any time, as sets of nodes in the segments between one change and the next.
+"""The nodes that reservations use over time, as sets of nodes in the segments between one change and the next.
 
-A question about a span of time is the union of the segments in it: a few dozen operations on integers, where looking at
-the reservations themselves would be thousands. Held are two sets: the nodes that a reservation has whole, and the nodes
-that any reservation touches. Nodes are bits by the policy's preference (`ranks`), whole ones also in the graph's order.
+The nodes of a span of time are the union of its segments: a few dozen operations on integers, where a look at all
+reservations would take thousands. There are two sets: the nodes that a reservation has whole, and the nodes that any
+reservation touches. Nodes are bits by the policy's preference (`ranks`), whole nodes also in the order of the graph.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Profile:
         self.times: list[int] = []
         self.touched: list[int] = []
         self.whole: list[int] = []
-        # How many spans begin or end at each of `times`.
+        # How many reservations begin or end at each of `times`.
         self._cuts: dict[int, int] = {}
-        # Spans by the single node they touch without having it whole, to know what is left when one of them goes.
+        # By shared node (a single bit), the spans of its reservations: removing one must keep the node for the others.
         self._parts: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, start: int, end: int, touched: int, whole: int, ranks: int) -> None:
@@ -71,7 +71,7 @@ class Profile:
         return reduce(or_, self.whole[i : bisect_left(self.times, end)], 0)
 
     def _cut(self, t: int) -> int:
-        """Make a segment begin at `t`, and return its place."""
+        """Make a segment begin at `t`, and return its index."""
         count = self._cuts.get(t, 0)
         self._cuts[t] = count + 1
         i = bisect_left(self.times, t)

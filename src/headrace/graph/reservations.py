@@ -1,8 +1,8 @@
-"""What reservations take of a graph at any time, kept apart from what is free now.
+"""What reservations take of a graph over time, kept apart from the index of what is free now.
 
-They never enter the index of free resources: a profile knows which nodes they touch when, which is all that whole nodes
-need; of nodes that they share, each has a list of what they hold. A question about a span of time reads its nodes
-through a window, which cuts off what reservations hold of a node when the question comes to it, and puts it back after.
+Reservations never enter that index. A profile has the nodes that they touch over time, which is enough for whole nodes;
+each shared node has a list of what reservations hold of it. A search for a span of time reads the index through a
+window, which subtracts what reservations hold of a node when the search reaches the node, and restores it afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Held = tuple[int, int, int, Sequence[tuple[int, int]]]
 
 
 class Reservations:
-    """The reservations of a layout's graph; they do not overlap."""
+    """The reservations of the graph of a layout; no two hold the same resource at the same time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -28,7 +28,7 @@ class Reservations:
         self._parts: dict[int, list[_Held]] = {}
 
     def add(self, jobid: int, start: int, end: int, job: Footprint) -> None:
-        """A job holds these during [start, end)."""
+        """Enter a reservation of a job during [start, end) seconds."""
         self._profile.add(start, end, job.touched.ranks, self._joined(job.whole), job.whole.ranks)
         for n, held in self._by_node(job).items():
             insort(self._parts.setdefault(n, []), (start, end, jobid, held))
@@ -63,12 +63,12 @@ class Reservations:
         return self._profile.touched_in(start, end)
 
     def window(self, state: FreeState, start: int, end: int, may: Callable[[int], object] | None) -> Window:
-        """What `state` has free during [start, end), on the nodes (vertices) that `may` serve, if that is known."""
+        """A window on `state` for [start, end); nodes (vertices) for which `may` is false are left out."""
         return Window(self._profile, self._parts, state, start, end, may)
 
 
 class Window:
-    """A span of time, through which the free state is looked at node by node. `over` are nodes held whole then."""
+    """The free resources of a span of time, node by node. `over` are the nodes that reservations hold whole then."""
 
     __slots__ = ("_cut", "_end", "_may", "_parts", "_profile", "_saved", "_start", "_state", "over")
 
@@ -93,11 +93,11 @@ class Window:
         self.over = Nodes(whole & ((1 << count) - 1), whole >> count)
 
     def touched(self) -> int:
-        """The nodes, by rank, that are held or shared at some moment."""
+        """The nodes, by rank, that a reservation holds or shares at some moment of the span."""
         return self._profile.touched_in(self._start, self._end)
 
     def cut(self, n: int) -> bool:
-        """Leave free of a node only what is so all the time; False if it is known not to serve."""
+        """Subtract what reservations hold of a node during the span; False if the node is left out."""
         if self._may is not None and not self._may(self._state.layout.nodes[n]):
             return False
         parts = self._parts.get(n)
@@ -116,5 +116,5 @@ class Window:
         return True
 
     def close(self) -> None:
-        """Put back what was cut off."""
+        """Restore the index."""
         self._state.free.update(self._saved)

@@ -1,9 +1,9 @@
-"""The index of free resources at any moment: which jobs hold what then.
+"""The index of free resources at any moment.
 
-The index itself knows no time. The timeline keeps it at one moment by taking running jobs out of it as they end, and
-putting them back when a question goes back to an earlier moment; questions mostly move forward, from one release to the
-next, so a step is the work of one job. Reservations are looked at beside it, by those questions whose time they fall
-into.
+The index itself has no time. The timeline moves it to a moment by removing the running jobs that have ended by then,
+and enters them again when a search goes back to an earlier moment. Searches mostly move forward, from one end of a
+job to the next, so a step costs the work of one job. Reservations are not in the index: a search for a span in which
+there are reservations looks at them through a window.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class _Entry(NamedTuple):
     start: int
     end: int
     selection: Selection
-    # None until the index is there to say.
+    # None until the index has been made.
     job: Footprint | None
 
 
 class Timeline:
-    """Running jobs in order of their ends, of which those before `_left` have been taken out of the index, and
-    reservations in order of their starts.
+    """Running jobs in order of their ends, and reservations in order of their starts.
+
+    The first `_left` of the running jobs have been removed from the index, which is at the moment `_at`.
     """
 
     def __init__(self, graph: Graph, policy: Policy, order: ChildOrder) -> None:
@@ -47,15 +48,15 @@ class Timeline:
         self._left = 0
         self._later: list[tuple[int, int]] = []
         self._reserved: Reservations | None = None
-        # What running jobs touch from each of their ends backwards; None when that changed.
+        # The ends of running jobs, and for each the nodes touched by jobs that end then or later; None if outdated.
         self._running: tuple[list[int], list[int]] | None = None
-        # The moments at which jobs end, and how many do at each.
+        # The moments at which jobs end, and the number of jobs that end at each.
         self.ends: list[int] = []
         self._ending: dict[int, int] = {}
 
     @property
     def now(self) -> int:
-        """The present, as far as it was told."""
+        """The present (seconds), by the last `settle`."""
         return self._now
 
     def add(self, jobid: int, start: int, end: int, selection: Selection) -> None:
@@ -67,7 +68,7 @@ class Timeline:
             insort(self.ends, end)
         if start > self._now:
             insort(self._later, (start, jobid))
-            self._promise(jobid, entry)
+            self._reserve(jobid, entry)
         else:
             self._enter(jobid)
 
@@ -112,18 +113,18 @@ class Timeline:
 
     # Reservations
 
-    def _promise(self, jobid: int, entry: _Entry) -> None:
-        """Enter what a reservation means to questions about its time."""
+    def _reserve(self, jobid: int, entry: _Entry) -> None:
+        """Enter a reservation."""
         if entry.job is not None and self._reserved is not None and entry.end > entry.start:
             self._reserved.add(jobid, entry.start, entry.end, entry.job)
 
     def _lift(self, jobid: int, entry: _Entry) -> None:
-        """Undo `_promise`."""
+        """Remove a reservation."""
         if entry.job is not None and self._reserved is not None and entry.end > entry.start:
             self._reserved.remove(jobid, entry.start, entry.end, entry.job)
 
     def lift(self, jobid: int) -> bool:
-        """Answer as if a reservation were not there, until `restore`. False: it cannot be left out this way."""
+        """Answer as if a reservation were not there, until `restore`. False if the job has none in the index."""
         entry = self._jobs[jobid]
         if entry.start <= self._now or entry.job is None:
             return False
@@ -132,7 +133,7 @@ class Timeline:
 
     def restore(self, jobid: int) -> None:
         """Undo `lift`."""
-        self._promise(jobid, self._jobs[jobid])
+        self._reserve(jobid, self._jobs[jobid])
 
     def same_reservations_until(self, at: int, end: int) -> int:
         """The earliest end for which [at, end) still meets the same reservations."""
@@ -140,7 +141,7 @@ class Timeline:
         return max(at, self._later[i - 1][0]) + 1 if i else at + 1
 
     def forget(self) -> None:
-        """The graph has changed: the index is made anew when next asked."""
+        """The graph has changed: the index is made anew for the next search."""
         self._index, self._reserved, self._made = None, None, False
         for jobid, entry in self._jobs.items():
             self._jobs[jobid] = entry._replace(job=None)
@@ -152,7 +153,7 @@ class Timeline:
             self._index.state.switch(v, up)
 
     def prepare(self) -> FreeIndex | None:
-        """Make the index if it is not there, and enter the jobs of its moment. None: there can be none."""
+        """Make the index if there is none, and enter the jobs of its moment. None if the graph cannot be indexed."""
         if not self._made:
             self._made = True
             index = self._index = self._new_index()
@@ -163,22 +164,22 @@ class Timeline:
                 for _, jobid in self._ended[self._left :]:
                     self._comes(jobid)
                 for _, jobid in self._later:
-                    self._promise(jobid, self._jobs[jobid])
+                    self._reserve(jobid, self._jobs[jobid])
         return self._index
 
     def settle(self, now: int) -> None:
-        """The present is now `now`: reservations whose time has come are jobs like others."""
+        """The present is `now` (seconds): reservations that have begun become running jobs."""
         if now <= self._now:
             return
         self._now = now
-        # What has ended leaves first: what begins may take its place.
+        # Jobs that have ended are removed first: those that begin may use their resources.
         self._move(now)
         while self._later and self._later[0][0] <= now:
             _, jobid = self._later.pop(0)
             self._lift(jobid, self._jobs[jobid])
             self._enter(jobid)
 
-    # Questions
+    # Searches
 
     def match(
         self,
@@ -188,9 +189,9 @@ class Timeline:
         end: int,
         may: Callable[[int], object] | None = None,
     ) -> Answer | None:
-        """What is to be taken during [at, end); `NOTHING` if there is nothing, None if it cannot be told.
+        """The resources to take during [at, end); `NOTHING` if the requests do not fit, None if the index cannot tell.
 
-        Nodes for which `may` is false are known not to serve.
+        Nodes (vertices) for which `may` is false are left out.
         """
         index = self.prepare() if at >= self._now else None
         if index is None or self._reserved is None:
@@ -208,7 +209,7 @@ class Timeline:
         return answer
 
     def _touched(self, at: int, end: int) -> int:
-        """The nodes that anybody uses at some moment of [at, end), by preference."""
+        """The nodes, by rank, that any job or reservation touches at some moment of [at, end)."""
         if self._running is None:
             bits = 0
             ends, found = [], []
