@@ -272,3 +272,20 @@ def test_another_operator_tells_of_as_many_brokers_before_it_hears_of_the_lead(f
     not_ready(world, pod_of(world, 1))
     world.settle()
     assert (world.status["phase"], world.status["ready"]) == ("Running", f"{up - 1}/{up}")
+
+
+def test_the_exit_code_is_known_of_a_lead_that_is_deleted_as_soon_as_it_has_ended() -> None:
+    """As Kubernetes does with a lead that it ends since another pod has failed."""
+    world = running()
+    job, lead = world.server.one("jobs", "hello"), pod_of(world, 0)
+    assert job is not None
+    end(world, pod_of(world, 1), 3, json.dumps({"exit": 3, "reason": "in words"}))
+    end(world, lead, 143, json.dumps({"exit": 143, "killed": True}))
+    world.operator._pod_changed(lead)
+    world.server.remove(lead)
+    failed = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "lastTransitionTime": TIME}
+    world.server.change(job, conditions=[failed])
+    world.now += 3
+    world.look()
+    told = (world.status["phase"], world.status["exitCode"], world.status["reason"])
+    assert told == ("Failed", 3, "pod hello-1: in words")

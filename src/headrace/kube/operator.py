@@ -146,6 +146,8 @@ class Operator:
             if one.get("controller") and one.get("kind") == JOBS.kind:
                 job = self.jobs.get(pod["metadata"].get("namespace", ""), one["name"])
                 keys += _clusters_of(job) if job is not None else []
+                if job is not None and pods.index_of(pod) == 0 and pods.is_over(pod):
+                    self._recall(owner_of(job)).ended_leads[one["uid"]] = pod
         for key in keys:
             if pods.index_of(pod) == 0:
                 self.queue.add(key)
@@ -262,7 +264,7 @@ class Operator:
         uid = cluster["metadata"]["uid"]
         memory = self._recall(uid)
         jobs = {one["metadata"]["name"]: one for one in self.jobs.owned_by(uid)}
-        pods_of = {name: self.pods.owned_by(job["metadata"]["uid"]) for name, job in jobs.items()}
+        pods_of = {name: self._pods_of(job, memory) for name, job in jobs.items()}
         other = self._other_operator_seconds(now)
         return Observed(
             cluster=cluster,
@@ -279,6 +281,14 @@ class Operator:
             warnings=memory.warnings,
             pulled=memory.pulled,
         )
+
+    def _pods_of(self, job: Object, memory: _Memory) -> list[Object]:
+        """The pods of a Job; of one that has ended with its first pod, which Kubernetes may have deleted as soon as
+        that had ended: nothing else tells the lead's exit code."""
+        found, uid = self.pods.owned_by(job["metadata"]["uid"]), job["metadata"]["uid"]
+        if job_end(job) and uid in memory.ended_leads and not any(pods.index_of(pod) == 0 for pod in found):
+            found = [*found, memory.ended_leads[uid]]
+        return found
 
     async def _publish(self, cluster: Object, events: tuple[Report, ...], status: Object | None, now: float) -> None:
         meta = cluster["metadata"]
@@ -379,6 +389,8 @@ class _Memory(Struct):
     warnings: tuple[str, ...] = ()
     pulled: frozenset[tuple[str, str]] = frozenset()
     namespace_ends: bool = False
+    # The last pod of index 0 that has ended, by the uid of its Job.
+    ended_leads: dict[str, Object] = {}
     status_at: float = 0.0
 
 
