@@ -277,7 +277,7 @@ def test_a_failing_command_before_the_brokers_ends_a_strict_cluster(env: dict[st
             {},
             "not shell text, init, pre, brokerPre, workerPre and post put together",
         ),
-        ({"init": "echo never"}, {"optionFlags": "-o 'x"}, "not shell text, command, prefix and flux.optionFlags put"),
+        ({"init": "echo never"}, {"optionFlags": "-o x)"}, "not shell text, command, prefix and flux.optionFlags put"),
     ],
 )
 def test_what_no_shell_can_read_is_told_before_anything_runs(
