@@ -1,7 +1,7 @@
-"""A scheduler that takes so many requests at a time (RFC 27, mode limited): the most urgent jobs are before it. Pure.
+"""Which jobs a scheduler is asked for that takes at most `limit` requests at a time (RFC 27, mode limited). Pure.
 
-A part of the core. A job that is more urgent than one that is before the scheduler takes its place: the other request
-is taken back, one at a time, and waits again.
+A part of the core. The scheduler is asked for the most urgent jobs. Where a job is more urgent than one of these, the
+request of the least urgent one is canceled, one request at a time, and its job waits again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Output that is lost, in the log of the instance.
+"""Lost output of jobs, as the log of the instance tells it.
 
-A full disk meets many jobs at once, and a line for each would push all else out of that log: the first is told of at
-once, then every ten seconds how many more there are.
+A full disk costs many jobs their output at once, and a line for each job would push all else out of the log. So the
+log gets a line for the first job at once, and then every ten seconds one line that counts the others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Losses:
             self._say(f"{self._last} (and that of {others} other jobs)" if others else self._last)
 
     def close(self) -> None:
-        """Tell of those that were not told of."""
+        """Log the jobs that wait for the next line."""
         if self._timer is not None:
             self._timer.cancel()
             self._more()

@@ -1,6 +1,6 @@
-"""Which data of jobs the KVS has over those of the job store, as the KVS tells it (`kvs.job-data`).
+"""Keys of jobs whose value in the KVS is read instead of that of the job store; `kvs.job-data` says which these are.
 
-Almost no job has any: they are there when somebody commits to a key of a job's directory, to repair or to damage it.
+Almost no job has any: somebody has to commit to a key of a job's directory, to repair or to damage it.
 """
 
 from __future__ import annotations
