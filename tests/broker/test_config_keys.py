@@ -9,7 +9,7 @@ import pytest
 
 from headrace.broker.config import ConfigError
 from headrace.broker.config_foreign import FOREIGN
-from headrace.broker.config_keys import RefusedTable, attributes, check, doubts
+from headrace.broker.config_keys import RefusedTable, attributes, check, warnings
 from headrace.modules.sched.graph.settings import QMANAGER, QMANAGER_KEYS, RESOURCE, RESOURCE_KEYS
 
 if sys.version_info >= (3, 11):
@@ -78,9 +78,9 @@ hosts = [{host = "a"}]
 """
 
 
-def test_what_flux_knows_raises_no_doubts() -> None:
-    assert doubts(tomllib.loads(KNOWN)) == []
-    assert doubts(tomllib.loads(RECORDED.read_text())) == []
+def test_what_flux_knows_raises_no_warnings() -> None:
+    assert warnings(tomllib.loads(KNOWN)) == []
+    assert warnings(tomllib.loads(RECORDED.read_text())) == []
 
 
 @pytest.mark.parametrize(
@@ -111,35 +111,35 @@ def test_what_flux_knows_raises_no_doubts() -> None:
     ],
 )
 def test_a_key_without_listener_is_named_with_what_was_meant(text: str, line: str) -> None:
-    (found,) = doubts(tomllib.loads(text))
+    (found,) = warnings(tomllib.loads(text))
     assert found.startswith(line)
 
 
-def test_tables_like_nothing_known_are_no_likely_mistakes() -> None:
-    assert doubts({"bogus": {"x": 1}, "polcy": {}}, likely=True) == ["polcy: unknown table, did you mean policy?"]
+def test_tables_like_nothing_known_are_left_out_where_only_known_ones_count() -> None:
+    assert warnings({"bogus": {"x": 1}, "polcy": {}}, known_only=True) == ["polcy: unknown table, did you mean policy?"]
 
 
 def test_tables_of_other_projects_are_nobodys_mistake() -> None:
-    assert doubts({name: {"anything": 1} for name in FOREIGN}) == []
+    assert warnings({name: {"anything": 1} for name in FOREIGN}) == []
 
 
 def test_the_schedulers_keys_are_those_that_it_reads() -> None:
     table = {QMANAGER: dict.fromkeys(QMANAGER_KEYS, "x"), RESOURCE: dict.fromkeys(RESOURCE_KEYS, "x")}
-    assert doubts(table) == []
+    assert warnings(table) == []
 
 
 def test_the_file_that_holds_the_key_is_named_the_last_one_of_several(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[resource]\nnoverfiy = true\nexclude = '0'\n[tbon]\nx = 1\n")
     (tmp_path / "b.toml").write_text("[resource]\nnoverfiy = false\n")
     config = {"resource": {"noverfiy": False}, "tbon": {"x": 1, "y": 2}}
-    told = [line.split(": unknown")[0] for line in doubts(config, str(tmp_path))]
+    told = [line.split(": unknown")[0] for line in warnings(config, str(tmp_path))]
     assert told == [f"{tmp_path}/b.toml: resource.noverfiy", f"{tmp_path}/a.toml: tbon.x", "tbon.y"]
     (tmp_path / "b.toml").write_text("[")
-    assert doubts(config, str(tmp_path))[0].startswith("resource.noverfiy: ")
+    assert warnings(config, str(tmp_path))[0].startswith("resource.noverfiy: ")
 
 
-def test_values_of_a_wrong_kind_are_no_doubts() -> None:
-    assert doubts({"queues": 3, "exec": [], "policy": {"limits": "x"}}) == []
+def test_values_of_a_wrong_kind_are_no_warnings() -> None:
+    assert warnings({"queues": 3, "exec": [], "policy": {"limits": "x"}}) == []
 
 
 def test_what_flux_knows_is_of_the_right_kind() -> None:

@@ -11,7 +11,7 @@ from clusters import built, job_of, minicluster
 import sizes
 from headrace.kube.builders import Images, view_image
 from headrace.minicluster.fields import DEFAULT_VIEW_IMAGE
-from headrace.minicluster.pod_plan import decode, pod_plan
+from headrace.minicluster.pod_plan import decode, make_pod_plan
 
 
 def test_hello_world_has_a_config_map_a_service_and_a_job_in_this_order() -> None:
@@ -21,7 +21,7 @@ def test_hello_world_has_a_config_map_a_service_and_a_job_in_this_order() -> Non
 def test_the_config_map_holds_what_pods_are_told() -> None:
     cluster = minicluster()
     data = built(cluster, cluster_domain="example.org")["ConfigMap/sample-entrypoint"]["data"]
-    assert decode(data["plan.json"]) == pod_plan(cluster, domain="example.org")
+    assert decode(data["plan.json"]) == make_pod_plan(cluster, domain="example.org")
 
 
 SEVERAL = {

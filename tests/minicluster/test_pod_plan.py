@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli.keygen import certificate
 from headrace.minicluster.fields import MiniCluster
-from headrace.minicluster.pod_plan import PodPlan, decode, encode, pod_plan
+from headrace.minicluster.pod_plan import PodPlan, decode, encode, make_pod_plan
 from headrace.minicluster.validate import check
 
 
@@ -18,7 +18,7 @@ def cluster_of(*containers: dict[str, Any], **fields: Any) -> MiniCluster:
 
 
 def told(*containers: dict[str, Any], **fields: Any) -> PodPlan:
-    return pod_plan(cluster_of(*containers, **fields))
+    return make_pod_plan(cluster_of(*containers, **fields))
 
 
 def test_a_plan_survives_its_text_and_equal_plans_have_equal_texts() -> None:
@@ -41,7 +41,7 @@ def test_hosts_are_all_that_may_join_and_the_first_of_them_leads() -> None:
     assert (plan.hosts, plan.lead, plan.size, plan.quorum) == ("c-[0-4]", "c-0", 2, "1")
     assert (plan.service, plan.domain, plan.lead_connect) == ("c", "cluster.local", "")
     assert told({"command": "x"}, network={"headlessName": "net"}).service == "net"
-    assert pod_plan(cluster_of({"command": "x"}), domain="k8s.example").domain == "k8s.example"
+    assert make_pod_plan(cluster_of({"command": "x"}), domain="k8s.example").domain == "k8s.example"
 
 
 def test_a_lead_elsewhere_is_reached_at_its_own_address() -> None:
@@ -97,4 +97,4 @@ def test_pods_of_groups_follow_the_clusters_own_and_run_its_job() -> None:
 
 def test_hosts_of_a_running_instance_keep_their_ranks_when_it_grows() -> None:
     cluster = cluster_of({"command": "x"}, size=4, groups=[{"name": "g"}])
-    assert pod_plan(cluster, known_hosts="c-[0-1],c-g-0").hosts == "c-[0-1],c-g-0,c-[2-3]"
+    assert make_pod_plan(cluster, known_hosts="c-[0-1],c-g-0").hosts == "c-[0-1],c-g-0,c-[2-3]"

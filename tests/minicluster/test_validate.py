@@ -193,9 +193,9 @@ def test_other_kinds_in_the_file_are_returned_and_two_clusters_refused() -> None
     assert "empty" in problems("---\n")[""]
 
 
-def test_a_key_given_twice_is_a_doubt_with_its_line() -> None:
+def test_a_key_given_twice_is_a_warning_with_its_line() -> None:
     source = load(yaml.safe_dump(document()) + "kind: MiniCluster\n")
-    assert len(source.doubts) == 1 and "kind is given twice" in source.doubts[0]
+    assert len(source.warnings) == 1 and "kind is given twice" in source.warnings[0]
 
 
 ANY = st.recursive(

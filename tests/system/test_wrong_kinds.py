@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from instance import start
 
-from headrace.broker import config_keys
+from headrace.broker import config_schema
 
 # One of each kind that TOML has; dates are text to a running instance.
 VALUES: list[Any] = [-1, 1.5, True, "\t", [[]], [1], {"\t": 1}]
@@ -40,7 +40,7 @@ def keys() -> Iterator[tuple[str, ...]]:
             if isinstance(kind, dict):
                 yield from inside(kind, (*path, key))
 
-    yield from inside({**config_keys._TABLES, "queues": {"q": config_keys._QUEUE}}, ())
+    yield from inside({**config_schema.TABLES, "queues": {"q": config_schema.QUEUE}}, ())
 
 
 def config_with(path: tuple[str, ...], value: Any) -> dict[str, Any]:

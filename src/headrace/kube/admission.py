@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..broker.config_keys import doubts
+from ..broker import config_keys
 from ..minicluster.fields import API_VERSION, KIND, MiniCluster
 from ..minicluster.plan import given_config
 from ..minicluster.problems import InvalidMiniCluster, Problem
@@ -104,7 +104,7 @@ def warnings(document: Object) -> list[str]:
         cluster = check({"apiVersion": API_VERSION, "kind": KIND, **_without_server_fields(document)})
     except InvalidMiniCluster as exc:
         return [_short(f"still wrong: {problem}") for problem in exc.problems]
-    return [_short(one) for one in (*_without_effect(cluster), *_config_doubts(cluster))]
+    return [_short(one) for one in (*_without_effect(cluster), *_config_warnings(cluster))]
 
 
 def _without_effect(cluster: MiniCluster) -> list[str]:
@@ -113,8 +113,9 @@ def _without_effect(cluster: MiniCluster) -> list[str]:
     return [f"spec.flux.{name}: has no effect" for name, value in given.items() if value]
 
 
-def _config_doubts(cluster: MiniCluster) -> list[str]:
-    return [f"spec.flux.brokerConfig: {line}" for line in doubts(given_config(cluster.flux.broker_config))]
+def _config_warnings(cluster: MiniCluster) -> list[str]:
+    lines = config_keys.warnings(given_config(cluster.flux.broker_config))
+    return [f"spec.flux.brokerConfig: {line}" for line in lines]
 
 
 def _short(text: str) -> str:

@@ -23,7 +23,7 @@ from .credentials import Cluster
 Object = dict[str, Any]
 
 # The field manager of server-side apply, and of creations.
-MANAGER = "headrace-operator"
+FIELD_MANAGER = "headrace-operator"
 # Seconds that a request other than a watch may take; the API server's own limit is 60.
 REQUEST_TIMEOUT = 65.0
 # Seconds after which the server is to end a watch, so that one through a dead proxy does not stay silent for ever. It
@@ -93,7 +93,7 @@ class Api:
         self,
         cluster: Cluster,
         counted: Callable[[str, str], None] = lambda verb, plural: None,
-        manager: str = MANAGER,
+        manager: str = FIELD_MANAGER,
     ) -> None:
         self.cluster = cluster
         self.counted = counted

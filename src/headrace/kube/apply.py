@@ -16,7 +16,7 @@ from .api import MINICLUSTERS, Api, ApiError, Kind
 Object = dict[str, Any]
 
 # The field manager of our commands, and how the names of kubectl's begin (kubectl-client-side-apply, kubectl-edit ...).
-MANAGER = "headrace-mini"
+FIELD_MANAGER = "headrace-mini"
 KUBECTL = "kubectl"
 _CONFLICT = re.compile(r'conflict with "([^"]*)"')
 # Managers that have a name which users know better.
@@ -59,11 +59,11 @@ async def apply(api: Api, document: Object, namespace: str, force: bool) -> Appl
         found = conflicts(exc.details) if exc.status == 409 else []
         if not found:
             raise
-    foreign = [one for one in found if one.manager != MANAGER and not one.manager.startswith(KUBECTL)]
+    foreign = [one for one in found if one.manager != FIELD_MANAGER and not one.manager.startswith(KUBECTL)]
     if foreign:
         raise ConflictError(_told(f"{kind.kind}/{metadata['name']}", foreign))
     stored = await api.apply(kind, where, metadata["name"], body, True)
-    return Applied(stored, tuple(one for one in found if one.manager != MANAGER))
+    return Applied(stored, tuple(one for one in found if one.manager != FIELD_MANAGER))
 
 
 def conflicts(details: Object) -> list[Conflict]:

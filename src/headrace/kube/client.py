@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 # Phases after which a MiniCluster does nothing more by itself.
 OVER = ("Finished", "Failed", "Invalid")
-# Phases in which there is nothing to wait for before its end.
+# Phases at which `mini apply --no-wait` has no more to tell.
 SETTLED = (*OVER, "Running", "Suspended")
 _RETRY = 1.0
 _LAST_RETRY = 15.0

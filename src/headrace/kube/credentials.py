@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: a kubeconfig file, or the service account of the pod we run in.
+"""Finds the API server and our credentials: in a kubeconfig file, or in the service account of the pod we run in.
 
 Tokens are asked for before each request: a service account's token file is rotated by the kubelet about once an hour,
 and the tokens of a kubeconfig's `exec` program expire (client.authentication.k8s.io/v1).
@@ -29,11 +29,11 @@ _EXPIRY_MARGIN = 60.0
 
 
 class CredentialsError(Exception):
-    """No API server, or no way to be somebody to it; the message says what was looked for and where."""
+    """No API server or no credentials were found; the message says what was looked for and where."""
 
 
 class Identity:
-    """Who we are to the API server: gives the bearer token of the moment ("" where a client certificate says it)."""
+    """Our credentials: gives the bearer token that is valid now, "" where a client certificate is used instead."""
 
     def __init__(self, token: str = "", file: Path | None = None, program: dict[str, Any] | None = None) -> None:
         self._token = token
@@ -51,11 +51,11 @@ class Identity:
                 raise CredentialsError(f"token file {self._file}: {exc.strerror}") from None
             self._until = clock() + _TOKEN_FILE_LIFE
         elif self._program:
-            self._token, self._until = await _run(self._program)
+            self._token, self._until = await _token_from_program(self._program)
         return self._token
 
     def forget(self) -> None:
-        """The server did not know the token: read or make another for the next request."""
+        """The server has refused the token: the next request reads or makes another."""
         if self._file or self._program:
             self._until = 0.0
 
@@ -173,7 +173,7 @@ def _data(entry: dict[str, Any], key: str, path: Path) -> bytes:
         raise CredentialsError(f"{key} {path.parent / entry[key]}: {exc.strerror}") from None
 
 
-async def _run(program: dict[str, Any]) -> tuple[str, float]:
+async def _token_from_program(program: dict[str, Any]) -> tuple[str, float]:
     """The token of an `exec` program and until when (seconds since the epoch) it holds."""
     command = [str(program["command"]), *map(str, program.get("args") or [])]
     environ = {**os.environ, **{one["name"]: one["value"] for one in program.get("env") or []}}

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..minicluster.fields import API_VERSION, KIND, MANAGER, MiniCluster
+from ..minicluster.fields import API_VERSION, KIND, MANAGED_BY_US, MiniCluster
 from ..minicluster.plan import hostlist
 from ..minicluster.pod_plan import PLAN_FILE
 from ..minicluster.problems import InvalidMiniCluster
@@ -92,7 +92,7 @@ class _Work:
 def is_ours(cluster: Object) -> bool:
     """Whether this operator manages the MiniCluster (`spec.managedBy`)."""
     spec = cluster.get("spec")
-    return not isinstance(spec, dict) or (spec.get("managedBy") or "") in ("", MANAGER)
+    return not isinstance(spec, dict) or (spec.get("managedBy") or "") in ("", MANAGED_BY_US)
 
 
 def reconcile(observed: Observed, settings: Settings, now: float) -> Actions:

@@ -13,19 +13,19 @@ from .problems import InvalidMiniCluster, Problem
 # file may have comments.
 LARGEST = 3_000_000
 
-# LibYAML's parser, which is three times as fast, if it is there. Its composer ends the process where a text is nested
-# some ten thousand times: the one in Python stands before it, which raises RecursionError.
+# LibYAML's parser is used where PyYAML has it, because it is three times as fast. Its composer would crash the process
+# on a text that is nested some ten thousand times, so the one in Python, which raises RecursionError, is used instead.
 _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Base: Any = _YAML if issubclass(_YAML, Composer) else type("_Base", (Composer, _YAML), {})
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """The last of a key given twice counts; it is a doubt."""
+    """Takes the last value of a key that is given twice, and keeps a warning of it in `warnings`."""
 
     def __init__(self, text: str) -> None:
         _YAML.__init__(self, text)
         Composer.__init__(self)
-        self.doubts: list[str] = []
+        self.warnings: list[str] = []
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -43,7 +43,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
         if key in seen:
-            loader.doubts.append(f"line {key_node.start_mark.line + 1}: {key} is given twice, the last one counts")
+            loader.warnings.append(f"line {key_node.start_mark.line + 1}: {key} is given twice, the last one counts")
         seen.add(key)
     loader.flatten_mapping(node)
     return dict(loader.construct_pairs(node, deep=True))
@@ -53,7 +53,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def documents(text: str) -> tuple[list[Any], list[str]]:
-    """The documents of a text and its doubts. Raises InvalidMiniCluster where it is no YAML, empty or too large."""
+    """The documents of a text and its warnings. Raises InvalidMiniCluster where it is no YAML, empty or too large."""
     if len(text) > LARGEST:
         why = f"larger than {LARGEST // 1_000_000} MB: Kubernetes takes objects of 1.5 MiB at most (a request to etcd)"
         raise InvalidMiniCluster([Problem("", why)])
@@ -72,4 +72,4 @@ def documents(text: str) -> tuple[list[Any], list[str]]:
         raise InvalidMiniCluster([Problem("", f"not YAML: {' '.join(str(exc).split())}")]) from None
     if not found:
         raise InvalidMiniCluster([Problem("", "the file is empty")])
-    return found, loader.doubts
+    return found, loader.warnings

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 API_VERSION = "flux-framework.org/v1alpha2"
 KIND = "MiniCluster"
 # `spec.managedBy` of what Headrace's operator manages, beside "".
-MANAGER = "flux-framework.org/headrace-operator"
+MANAGED_BY_US = "flux-framework.org/headrace-operator"
 
 INT64 = 2**63
 MOST_ID = 2**31 - 1

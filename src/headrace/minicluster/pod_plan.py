@@ -1,9 +1,8 @@
-"""What the pods of a MiniCluster are told: the one JSON document that the operator puts into a ConfigMap and every pod
-of it reads.
+"""The plan of a MiniCluster's pods: the one JSON document that the operator puts into a ConfigMap and every pod reads.
 
-Pure. Nothing in it is secret (keys come from a Secret), and nothing depends on the namespace or on one pod: a pod knows
-its own name and namespace. The code in pods imports this file at every start, so what only the builder needs is
-imported by the builder.
+It holds no secrets (keys come from a Secret) and nothing that depends on the namespace or on one pod: a pod knows its
+own name and namespace. Every pod imports this file when it starts, so what only `make_pod_plan` needs is imported
+inside the functions.
 """
 
 from __future__ import annotations
@@ -27,17 +26,19 @@ BROKER_PORT = 8050
 CHANNEL_PORT = 8051
 READY_PORT = 8052
 
-# Set by the builders: the pod's namespace (downward API). Set by Kubernetes: the pod's index in its Job.
+# Environment variables of a pod: its namespace, which the builders set (downward API), and its index in its Job, which
+# Kubernetes sets.
 NAMESPACE_VARIABLE = "HEADRACE_POD_NAMESPACE"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
-# A pod tells how it ended here, in at most so many bytes (Kubernetes cuts longer messages).
+# The file in which a pod says how it ended, and the bytes that Kubernetes keeps of it.
 TERMINATION_LOG = "/dev/termination-log"
 TERMINATION_LIMIT = 4096
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """A container beside the brokers whose command the runner starts: shell texts and whether it awaits the socket."""
+    """A container beside the one with the broker: its command, shell texts to run before and after that, and whether it
+    starts only when the broker's socket is there."""
 
     name: str
     before: str
@@ -56,7 +57,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class PodPlan(Struct, frozen=True, kw_only=True):
-    """Everything that a pod needs to play its part.
+    """What every pod of a MiniCluster is told.
 
     `hosts` is a hostlist (RFC 29) by rank of all that may ever join, `lead` the host of rank 0; `lead_connect` is the
     address of a lead that is no pod of this MiniCluster (`tcp://HOST:PORT`), else "". `quorum`, `attrs` and `config`
@@ -111,7 +112,7 @@ def decode(text: str | bytes) -> PodPlan:
     return msgspec.json.decode(text, type=PodPlan)
 
 
-def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
+def make_pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts: str = "") -> PodPlan:
     """The plan of a valid MiniCluster's pods, in a Kubernetes cluster of this DNS domain.
 
     `known_hosts` is the hostlist of an instance that runs: its hosts keep their ranks, new ones follow them.
@@ -165,9 +166,12 @@ def pod_plan(cluster: MiniCluster, *, domain: str = "cluster.local", known_hosts
 
 
 def _config(config: dict[str, Any], broker_config: str) -> dict[str, Any]:
-    """The brokers' configuration: of the user's `[resource]` without `path`, which names a file for pods that are all
-    alike, where each of ours says what it has. Unless the user says otherwise, a lost pod's rank is drained, and pods
-    that may come later are not waited for."""
+    """The brokers' configuration.
+
+    The user's `[resource]` is kept without `path`: that names a file with one R for all pods, and here each pod reports
+    the resources that it finds. Unless the user says otherwise, the rank of a lost pod is drained, and the instance
+    does not wait for pods that may come later.
+    """
     from .plan import given_config
 
     given = given_config(broker_config) if broker_config else {}

@@ -73,18 +73,18 @@ _METADATA = (
 
 
 class Source(NamedTuple):
-    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), doubts, and all
+    """What a file held: its MiniCluster, the other kinds beside it ("PersistentVolumeClaim/data"), warnings, and all
     documents as they were read."""
 
     cluster: MiniCluster
     others: list[str]
-    doubts: list[str]
+    warnings: list[str]
     documents: list[Any]
 
 
 def load(text: str) -> Source:
     """The one MiniCluster of a YAML text. Raises InvalidMiniCluster with every problem found."""
-    found, doubts = documents(text)
+    found, warnings = documents(text)
     clusters = [one for one in found if isinstance(one, dict) and one.get("kind") == KIND]
     if not clusters and len(found) == 1:
         clusters = found
@@ -92,7 +92,7 @@ def load(text: str) -> Source:
         number = f"{len(clusters)} of them" if clusters else "none"
         raise InvalidMiniCluster([Problem("", f"a file must hold one {KIND}, this one holds {number}")])
     others = [_called(one) for one in found if one is not clusters[0]]
-    return Source(check(clusters[0]), others, doubts, found)
+    return Source(check(clusters[0]), others, warnings, found)
 
 
 def check(document: Any) -> MiniCluster:

@@ -102,8 +102,8 @@ def test_a_configuration_that_one_module_refuses_is_taken_back_from_all(in_broke
         assert broker.config == {}
         assert await answer(owner, "config.load", {"tbon": {"topoo": "x"}}) is None
         assert await answer(broker.guest(), "config.get") == {"tbon": {"topoo": "x"}}
-        (doubt,) = (await answer(broker.guest("g2"), "config.doubts"))["lines"]
-        assert "topoo" in doubt and any("topoo" in line for line in broker.log.ring)
+        (warning,) = (await answer(broker.guest("g2"), "config.warnings"))["lines"]
+        assert "topoo" in warning and any("topoo" in line for line in broker.log.ring)
         assert await answer(owner, "config.load", {"policy": {"limit": 1}}) == errno.EINVAL
         assert await answer(owner, "config.load") == errno.EPROTO
         assert await answer(owner, "config.reload") == errno.EINVAL

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from headrace.kube.keys import fresh_keys
-from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode, pod_plan
+from headrace.minicluster.pod_plan import CHANNEL_PORT, PodPlan, encode, make_pod_plan
 from headrace.minicluster.validate import check
 from headrace.spec.hostlist import Hostlist
 from waiting import until
@@ -37,7 +37,7 @@ def told(container: dict[str, Any], size: int = 2, **fields: Any) -> PodPlan:
     """The plan of a quiet MiniCluster `c`."""
     head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
     fields = {"logging": {"quiet": True}, **fields}
-    return pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
+    return make_pod_plan(check({**head, "spec": {"size": size, "containers": [container], **fields}}))
 
 
 def _ip(*words: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.minicluster.pod.ending import Ending, container_status, failure, message
-from headrace.minicluster.pod_plan import pod_plan
+from headrace.minicluster.pod_plan import make_pod_plan
 from headrace.minicluster.validate import check
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_ended_like_a_killed_pod_has_another_code_where_that_one_is_r
 def test_only_our_own_pod_failure_policy_replaces_killed_pods(spec: dict[str, Any], replaces: bool) -> None:
     head = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": {"name": "c"}}
     container = {"image": "debian:12", "command": "true"}
-    plan = pod_plan(check({**head, "spec": {"size": 1, "containers": [container], **spec}}))
+    plan = make_pod_plan(check({**head, "spec": {"size": 1, "containers": [container], **spec}}))
     assert plan.replaces_killed is replaces
 
 

@@ -55,9 +55,9 @@ def run_broker(
         if options.attrs.get("statedir"):
             _check_state(options.attrs["statedir"])
         if options.config:
-            from headrace.broker.config_keys import doubts
+            from headrace.broker.config_keys import warnings
 
-            for line in doubts(options.config, options.config_path):
+            for line in warnings(options.config, options.config_path):
                 print(f"flux-broker: warning: {line}", file=sys.stderr)
     if options.verbose:
         for line in (

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def register(broker: Broker, ctx: ModuleContext) -> None:
-    """Provide `config.get`, `doubts`, `reload` and `load`; a follower takes what `config.update` brings."""
+    """Provide `config.get`, `warnings`, `reload` and `load`; a follower takes what `config.update` brings."""
     service = _Config(broker, ctx)
-    service.log_doubts(broker.config)
+    service.log_warnings(broker.config)
     # config.get answers the object itself (recorded), so an empty configuration is `{}`.
     methods = {
         "get": lambda _msg: broker.config,
-        "doubts": lambda _msg: {"lines": service.doubts(broker.config, likely=True)},
+        "warnings": lambda _msg: {"lines": service.warnings(broker.config, known_only=True)},
         "reload": service.reload,
         "load": service.load,
     }
-    ctx.service("config", methods, open=("get", "doubts"), requests=forms.CONFIG)
+    ctx.service("config", methods, open=("get", "warnings"), requests=forms.CONFIG)
     if broker.rank != 0:
         ctx.subscribe("config.update", service.updated)
 
@@ -62,18 +62,19 @@ class _Config:
         if msg.rolemask & ROLE_OWNER:
             self._broker.spawn(self._follow(msg.obj))
 
-    def doubts(self, config: dict[str, Any], likely: bool = False) -> list[str]:
-        """Lines about keys of `config` that have no effect; with `likely` also about those that may have none."""
+    def warnings(self, config: dict[str, Any], known_only: bool = False) -> list[str]:
+        """Lines about keys of `config` that have no effect. With `known_only`, tables that are like no known table
+        are left out."""
         if not config:
             return []
         # Tables that most instances need not read, nor keep in each of their brokers.
-        from headrace.broker.config_keys import doubts
+        from headrace.broker.config_keys import warnings
 
-        return doubts(config, self._broker.config_path, likely)
+        return warnings(config, self._broker.config_path, known_only)
 
-    def log_doubts(self, config: dict[str, Any]) -> None:
+    def log_warnings(self, config: dict[str, Any]) -> None:
         if self._broker.rank == 0:
-            lines = self.doubts(config)
+            lines = self.warnings(config)
             for line in lines:
                 if line not in self._logged:
                     self._broker.log(logging.WARNING, "config", line)
@@ -94,7 +95,7 @@ class _Config:
         _check(new, path)
         await self._reconfigure_modules(new)
         self._broker.log(logging.INFO, "config", "configuration was reloaded")
-        self.log_doubts(new)
+        self.log_warnings(new)
         if self._broker.rank == 0:
             # Followers apply the new configuration from this event, which is sent before the request is answered.
             self._ctx.publish("config.update", new)

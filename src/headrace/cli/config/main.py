@@ -137,7 +137,7 @@ def _load(argv: List[str]) -> int:
     conf = read_path(operands[0]) if operands else decode(sys.stdin.read(), "standard input")
     handle = Handle()
     handle.rpc("config.load", conf).get()
-    show_doubts(handle)
+    show_warnings(handle)
     return 0
 
 
@@ -150,14 +150,14 @@ def _reload(argv: List[str]) -> int:
     if options.has("follower-noop") and handle.attr_get("rank") != "0":
         return 0
     handle.rpc("config.reload").get()
-    show_doubts(handle)
+    show_warnings(handle)
     return 0
 
 
-def show_doubts(handle: Any) -> None:
+def show_warnings(handle: Any) -> None:
     """Say which keys of the new configuration nobody reads: it was taken, but not all that its author meant."""
     with contextlib.suppress(OSError):
-        for line in handle.rpc("config.doubts").get()["lines"]:
+        for line in handle.rpc("config.warnings").get()["lines"]:
             sys.stderr.write(f"{PREFIX}warning: {line}\n")
 
 

@@ -9,7 +9,7 @@ import json
 
 from headrace.cli.common.errors import CommandError
 from headrace.cli.common.getopts import Command
-from headrace.cli.config.main import show_doubts
+from headrace.cli.config.main import show_warnings
 from headrace.client.handle import Handle
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def unset(argv: List[str]) -> int:
 
 def _load(handle: Handle, conf: Dict[str, Any]) -> int:
     handle.rpc("config.load", conf).get()
-    show_doubts(handle)
+    show_warnings(handle)
     return 0
 
 

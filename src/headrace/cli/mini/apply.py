@@ -37,7 +37,7 @@ def main(options: Namespace) -> int:
     async def act(api: Api, namespace: str) -> int:
         from headrace.kube import apply, client
         from headrace.kube.api import MINICLUSTERS
-        from headrace.kube.left_fields import left_fields, removal
+        from headrace.kube.stale_fields import find_stale_fields, removal
 
         where, cluster = namespace, None
         for document in source.documents:
@@ -47,9 +47,9 @@ def main(options: Namespace) -> int:
                 where, cluster = stored["metadata"]["namespace"], stored
             over = "".join(f", over {one.field} of {one.manager}" for one in taken_over)
             _say(options, f"{kind}/{name} applied{over}")
-            left = left_fields(stored, document) if kind == MINICLUSTERS.kind else None
-            if left:
-                _say(options, f"{kind}/{name}: {left}: {removal(left, where, name)} removes what stays")
+            stale = find_stale_fields(stored, document) if kind == MINICLUSTERS.kind else None
+            if stale:
+                _say(options, f"{kind}/{name}: {stale}: {removal(stale, where, name)} removes what stays")
         assert cluster is not None
         has_ended = client.ended(cluster)
         if has_ended and options.no_wait:

@@ -1,4 +1,4 @@
-"""Reads the MiniCluster file that a command of `headrace mini` is given, and tells what is wrong or doubtful in it."""
+"""Reads the MiniCluster file that a command of `headrace mini` is given, and tells what is wrong in it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def load_file(path: str) -> Source:
         lines = "".join(f"{path}: {problem}\n" for problem in exc.problems)
         count = len(exc.problems)
         raise CommandError(f"{lines}{count} error{'s' if count > 1 else ''}", bare=True) from None
-    for doubt in source.doubts:
-        sys.stderr.write(f"{path}: {doubt}\n")
+    for warning in source.warnings:
+        sys.stderr.write(f"{path}: {warning}\n")
     mode, spec = mode_of(source.cluster), source.cluster.spec
     if mode is Mode.INTERACTIVE and not spec.interactive:
         sys.stderr.write(f"{path}: no command: the cluster is interactive and stays until it is stopped\n")

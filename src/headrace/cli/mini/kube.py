@@ -35,14 +35,14 @@ def connected(options: Namespace, act: Callable[[Api, str], Coroutine[Any, Any, 
 
     from headrace.kube import credentials
     from headrace.kube.api import Api, ApiError, Unreachable
-    from headrace.kube.apply import MANAGER, ConflictError
+    from headrace.kube.apply import FIELD_MANAGER, ConflictError
     from headrace.kube.client import EndedError, NotFoundError, TooLargeError
     from headrace.kube.containers import NotRunningError
     from headrace.kube.pod_exec import BrokenExecError
 
     async def run() -> int:
         cluster = credentials.find(options.kubeconfig, options.context)
-        async with Api(cluster, manager=MANAGER) as api:
+        async with Api(cluster, manager=FIELD_MANAGER) as api:
             return await act(api, options.namespace or cluster.namespace)
 
     try:

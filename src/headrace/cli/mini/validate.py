@@ -18,13 +18,13 @@ def add_arguments(parser: Parser) -> None:
 
 
 def main(options: Namespace) -> int:
-    from headrace.broker.config_keys import doubts
+    from headrace.broker.config_keys import warnings
     from headrace.minicluster.plan import given_config
 
     source = load_file(options.file)
     spec = source.cluster.spec
     # At a run the lead says so.
-    for line in doubts(given_config(source.cluster.flux.broker_config)):
+    for line in warnings(given_config(source.cluster.flux.broker_config)):
         sys.stderr.write(f"{options.file}: spec.flux.brokerConfig: {line}\n")
     print(f"{options.file}: MiniCluster {source.cluster.name} is valid (size {spec.size}, tasks {spec.tasks})")
     return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...minicluster.fields import MiniCluster
-from ...minicluster.pod_plan import PLAN_FILE, encode, pod_plan
+from ...minicluster.pod_plan import PLAN_FILE, encode, make_pod_plan
 from .. import names
 from ..keys import Keys, secret
 from ..metadata import owned
@@ -41,7 +41,7 @@ def desired(
     if has_own_flux(cluster):
         data = scripts(cluster, cluster_domain)
     else:
-        data = {PLAN_FILE: encode(pod_plan(cluster, domain=cluster_domain))}
+        data = {PLAN_FILE: encode(make_pod_plan(cluster, domain=cluster_domain))}
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

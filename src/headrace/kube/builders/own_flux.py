@@ -15,7 +15,7 @@ from typing import Any
 from ...minicluster.fields import MiniCluster
 from ...minicluster.mode import Mode
 from ...minicluster.plan import Plan, make_plan
-from ...minicluster.pod_plan import BROKER_PORT, INDEX_VARIABLE, NAMESPACE_VARIABLE, PodPlan, pod_plan
+from ...minicluster.pod_plan import BROKER_PORT, INDEX_VARIABLE, NAMESPACE_VARIABLE, PodPlan, make_pod_plan
 from .. import names
 from ..keys import CURVE_CERT
 
@@ -54,7 +54,7 @@ def scripts(cluster: MiniCluster, domain: str) -> dict[str, str]:
 
 def broker_script(cluster: MiniCluster, domain: str) -> str:
     """Runs one broker, the lead's or a follower's; the lead's runs the job."""
-    plan, pods = make_plan(cluster, with_groups=True), pod_plan(cluster, domain=domain)
+    plan, pods = make_plan(cluster, with_groups=True), make_pod_plan(cluster, domain=domain)
     # A lead that is no pod of this MiniCluster leaves followers only. A group's pods have indexes of their own.
     is_lead = f'[ "${{{INDEX_VARIABLE}:-}}${{{names.GROUP_VARIABLE}:-}}" = 0 ]'
     return "\n".join(
@@ -220,7 +220,7 @@ exit 0"""
 
 def _sidecar_script(cluster: MiniCluster, index: str) -> str:
     """Runs a container's command, and stays after it has done its work: Kubernetes would run it again."""
-    one = pod_plan(cluster).sidecars[index]
+    one = make_pod_plan(cluster).sidecars[index]
     base = _base(cluster)
     socket = shlex.quote(f"{base}/config/run/flux/local")
     wait = f"until [ -S {socket} ]; do sleep 0.2; done\n" if one.waits_for_socket else ""

@@ -1,7 +1,7 @@
 """Starts the broker of a pod, as a fork of the runner, and says how it fares.
 
-The runner has imported what brokers use before, so that the first start costs one interpreter, and another one, in the
-place of a broker that was lost, a fork.
+The runner imports what brokers use before it forks the first one. So the first start costs one start of an interpreter,
+and starting a lost broker again costs a fork only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..mode import Mode
 from ..pod_plan import PodPlan
 from .place import Place
 
-# What a broker that a wrapper runs is told.
+# Environment variable by which a broker under a wrapper gets its arguments, as JSON.
 _WRAPPED = "HEADRACE_POD_BROKER"
 # Exit code of a follower's broker whose lead was ended by a signal: EX_TEMPFAIL of sysexits.h.
-LEAD_TOLD_TO_END = 75
+EXIT_LEAD_SIGNALED = 75
 # How long a broker that ends waits for those below it: one of them may hang, which no connection tells.
 SHUTDOWN_TIMEOUT = "20s"
 # States in which a broker takes part in its instance.
@@ -39,7 +39,7 @@ def attributes(plan: PodPlan, place: Place, statedir: bool) -> dict[str, str]:
         attrs["statedir"] = f"{place.config}/var/lib/flux"
         attrs.update(archive_attributes(plan.archive, attrs["statedir"]))
     if place.rank:
-        attrs["broker.exit-restart"] = str(LEAD_TOLD_TO_END)
+        attrs["broker.exit-restart"] = str(EXIT_LEAD_SIGNALED)
     if not plan.disable_socket:
         attrs["local-uri"] = f"local://{place.socket}"
     if Mode(plan.mode) is Mode.INTERACTIVE:
@@ -68,10 +68,8 @@ def preload(size: int) -> None:
 def fork_broker(
     attrs: dict[str, str], config: dict[str, Any], command: list[str], report: int, wrapper: list[str]
 ) -> int:
-    """Start it; the pid. The names of the states it enters are written to the descriptor `report`, one a line.
-
-    With the words of a `wrapper` it is a program that these run.
-    """
+    """Start the broker, and return its pid. It writes the name of each state it enters to the descriptor `report`, one
+    a line. The words of a `wrapper`, if there are any, are a command that runs the broker as a program of its own."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -86,7 +84,7 @@ def fork_broker(
 
 
 def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], report: int) -> NoReturn:
-    """In the fork: become the program that runs the broker."""
+    """Become the wrapper, which runs the broker."""
     import json
 
     from .environment import own_command
@@ -102,7 +100,8 @@ def _be_wrapped(wrapper: list[str], attrs: dict[str, str], command: list[str], r
 
 
 def be_wrapped_broker() -> int:
-    """In what the wrapper runs: be the broker; the exit status where this is not what was meant."""
+    """Entry point of `headrace-pod broker`, which a wrapper (`spec.flux.wrap`) runs: becomes the broker and does not
+    return. Returns exit status 2 when anybody else calls it."""
     import json
 
     text = os.environ.pop(_WRAPPED, "")

@@ -196,7 +196,7 @@ class Runner:
             if time.monotonic() - began > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
             why = f"the broker ended with status {status}"
-            if status == brokers.LEAD_TOLD_TO_END:
+            if status == brokers.EXIT_LEAD_SIGNALED:
                 why = "the lead was ended by a signal, and there will be another"
             print(f"headrace-pod: {why}: starting the broker again", file=sys.stderr)
             self._wait(self._is_told, pause)

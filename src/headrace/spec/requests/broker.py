@@ -23,7 +23,7 @@ BROKER: Methods = {
 }
 
 # A configuration is any object.
-CONFIG: Methods = {"get": _NONE, "doubts": _NONE, "reload": _NONE, "load": _NONE}
+CONFIG: Methods = {"get": _NONE, "warnings": _NONE, "reload": _NONE, "load": _NONE}
 
 EVENT: Methods = {
     "publish": form({"topic": str, "flags?": int, "payload?": str}),

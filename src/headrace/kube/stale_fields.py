@@ -1,7 +1,8 @@
-"""Fields that a document no longer has and that the stored MiniCluster keeps, because kubectl or `scale` had set them.
+"""Stale fields: those that a stored MiniCluster keeps although the document applied to it no longer has them.
 
-Server-side apply removes what the same manager applied before, and nothing of another one's. Sources: Kubernetes
-documentation, "Server-Side Apply", field management; FieldsV1 of meta/v1.
+Server-side apply removes the fields that the same manager applied before. Fields that another manager set stay, as of
+`kubectl apply` or `headrace mini scale`. Sources: Kubernetes documentation, "Server-Side Apply", field management;
+FieldsV1 of meta/v1.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import Any, NamedTuple
 
 from ..minicluster.problems import InvalidMiniCluster
 from ..minicluster.validate import check
-from .apply import KUBECTL, MANAGER
+from .apply import FIELD_MANAGER, KUBECTL
 
 Object = dict[str, Any]
 _Path = tuple[str, ...]
 
 
-class Left(NamedTuple):
-    """Fields ("spec.tasks") that stay, whoever set them, and the merge patch (RFC 7396) that removes them."""
+class StaleFields(NamedTuple):
+    """Paths of stale fields ("spec.tasks"), the managers that set them, and the merge patch (RFC 7396) that removes
+    them."""
 
     fields: tuple[str, ...]
     managers: tuple[str, ...]
@@ -30,12 +32,13 @@ class Left(NamedTuple):
         return f"{', '.join(self.fields)} {verb} as set by {', '.join(self.managers)}, though not in the file"
 
 
-def left_fields(stored: Object, document: Object) -> Left | None:
-    """What stays of the stored MiniCluster's `spec` beside an applied document, where it has an effect."""
+def find_stale_fields(stored: Object, document: Object) -> StaleFields | None:
+    """The stale fields of `spec` after `document` was applied, None where there are none. Fields without an effect,
+    such as defaults, are not counted."""
     found: dict[_Path, str] = {}
     for entry in stored["metadata"].get("managedFields") or ():
         manager = entry.get("manager", "")
-        ours = manager == MANAGER and entry.get("operation") != "Apply"
+        ours = manager == FIELD_MANAGER and entry.get("operation") != "Apply"
         if ours or manager.startswith(KUBECTL):
             owned = (entry.get("fieldsV1") or {}).get("f:spec") or {}
             found |= {path: manager for path in _leaves(owned, ("spec",)) if not _has(document, path)}
@@ -49,12 +52,12 @@ def left_fields(stored: Object, document: Object) -> Left | None:
             inside = inside.setdefault(part, {})
         inside[path[-1]] = None
     fields = tuple(sorted(".".join(path) for path in paths))
-    return Left(fields, tuple(sorted({found[path] for path in paths})), patch)
+    return StaleFields(fields, tuple(sorted({found[path] for path in paths})), patch)
 
 
-def removal(left: Left, namespace: str, name: str) -> str:
-    """The command that removes the fields."""
-    return f"kubectl patch minicluster {name} -n {namespace} --type merge -p '{json.dumps(left.patch)}'"
+def removal(stale: StaleFields, namespace: str, name: str) -> str:
+    """The kubectl command that removes the fields."""
+    return f"kubectl patch minicluster {name} -n {namespace} --type merge -p '{json.dumps(stale.patch)}'"
 
 
 def _leaves(owned: Object, path: _Path) -> Iterator[_Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.kube.left_fields import left_fields, removal
+from headrace.kube.stale_fields import find_stale_fields, removal
 
 Object = dict[str, Any]
 HEAD = {"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster"}
@@ -35,12 +35,12 @@ def test_fields_of_several_managers_are_told_with_one_patch_for_all() -> None:
         owned("kubectl-client-side-apply", "spec.flux.optionFlags", "spec.containers"),
         owned("headrace-mini", "spec.size"),
     )
-    left = left_fields(stored(*entries, size=3, flux={"optionFlags": "-c1", "logLevel": 6}), document())
-    assert left is not None
-    assert left.fields == ("spec.flux.optionFlags", "spec.size")
-    assert str(left).endswith(" stay as set by headrace-mini, kubectl-client-side-apply, though not in the file")
+    stale = find_stale_fields(stored(*entries, size=3, flux={"optionFlags": "-c1", "logLevel": 6}), document())
+    assert stale is not None
+    assert stale.fields == ("spec.flux.optionFlags", "spec.size")
+    assert str(stale).endswith(" stay as set by headrace-mini, kubectl-client-side-apply, though not in the file")
     patch = '{"spec": {"flux": {"optionFlags": null}, "size": null}}'
-    assert removal(left, "team", "a") == f"kubectl patch minicluster a -n team --type merge -p '{patch}'"
+    assert removal(stale, "team", "a") == f"kubectl patch minicluster a -n team --type merge -p '{patch}'"
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_fields_of_several_managers_are_told_with_one_patch_for_all() -> None:
     ids=["in the file", "a default", "of this apply", "an autoscaler's", "no longer there", "not of the spec"],
 )
 def test_what_does_not_stay_or_has_no_effect_is_not_told(entry: Object, spec: Object, applied: Object) -> None:
-    assert left_fields(stored(entry, **spec), document(**applied)) is None
+    assert find_stale_fields(stored(entry, **spec), document(**applied)) is None

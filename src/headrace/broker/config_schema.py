@@ -1,0 +1,148 @@
+"""The keys that a configuration may have, table by table, with the types of their values.
+
+Sources: flux-config(5) and the pages of its tables (flux-config-bootstrap(5), -exec(5), -tbon(5) and so on), RFC 33 for
+queues and policies; table `headrace` is our own. `config_keys` checks a configuration against these tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Union
+
+
+class ValueType(NamedTuple):
+    """The type that a key's value must have: `types` as TOML has them, `text` as errors say it. `has_effect`: whether
+    Headrace reads the value."""
+
+    types: tuple[type, ...]
+    text: str
+    has_effect: bool = True
+
+
+# What a key may hold: a table with keys of its own, a value of a type, ANY or NO_EFFECT.
+Expected = Union[dict[str, Any], ValueType, str]
+# A value that the module which reads it checks, with errors of its own.
+ANY = "any"
+NO_EFFECT = "no effect"
+BOOL = ValueType((bool,), "true or false")
+INTEGER = ValueType((int,), "integer")
+FLAG = ValueType((int, bool), "integer")
+TEXT = ValueType((str,), "string")
+TEXTS = ValueType((list,), "a list of strings")
+SIGNAL = ValueType((int, str), "a signal's name or number")
+TIME = ValueType((str,), "a duration such as '5s'")
+UNUSED_TIME = ValueType((str,), "string", has_effect=False)
+UNUSED_TABLE = ValueType((dict,), "a table", has_effect=False)
+UNUSED_INTEGER = ValueType((int,), "an integer", has_effect=False)
+UNUSED_TEXT = ValueType((str,), "a string", has_effect=False)
+NUMBER = ValueType((int, float), "integer or real")
+PORT = ValueType((int,), "a port, 1 to 65535")
+TABLE = ValueType((dict,), "a table")
+FILE = ValueType((str,), "the name of a file")
+TABLE_LIST = ValueType((list,), "an array of tables")
+
+_SIZES = {"nnodes": ANY, "ncores": ANY, "ngpus": ANY}
+_POLICY = {
+    "jobspec": {"defaults": {"system": {"duration": ANY, "queue": ANY}}},
+    "limits": {"duration": ANY, "job-size": {"max": _SIZES, "min": _SIZES}},
+    "access": {"allow-user": NO_EFFECT, "allow-group": NO_EFFECT},
+    "scheduler": TABLE,
+}
+QUEUE = {"requires": ANY, "hosts": ANY, "policy": _POLICY, "parent": NO_EFFECT}
+TABLES: dict[str, dict[str, Any]] = {
+    "access": {
+        **dict.fromkeys(("allow-guest-user", "allow-root-owner", "private-mode"), BOOL),
+        "roles": {"admin": dict.fromkeys(("users", "groups"), TEXTS)},
+    },
+    "bootstrap": {
+        "curve_cert": ValueType((str,), "the name of a certificate file, as `flux keygen` makes one"),
+        **dict.fromkeys(("default_bind", "default_connect"), TEXT),
+        "hosts": TABLE_LIST,
+        "default_port": PORT,
+        "enable_ipv6": BOOL,
+    },
+    "exec": {
+        **dict.fromkeys(("kill-signal", "term-signal"), SIGNAL),
+        "kill-timeout": TIME,
+        "max-kill-count": INTEGER,
+        # Flux starts a process for each shell, and these say how. Here shells run in the agent: the keys do nothing.
+        **dict.fromkeys(("imp", "job-shell", "method", "service"), TEXT),
+        "service-override": BOOL,
+        "max-start-delay-percent": NUMBER,
+        "sdexec-properties": ANY,
+        "sdexec-stop-timer-sec": INTEGER,
+        "sdexec-stop-timer-signal": SIGNAL,
+        "testexec": {"allow-guests": BOOL},
+        **dict.fromkeys(("barrier-timeout", "max-kill-timeout"), UNUSED_TIME),
+        "shell-exit-timeout": ValueType((str, int, float), "a duration such as '5s'", has_effect=False),
+    },
+    "headrace": {
+        **dict.fromkeys(("exec-modules", "skip-modules"), TEXTS),
+        **dict.fromkeys(("drain-lost", "expects-late-nodes"), BOOL),
+        "most-requeues": INTEGER,
+    },
+    "heartbeat": dict.fromkeys(("period", "timeout", "warn_thresh"), ANY),
+    "ingest": {
+        # Flux sends jobs to worker processes in batches. There are no workers here, and these two keys do nothing.
+        "batch-count": INTEGER,
+        "buffer-size": TEXT,
+        # Its keys are in FROBNICATOR; each of its plugins may have a table of its own beside them.
+        "frobnicator": TABLE,
+        "validator": {
+            **dict.fromkeys(("args", "plugins"), ANY),
+            "disable": BOOL,
+            "require-instance": dict.fromkeys(("mincores", "minnodes"), INTEGER),
+        },
+    },
+    "job-manager": {
+        **dict.fromkeys(("inactive-age-limit", "inactive-num-limit"), ANY),
+        "journal-size-limit": INTEGER,
+        **dict.fromkeys(("epilog", "housekeeping", "perilog", "prolog"), UNUSED_TABLE),
+        "plugins": ValueType((list,), "an array of tables", has_effect=False),
+        "stop-queues-on-restart": ValueType((bool,), "true or false", has_effect=False),
+    },
+    "policy": _POLICY,
+    "resource": {
+        "config": TABLE_LIST,
+        "exclude": ANY,
+        **dict.fromkeys(("no-update-watch", "norestrict", "noverify", "rediscover"), BOOL),
+        **dict.fromkeys(("path", "scheduling"), FILE),
+        **dict.fromkeys(("history", "verify"), NO_EFFECT),
+        "journal-max": UNUSED_INTEGER,
+        "reserve": UNUSED_TEXT,
+    },
+    "sched": {"module": ValueType((str,), "simple or graph")},
+    "sched-fluxion-qmanager": dict.fromkeys(
+        (
+            *("queue-policy", "queue-params", "policy-params"),
+            *("queue-policy-per-queue", "queue-params-per-queue", "policy-params-per-queue"),
+            "fair-share",
+        ),
+        ANY,
+    ),
+    "sched-fluxion-resource": {
+        **dict.fromkeys(("match-policy", "match-format"), ANY),
+        # These tune Fluxion, or say where its resources come from; here they do nothing.
+        **dict.fromkeys(("load-allowlist", "load-file", "load-format", "prune-filters"), TEXT),
+        **dict.fromkeys(("subsystems", "traverser"), TEXT),
+        **dict.fromkeys(("reserve-vtx-vec", "update-interval"), INTEGER),
+    },
+    "tbon": {
+        **dict.fromkeys(("child_rcvhwm", "zmq_io_threads"), INTEGER),
+        **dict.fromkeys(("prefertcp", "zmqdebug"), FLAG),
+        **dict.fromkeys(("connect_timeout", "tcp_user_timeout", "torpid_max", "torpid_min"), TEXT),
+        **dict.fromkeys(("interface-hint", "topo"), TEXT),
+    },
+}
+
+FROBNICATOR = {"disable": BOOL, "plugins": TEXTS, "args": TEXTS}
+# Tables in which Flux refuses an unknown key, and the module that its error names; scripts match that.
+STRICT_FOR = {
+    "access": "connector-local",
+    "heartbeat": "heartbeat",
+    "ingest": "job-ingest",
+    "policy": "job-manager",
+    "queues": "job-manager",
+    "resource": "resource",
+}
+# The module that an error about a value of the wrong type names; Flux's job-exec takes unknown keys.
+READ_BY = {**STRICT_FOR, "exec": "job-exec"}
